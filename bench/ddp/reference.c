@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The results that a slice must have: one rank computes the batches of all ranks one after another, adds up their
- * gradients in fp32 in the order of ranks, and updates everything. It knows neither communicators nor strategies. Both it
- * and the ranks have the trainer divide by the number of ranks, so one batch is also computed by a trainer that knows no
- * other ranks: its gradients divided by their number must be the batch's share. */
+ * gradients in fp32 in the order of ranks, and updates everything. It knows neither communicators nor strategies. Where a
+ * rank's products add up its micro-batches, so do these: the sums of fp32 have their bits. Both it and the ranks have the
+ * trainer divide by the number of ranks, so the first batch is also computed by a trainer that knows no other ranks, and
+ * no micro-batches: its gradients divided by their number must be the batch's share. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,41 +92,56 @@ double ddp_grad_norm(trainer *t)
     return state.grad_norm;
 }
 
-/* The gradients of the first batch, in place of their update. */
+/* The gradients of a batch, in place of their update. */
 static void keep_whole(void *user)
 {
     batches *b = user;
     read_grads(b, b->one);
 }
 
-/* One step on the first batch, whose gradients go to `out`, elements of the index space. */
-static bool run_whole(ddp_case *k, trainer *t, float *out)
+/* Steps on the first `micros` batches, the mean of whose gradients goes to `out`, elements of the index space. */
+static bool run_whole(ddp_case *k, trainer *t, int micros, float *out)
 {
     const size_t n = (size_t)trainer_params(t)->elements;
-    batches b = {.t = t, .d = k->s->dev, .ranks = 1, .n = n, .one = out, .raw = xmalloc(n * sizeof(float))};
+    float *one = xmalloc(n * sizeof *one);
+    batches b = {.t = t, .d = k->s->dev, .ranks = 1, .n = n, .one = one, .raw = xmalloc(n * sizeof(float))};
+    bool ok = true;
+    memset(out, 0, n * sizeof *out);
     replica_set_safe_loss_scale(t);
     trainer_set_hooks(t, &(step_hooks){.user = &b, .update = keep_whole});
-    replica_set_tokens(t, k->o.seed, 0);
-    const bool ok = trainer_step(t);
-    device_sync(k->s->dev);
+    for (int m = 0; m < micros && ok; m++) {
+        replica_set_tokens(t, k->o.seed, m);
+        ok = trainer_step(t);
+        device_sync(k->s->dev);
+        for (size_t i = 0; i < n; i++)
+            out[i] += one[i] / (float)micros;
+    }
+    free(one);
     free(b.raw);
     return ok;
 }
 
-/* The batches of a step on all ranks, in the order of samples. */
-static int batches_of(const ddp_case *k)
+int ddp_reference_micros(const ddp_case *k, const step_options *slice)
 {
-    return k->ranks * step_micro_batches(&k->o);
+    step_options o = *slice;
+    o.shard.grads = parallel_strategy(k->p.strategy)->gradients == GRADIENTS_SLICED;
+    return step_sums_in_products(&o) ? step_micro_batches(&o) : 1;
+}
+
+/* The batches of a step on all ranks, in the order of samples, as the reference takes them. */
+static int batches_of(const ddp_case *k, int micros)
+{
+    return k->ranks * step_micro_batches(&k->o) / micros;
 }
 
 /* One step for the sums of gradients; more steps if parameters are wanted. */
-static bool reference_steps(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
+static bool reference_steps(ddp_case *k, trainer *t, int count, const float *whole, ddp_reference *r)
 {
     const int steps = r->after ? DDP_CHECK_STEPS : 1;
     const size_t n = (size_t)trainer_params(t)->elements;
     batches b = {.t = t,
                  .d = k->s->dev,
-                 .ranks = batches_of(k),
+                 .ranks = count,
                  .n = n,
                  .sum = xmalloc(n * sizeof *b.sum),
                  .one = xmalloc(n * sizeof *b.one),
@@ -156,12 +172,12 @@ static bool reference_steps(ddp_case *k, trainer *t, const float *whole, ddp_ref
 }
 
 /* A fresh model on this rank, for one of so many. Returns NULL and a sentence in `why` on failure. */
-static trainer *alone(ddp_case *k, const step_options *slice, int ranks, char *why, size_t why_bytes)
+static trainer *alone(ddp_case *k, const step_options *slice, int ranks, int micros, char *why, size_t why_bytes)
 {
     const model_bench *b = k->s->user;
     step_options o = *slice;
     o.ranks = ranks;
-    o.micro_batches = 1;
+    o.micro_batches = micros;
     o.granularity = parallel_granularity(k->ranks);
     o.state_elements = 0;
     return trainer_create(k->s->dev, k->s->mem, b->kernels, b->ctx, &o, why, why_bytes);
@@ -176,11 +192,11 @@ static bool step_failed(char *why, size_t why_bytes)
 /* The first batch's gradients of a process alone; NULL with a sentence in `why`. Caller frees. */
 static float *make_whole(ddp_case *k, const step_options *slice, char *why, size_t why_bytes)
 {
-    trainer *t = alone(k, slice, 1, why, why_bytes);
+    trainer *t = alone(k, slice, 1, 1, why, why_bytes);
     if (!t)
         return NULL;
     float *whole = xmalloc((size_t)trainer_params(t)->elements * sizeof *whole);
-    if (!run_whole(k, t, whole)) {
+    if (!run_whole(k, t, ddp_reference_micros(k, slice), whole)) {
         step_failed(why, why_bytes);
         free(whole);
         whole = NULL;
@@ -193,7 +209,8 @@ static bool make(ddp_case *k, const step_options *slice, const float *whole, ddp
                  size_t why_bytes)
 {
     phase_set("check: set-up of one rank with all batches");
-    trainer *t = alone(k, slice, batches_of(k), why, why_bytes);
+    const int micros = ddp_reference_micros(k, slice), count = batches_of(k, micros);
+    trainer *t = alone(k, slice, count, micros, why, why_bytes);
     if (!t)
         return false;
     const unsigned long n = (unsigned long)trainer_params(t)->elements;
@@ -205,7 +222,7 @@ static bool make(ddp_case *k, const step_options *slice, const float *whole, ddp
         r->after = xcalloc(n, sizeof *r->after);
         ddp_read_params(t, r->start);
     }
-    const bool ok = reference_steps(k, t, whole, r) || step_failed(why, why_bytes);
+    const bool ok = reference_steps(k, t, count, whole, r) || step_failed(why, why_bytes);
     trainer_free(t);
     return ok;
 }

@@ -20,6 +20,8 @@ typedef struct ddp_reference { /* host memory, elements of the index space */
  * why. */
 const ddp_reference *ddp_reference_of(ddp_case *k, const step_options *slice, const char *key, char *why,
                                       size_t why_bytes);
+/* Micro-batches that the reference adds up within one step, as the ranks of the case do. */
+int ddp_reference_micros(const ddp_case *k, const step_options *slice);
 double ddp_grad_norm(trainer *t); /* of the last update, where it wants to know */
 
 #endif

@@ -57,11 +57,11 @@ static void slice_key(const ddp_case *k, const step_options *o, char *out, size_
     snprintf(out, bytes,
              "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d/%d moments %d "
              "ranks %d units "
-             "%d/%d clip %g micro %d chunk %d away %d",
+             "%d/%d clip %g micro %d in products %d chunk %d away %d",
              c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq,
              (unsigned long long)o->seed, o->precision->name, o->attention, o->recompute, o->recompute_every, o->split,
              o->grad_fp32, o->sums, o->moments, k->ranks, o->shard.ranks, o->shard.small, o->clip_norm,
-             o->micro_batches, o->loss_chunk, o->offload);
+             o->micro_batches, ddp_reference_micros(k, o), o->loss_chunk, o->offload);
 }
 
 /* ---- the ranks ---- */

@@ -294,14 +294,14 @@ double model_estimate(const step_options *options, const model_slices *s)
     step_options o = *options;
     if (strncmp(o.attention, "flash", 5) == 0)
         o.attention = "flash";
-    const bool apart = o.micro_batches > 1 && s->grads == 1; /* made, then added up */
+    const bool apart = o.micro_batches > 1 && s->grads == 1, slot = apart && !step_sums_in_products(&o);
     o.share_grad_memory = o.share_grad_memory && !apart && s->grads == 1;
     const memory_step step = memory_step_of(&o, sb_kernels_cpu(), NULL);
     const memory_peaks peaks = memory_predict(&step);
-    const double unit = apart || s->grads > 1 || s->params > 1 ? (double)largest_unit(&o) : 0;
+    const double unit = slot || s->grads > 1 || s->params > 1 ? (double)largest_unit(&o) : 0;
     const double forward = held_of(&peaks.forward, &o, s, unit), backward = held_of(&peaks.backward, &o, s, unit);
     return fmax(forward, fmax(backward, held_of(&peaks.update, &o, s, unit))) +
-           (apart ? unit * sb_dtype_bytes(step_made_dtype(&o)) : 0);
+           (slot ? unit * sb_dtype_bytes(step_made_dtype(&o)) : 0);
 }
 
 double model_case_estimate(const options *opt, const bench_case *c)

@@ -97,6 +97,35 @@ void eager_norm_forward(step *s, param_kind kind, int layer, arena_slot x, arena
     step_drop(s, &square);
 }
 
+/* The gradient of a gain; to add it to those before is a pass of its own. */
+static void sum_gain(step *s, int layer, operand products, operand dw)
+{
+    const int d = s->d;
+    if (!s->adds) {
+        sum(s, layer, d, products, true, 1, dw);
+        return;
+    }
+    arena_slot slot = step_take(s, (size_t)d * (size_t)s->made_element, MEMORY_TEMPORARY, layer, "eager");
+    const operand one = {step_pointer(s, slot), dw.dtype, d};
+    sum(s, layer, d, products, true, 1, one);
+    if (step_go(s)) {
+        const sb_pointwise p = {.op = SB_POINT_ADD,
+                                .dtype_a = dw.dtype,
+                                .dtype_b = dw.dtype,
+                                .dtype_out = dw.dtype,
+                                .rows = 1,
+                                .columns = d,
+                                .lda = d,
+                                .ldb = d,
+                                .ld_out = d,
+                                .a = one.p,
+                                .b = dw.p,
+                                .out = dw.p};
+        step_done(s, s->k->train->pointwise(s->ctx, &p, s->main));
+    }
+    step_drop(s, &slot);
+}
+
 void eager_norm_backward(step *s, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,
                          arena_slot d_residual, arena_slot dx, void *dweight)
 {
@@ -108,7 +137,7 @@ void eager_norm_backward(step *s, param_kind kind, int layer, arena_slot x, aren
     const operand gain = {step_param(s, kind, layer), s->param_dtype, d}, dw = {dweight, s->made_dtype, d};
     point(s, SB_POINT_MUL, d, activation(s, x, d), r, SB_SPREAD_ROW, 0, normed);
     point(s, SB_POINT_MUL, d, activation(s, dy, d), normed, SB_SPREAD_FULL, 0, product);
-    sum(s, layer, d, product, true, 1, dw);
+    sum_gain(s, layer, product, dw);
     point(s, SB_POINT_MUL, d, activation(s, dy, d), gain, SB_SPREAD_COLUMN, 0, g);
     point(s, SB_POINT_MUL, d, g, normed, SB_SPREAD_FULL, 0, product);
     sum(s, layer, d, product, false, 1.0f / (float)d, m);

@@ -114,6 +114,18 @@ static sb_matmul dw_product(const step *s, const linear *l, int part, int ldy)
     return p;
 }
 
+/* The sum in d grows by the product. While planning it matters only that c is d, and that it is aligned. */
+static void add_to(const step *s, sb_matmul *p, void *d)
+{
+    p->d = arena_planning(s->arena) ? (void *)s : d; /* NOLINT: nothing is written */
+    p->c = p->d, p->ldc = p->ldd;
+}
+
+static const char *dw_name(bool adds)
+{
+    return adds ? "dw sum" : "dw";
+}
+
 /* ---- the head, some tokens at a time ---- */
 
 void head_chunk_forward(step *s, int first, int rows, arena_slot x, arena_slot y)
@@ -138,9 +150,9 @@ void head_chunk_backward(step *s, int first, int rows, arena_slot dy, arena_slot
     p.a = step_pointer(s, dy);
     p.b = step_at(step_pointer(s, x), (int64_t)first * s->d * s->element);
     p.d = dw;
-    if (first > 0) /* added to what the chunks before gave; while planning only that matters, and that it is aligned */
-        p.c = arena_planning(s->arena) ? (const void *)s : dw, p.ldc = s->d;
-    linear_run(s, &l, "dw", -1, p, -1, s->main);
+    if (first > 0 || s->adds) /* to what the chunks before gave, or the micro-batches before */
+        add_to(s, &p, dw);
+    linear_run(s, &l, dw_name(p.c), -1, p, -1, s->main);
     p = product(s, rows, s->d, s->vocab);
     p.lda = s->vocab, p.ldb = p.ldd = s->d;
     p.a = step_pointer(s, dy);
@@ -157,27 +169,47 @@ size_t linear_side_workspace(const step *s)
             continue;
         const linear l = parts_of(s, which), whole = linear_of(s, which);
         for (int i = 0; i < l.parts; i++) {
-            const sb_matmul p = dw_product(s, &l, i, linear_out(&whole));
-            const size_t bytes = s->k->train->matmul_workspace(s->ctx, &p);
-            most = bytes > most ? bytes : most;
+            sb_matmul p = dw_product(s, &l, i, linear_out(&whole));
+            for (int added = 0; added <= s->sums_in_products; added++) {
+                if (added)
+                    p.c = p.d = (void *)s, p.ldc = p.ldd; /* NOLINT: nothing is written */
+                const size_t bytes = s->k->train->matmul_workspace(s->ctx, &p);
+                most = bytes > most ? bytes : most;
+            }
         }
     }
     return most;
 }
 
-void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
+/* `aside`: on the side stream, where there is one. */
+static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, bool aside)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
     const int64_t count = (int64_t)ldy * l.in;
     char *dw = step_grad(s, l.first, layer, count); /* clears padding on main: before the side stream follows it */
-    void *stream = side_fork(s);
+    void *stream = aside ? side_fork(s) : s->main;
     for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
         sb_matmul p = dw_product(s, &l, i, ldy);
         p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
         p.b = step_pointer(s, x);
         p.d = step_at(dw, (int64_t)row * l.in * s->made_element);
-        linear_run(s, &l, "dw", layer, p, s->work.workspace, stream);
+        if (s->adds)
+            add_to(s, &p, p.d);
+        linear_run(s, &l, dw_name(p.c), layer, p, aside ? s->work.workspace : -1, stream);
     }
     step_ready(s, l.first, layer, count, stream);
+}
+
+void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
+{
+    if (s->micro->split)
+        step_defer(s, (step_note){NOTE_PRODUCT, which, layer, dy, x});
+    else
+        make_dw(s, which, layer, dy, x, true);
+}
+
+void linear_dw_left(step *s, const step_note *n)
+{
+    make_dw(s, n->which, n->layer, n->dy, n->x, false);
 }

@@ -18,11 +18,12 @@ size_t linear_side_workspace(const step *s); /* the most that a weight gradient'
 /* y = x W^T, plus `residual` where it is not -1. */
 void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y);
 void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx);
-/* On the side stream with overlap: dy and x must then be dropped by side_drop. */
+/* On the side stream with overlap, or later, by a W: dy and x must then be dropped by side_drop. */
 void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x);
+void linear_dw_left(step *s, const step_note *n); /* what linear_dw has left to the W, on main */
 
 /* The head on tokens [first, first + rows) of x (T, d): y (rows, V), dx (T, d). dw (V, d) is written by the first chunk and
- * added to by the others. All on main. */
+ * added to by the others, and by later micro-batches. All on main. */
 void head_chunk_forward(step *s, int first, int rows, arena_slot x, arena_slot y);
 void head_chunk_backward(step *s, int first, int rows, arena_slot dy, arena_slot x, arena_slot dx, char *dw);
 

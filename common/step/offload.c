@@ -150,7 +150,7 @@ static void send(step *s, int layer)
     offload *o = s->offload;
     away *a = &o->blocks[layer];
     tensor x[TENSORS];
-    const int n = tensors_of(s, &s->blocks[layer], x);
+    const int n = tensors_of(s, &s->micro->blocks[layer], x);
     if (step_launching(s))
         follow_main(s);
     for (int i = 0; i < n; i++) {
@@ -171,7 +171,7 @@ static void drop(step *s, int layer)
 {
     away *a = &s->offload->blocks[layer];
     tensor x[TENSORS];
-    const int n = tensors_of(s, &s->blocks[layer], x);
+    const int n = tensors_of(s, &s->micro->blocks[layer], x);
     if (step_launching(s))
         wait_for(s, a->sent, a->waits);
     for (int i = 0; i < n; i++)
@@ -208,7 +208,7 @@ static void fetch(step *s, int layer)
     offload *o = s->offload;
     away *a = &o->blocks[layer];
     tensor x[TENSORS];
-    const int n = tensors_of(s, &s->blocks[layer], x);
+    const int n = tensors_of(s, &s->micro->blocks[layer], x);
     if (step_launching(s))
         follow_main(s);
     for (int i = 0; i < n; i++) {

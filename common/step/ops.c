@@ -46,7 +46,7 @@ void norm_backward(step *s, param_kind kind, int layer, arena_slot x, arena_slot
         arena_slot workspace = step_take(s, p.workspace_bytes, MEMORY_WORKSPACE, layer, "rmsnorm");
         p.workspace = step_pointer(s, workspace);
         p.dy = step_pointer(s, dy), p.d_residual = step_pointer(s, d_residual), p.dx = step_pointer(s, dx);
-        p.dweight = dweight;
+        p.dweight = dweight, p.accumulate = s->adds;
         if (step_go(s))
             step_done(s, s->k->train->rmsnorm_backward(s->ctx, &p, s->main));
         step_drop(s, &workspace);
@@ -215,9 +215,9 @@ void cross_entropy(step *s, int first, int rows, arena_slot logits, bool backwar
                                 .total_rows = (int64_t)s->tokens * s->micro_batches * (s->o.ranks > 1 ? s->o.ranks : 1),
                                 .vocab = s->vocab,
                                 .logits = step_pointer(s, logits),
-                                .targets = s->targets + (int64_t)s->micro * s->tokens + first,
+                                .targets = s->targets + (int64_t)s->micro->number * s->tokens + first,
                                 .row_loss = s->row_loss + first,
-                                .loss = s->loss + s->micro,
+                                .loss = s->loss + s->micro->number,
                                 .scale = s->state && s->o.precision->loss_scaling ? &s->state->loss_scale : NULL,
                                 .backward = backward};
     if (step_go(s)) {
@@ -236,7 +236,7 @@ void mean_loss(step *s)
                    .ld = s->tokens,
                    .scale = 1.0f / (float)s->tokens,
                    .x = s->row_loss,
-                   .out = s->loss + s->micro};
+                   .out = s->loss + s->micro->number};
     p.workspace_bytes = s->k->train->reduce_workspace(s->ctx, &p);
     arena_slot workspace = step_take(s, p.workspace_bytes, MEMORY_WORKSPACE, -1, "loss");
     p.workspace = step_pointer(s, workspace);

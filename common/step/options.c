@@ -72,6 +72,14 @@ sb_dtype step_sums_dtype(const step_options *o)
     return o->sums == SUMS_FP32 ? SB_FP32 : o->sums == SUMS_BF16 ? SB_BF16 : step_made_dtype(o);
 }
 
+/* Products write their operands' dtype or fp32. Slices are summed by their strategy. A single batch stays in the dtype in
+ * which it is made, and in its bits. */
+bool step_sums_in_products(const step_options *o)
+{
+    const sb_dtype sums = step_sums_dtype(o);
+    return step_micro_batches(o) > 1 && !o->shard.grads && (sums == step_made_dtype(o) || sums == SB_FP32);
+}
+
 step_options step_defaults(void)
 {
     return (step_options){.config = *model_size_find("small"),

@@ -6,6 +6,7 @@
 
 #include "common/formulas/recompute.h"
 #include "common/model/config.h"
+#include "common/model/params.h"
 #include "common/model/precision.h"
 #include "kernels/train.h"
 
@@ -37,6 +38,25 @@ typedef struct step_sharding {
  * they are rounded unit by unit. */
 typedef enum grad_sums { SUMS_AS_MADE, SUMS_FP32, SUMS_BF16 } grad_sums;
 
+/* What a rank of a pipeline does in a step: F is the forward of a micro-batch through one of its parts, B the backward, W
+ * the weight gradients of linear layers that a B has left. */
+typedef enum step_work { STEP_F, STEP_B, STEP_W } step_work;
+typedef struct step_action {
+    step_work work;
+    int micro, part;
+} step_action;
+
+/* The actions in their order. Each part has one F and, later, one B of each micro-batch. Either there is no W, and every B
+ * makes all gradients; or each B is followed by its W, sooner or later: at once is the same as a B that makes all.
+ * Gradients are added in the order of the actions, so the bits of one rank want the micro-batches of each part in
+ * order. Gains, the embedding, and the head where the loss is made in chunks are a B's in any case. */
+typedef struct step_table {
+    const model_part *parts; /* of this rank, by growing layers */
+    int part_count;
+    const step_action *actions;
+    int action_count;
+} step_table;
+
 typedef struct step_options {
     model_config config;
     int batch, seq;
@@ -65,6 +85,7 @@ typedef struct step_options {
     /* A step is so many forwards and backwards, of `batch` sequences each, and one update with the sum of their
      * gradients; 0 or 1: one. Gradients that are added up do not share memory with activations. */
     int micro_batches;
+    const step_table *table; /* NULL: the whole model, F0 B0 F1 B1 ...; copied by trainer_create */
     /* Data parallelism. Gradients are divided by tokens x ranks, so that their sum over ranks is that of the mean loss.
      * */
     int ranks;           /* 0 or 1: alone */
@@ -79,6 +100,8 @@ int step_micro_batches(const step_options *o); /* of a step, 1 or more */
 step_options step_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */
 sb_dtype step_made_dtype(const step_options *o); /* of gradients as the backward makes them */
 sb_dtype step_sums_dtype(const step_options *o); /* of their sums */
+/* Whether the ops that make gradients add those of several micro-batches themselves, in the dtype of the sums. */
+bool step_sums_in_products(const step_options *o);
 step_mode step_mode_parse(const char *name);
 recompute recompute_parse(const char *name);
 fusion fusion_parse(const char *name);
@@ -89,7 +112,9 @@ const char *overlap_name(overlap o);
  * them after trainer_tune and before the first step. */
 typedef struct step_hooks {
     void *user;
-    /* Before the first op of each micro-batch: whether it is the step's first one, and its last. */
+    /* Before the first op of each micro-batch: whether it is the step's first one, and its last. Where a table has several
+     * in flight, it is their sums that are counted: before the first op behind those of the micro-batch before. Of a rank
+     * with several parts: once, as both. */
     void (*begin)(void *user, bool first, bool last);
     /* Before the first op of forward that reads parameters [first, first + count). */
     void (*need)(void *user, int64_t first, int64_t count, void *stream);
@@ -107,5 +132,29 @@ typedef struct step_hooks {
     void (*grads)(void *user, int unit, void *from);
     void (*reduced)(void *user, int unit);
 } step_hooks;
+
+/* What one part gives another on the way: the residual stream, or its gradient, (T, d) in the dtype of activations. */
+typedef struct step_hop {
+    bool backward;    /* the gradient */
+    int micro, layer; /* between blocks layer - 1 and layer: the same on both sides */
+    void *at;         /* device memory: where it is to come, or where it lies */
+    size_t bytes;
+} step_hop;
+
+/* For a pipeline: how parts of different ranks give each other tensors. Called on the host while a step is enqueued (or
+ * captured); nobody waits on the host but a transport whose streams are threads. Parts of one rank that are neighbours
+ * hand on theirs without. Set them after trainer_tune and before the first step. */
+typedef struct step_hops {
+    void *user;
+    /* A tensor that comes. open: behind all that main has so far, h->at may be written; called one action ahead of the one
+     * that reads it. receive: main is to wait until it has been written; called in that action. */
+    void (*open)(void *user, const step_hop *h);
+    void (*receive)(void *user, const step_hop *h);
+    /* A tensor that goes. send: behind all that main has so far, h->at may be read. sent: main is to wait until it has been
+     * read, since the memory has another use then; called in front of the next send of the same part and direction, or at
+     * the end of the step. */
+    void (*send)(void *user, const step_hop *h);
+    void (*sent)(void *user, const step_hop *h);
+} step_hops;
 
 #endif

@@ -12,7 +12,7 @@ typedef enum choice_source { CHOICE_SHIPPED, CHOICE_KEPT, CHOICE_TIMED /* in thi
 
 typedef struct tuned_product {
     char name[32];   /* "w2 forward" */
-    sb_matmul shape; /* pointers do not count, but for whether there is a c */
+    sb_matmul shape; /* pointers do not count, but for whether there is a c, and whether it is d */
     sb_matmul_choice choice;
     sb_matmul_choice rivals[CHOICE_RIVALS]; /* still to race; of a product that was timed in this run */
     choice_source source;

@@ -3,8 +3,8 @@
  *
  * A walk is a sequence of ops. While the arena plans, they take and drop memory and note products, and launch nothing;
  * later walks make the same calls and launch. The first failure is kept in `status`, and nothing is launched after it.
- * The other sources of this folder, each of which uses only those before it: options, products, streams, optimizer,
- * units, tensors, eager, ops, linear, offload, transformer. What stands around a walk is in common/train. */
+ * The other sources of this folder, each of which uses only those before it: options, table, products, streams, optimizer,
+ * units, tensors, eager, ops, linear, offload, hops, transformer. What stands around a walk is in common/train. */
 #ifndef STEPBENCH_STEP_STEP_H
 #define STEPBENCH_STEP_STEP_H
 
@@ -33,6 +33,7 @@ typedef struct step_unit {      /* of the index space; see units.c */
     int64_t first, count;       /* elements */
     arena_slot gathered, grads; /* -1: not there */
     bool awaited;               /* main has waited for what is gathered */
+    bool complete;              /* its sums are those of the whole step */
 } step_unit;
 
 /* Units in the order in which a walk uses their parameters. */
@@ -44,16 +45,47 @@ typedef struct unit_uses {
 
 /* What the side stream has to do; see streams.c. */
 typedef struct side_work {
-    int block;            /* whose weight gradients are being enqueued */
+    int top, block;       /* the first unit of this backward; whose weight gradients are being enqueued */
     arena_slot workspace; /* of their products; -1: none */
     /* By block, the tensors that it reads: dropped once it is known to be done with them. */
     arena_slot pending[LAG + 1][PENDING_MAX];
     int count[LAG + 1];
 } side_work;
 
+/* What a split backward leaves to its W, in order. */
+typedef enum note_kind { NOTE_PRODUCT, NOTE_DROP, NOTE_UNIT } note_kind;
+typedef struct step_note {
+    note_kind kind;
+    int which, layer; /* a linear layer's; the unit whose gradients are all made */
+    arena_slot dy, x; /* of the product; x: what is dropped */
+} step_note;
+
+typedef struct step_micro { /* a micro-batch on its way through one part */
+    int number;             /* which tokens and loss are its own */
+    block_slots *blocks;    /* of each block of the model; index layers is the head's */
+    arena_slot x;      /* the residual stream: what the part is given, behind the last block walked, what it gives */
+    arena_slot dy;     /* its gradient, likewise */
+    arena_slot logits; /* (T, V); -1: made in chunks, or not here */
+    bool split;        /* this backward leaves its weight gradients to a W */
+    step_note *notes;
+    int note_count, note_room;
+} step_micro;
+
+typedef struct step_part {
+    model_part holds;
+    int before, behind;     /* the parts of this rank that are its neighbours; -1: another rank's, or none */
+    step_micro *micros;     /* of each micro-batch */
+    int backwards, weights; /* micro-batches of this step whose B is over, and whose weight gradients are made */
+    struct {                /* what has been given last, by direction; -1: nothing that is not read yet */
+        arena_slot slot;
+        step_hop hop;
+    } sent[2];
+} step_part;
+
 typedef struct step {
     step_options o;
     step_hooks hooks;
+    step_hops hops;
     device *dev;
     const sb_kernels *k;
     sb_context *ctx;
@@ -71,8 +103,10 @@ typedef struct step {
     int moment_element;
     sb_dtype made_dtype; /* of gradients as the backward makes them, before they are summed */
     int made_element;
-    bool eager;         /* FUSION_NONE */
-    bool swiglu_matmul; /* step_fuses_swiglu */
+    bool sums_in_products; /* step_sums_in_products */
+    bool adds;             /* they are added to those of the micro-batches before */
+    bool eager;            /* FUSION_NONE */
+    bool swiglu_matmul;    /* step_fuses_swiglu */
 
     /* Resident. Arenas over the index space, or of slices of its units: */
     char *param, *master, *m, *v;
@@ -93,15 +127,20 @@ typedef struct step {
     device_event **side_done; /* of each block's weight gradients; index layers is the head's */
     device_event *joined;
 
-    block_slots *blocks; /* of each block; index layers is the head's */
-    arena_slot x;        /* the residual stream behind the last block walked */
-    offload *offload;    /* NULL: nothing leaves */
+    step_part *parts;
+    step_action *actions;
+    int part_count, action_count, micro_batches;
+    bool splits;       /* some B leaves its weight gradients to a W */
+    step_part *part;   /* in which the walk is, */
+    step_micro *micro; /* with which micro-batch */
+    int in_flight;     /* micro-batches between their F and their B, over all parts */
+    offload *offload;  /* NULL: nothing leaves */
     side_work work;
 
     step_unit *units;
     unit_uses uses;
-    int64_t gathered_elements; /* in a micro-batch */
-    int micro_batches, micro;  /* of a step; the one that is walked */
+    int units_ready;           /* so many have been told to the hooks, where whole units are */
+    int64_t gathered_elements; /* in a step */
 
     step_products products;
 } step;
@@ -117,5 +156,6 @@ bool step_launching(const step *s); /* this walk does not only plan, and nothing
 bool step_go(step *s);              /* counts an op; false when nothing is to be launched */
 void step_done(step *s, sb_status status);
 size_t step_rows(const step *s, int64_t columns); /* bytes of a (T, columns) activation */
+void step_defer(step *s, step_note note);         /* to the W of the micro-batch that is walked */
 
 #endif

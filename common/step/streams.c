@@ -45,8 +45,9 @@ static void drop_pending(step *s, int layer)
     s->work.count[i] = 0;
 }
 
-void side_begin(step *s, size_t workspace_bytes)
+void side_begin(step *s, int top, size_t workspace_bytes)
 {
+    s->work.top = top;
     for (int i = 0; i <= LAG; i++)
         s->work.count[i] = 0;
     s->work.workspace = -1;
@@ -69,6 +70,11 @@ void *side_fork(step *s)
 void side_drop(step *s, arena_slot *slot)
 {
     const int i = s->work.block % (LAG + 1);
+    if (s->micro->split && *slot >= 0) {
+        step_defer(s, (step_note){.kind = NOTE_DROP, .x = *slot});
+        *slot = -1;
+        return;
+    }
     if (!side_separate(s)) {
         step_drop(s, slot);
         return;
@@ -83,7 +89,7 @@ void side_unit_begin(step *s, int unit)
 {
     const int behind = unit + LAG;
     s->work.block = unit;
-    if (!side_separate(s) || behind > s->o.config.layers)
+    if (!side_separate(s) || behind > s->work.top)
         return;
     if (step_launching(s) && s->side != s->main)
         device_stream_wait(s->dev, s->main, s->side_done[behind]);

@@ -6,10 +6,11 @@
 #include "common/step/step.h"
 
 /* Units of backward, in its order: the head (layers), the blocks from the last to 0, the embedding (-1). */
-bool side_separate(const step *s);                /* the plan is one for overlap */
-void side_begin(step *s, size_t workspace_bytes); /* backward starts; the most that a weight gradient's product wants */
+bool side_separate(const step *s); /* the plan is one for overlap */
+/* A backward starts, with the unit `top`; the most that a weight gradient's product wants. */
+void side_begin(step *s, int top, size_t workspace_bytes);
 void *side_fork(step *s);                  /* the stream for a weight gradient whose inputs are enqueued on main */
-void side_drop(step *s, arena_slot *slot); /* once the side stream has read it */
+void side_drop(step *s, arena_slot *slot); /* once the side stream has read it, or the W of a split backward */
 void side_unit_begin(step *s, int unit);   /* main may go on with it: LAG units back the side stream is done */
 void side_unit_end(step *s, int unit);     /* all gradients of it are enqueued */
 void back_follow(step *s, int unit);       /* the background stream waits for them */

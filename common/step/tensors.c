@@ -37,15 +37,15 @@ void *step_grad(step *s, param_kind kind, int layer, int64_t count)
         return NULL;
     const int unit = params_unit_of(s->params, params_find(s->params, kind, layer));
     /* An activation may have lain here, and padding must be zero. */
-    if (next > end)
+    if (next > end && !s->adds)
         device_memset(s->dev, unit_grad(s, unit, end), 0, (size_t)((next - end) * s->made_element));
     return unit_grad(s, unit, first);
 }
 
 void step_ready(step *s, param_kind kind, int layer, int64_t count, void *stream)
 {
-    if (unit_grads_apart(s) && !s->o.shard.grads)
-        return; /* not before they are added up: unit_grads_end */
+    if (unit_ready_whole(s))
+        return; /* unit_grads_end */
     if (s->params->gains_apart && param_is_gain(kind))
         return; /* all at once, when those of the last norm are there: units_end */
     if (s->hooks.ready && step_launching(s))

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Forward, loss and backward of the transformer, as one reads them in the paper; what is kept and what is computed
- * again is decided here, how an op is launched in ops.c and linear.c.
+/* Forward, loss and backward of the transformer, as one reads them in the paper, part by part: a whole model is one part.
+ * What is kept and what is computed again is decided here, how an op is launched in ops.c and linear.c, and how parts
+ * give each other x and its gradient in hops.c.
  *
  * x = E[ids]; for each block: x_mid = x + Wo attention(rope(Wqkv norm1(x))); x = x_mid + W2 swiglu(W13 norm2(x_mid));
  * logits = Whead norm(x). */
 #include "common/step/transformer.h"
 
 #include "common/record/nvtx.h"
+#include "common/step/hops.h"
 #include "common/step/linear.h"
 #include "common/step/offload.h"
 #include "common/step/ops.h"
@@ -96,7 +98,7 @@ static void drop_mlp_half(step *s, block_slots *b)
         step_drop(s, slots[i]);
 }
 
-/* From b->x to s->x (-1 where the output is not wanted). */
+/* From b->x to m->x (-1 where the output is not wanted). */
 static void block_forward(step *s, int layer, block_slots *b, keep k)
 {
     range_push("block forward");
@@ -112,10 +114,10 @@ static void block_forward(step *s, int layer, block_slots *b, keep k)
     mlp_half(s, layer, b, k.mlp);
     if (!k.norms)
         step_drop(s, &b->n2);
-    s->x = -1;
+    s->micro->x = -1;
     if (k.output) {
-        s->x = take_rows(s, s->d, MEMORY_ACTIVATION, layer + 1, "residual");
-        linear_forward(s, LINEAR_W2, layer, b->h, b->x_mid, s->x);
+        s->micro->x = take_rows(s, s->d, MEMORY_ACTIVATION, layer + 1, "residual");
+        linear_forward(s, LINEAR_W2, layer, b->h, b->x_mid, s->micro->x);
     }
     if (!k.product)
         step_drop(s, &b->h);
@@ -136,49 +138,39 @@ static sb_embedding embedding_of(const step *s)
                           .rows = s->tokens,
                           .vocab = s->vocab,
                           .d = s->d,
-                          .ids = s->ids + (int64_t)s->micro * s->tokens};
+                          .ids = s->ids + (int64_t)s->micro->number * s->tokens,
+                          .accumulate = s->adds};
 }
 
-void transformer_forward(step *s, arena_slot *logits)
+static void embedding_forward(step *s, step_micro *m)
 {
     const int layers = s->o.config.layers;
-    block_slots *head = &s->blocks[layers];
-    arena_phase(s->arena, PHASE_FORWARD);
-    units_begin(s);
-    offload_begin(s);
-    if (!s->o.share_grad_memory && !unit_grads_apart(s) && s->o.mode != STEP_FORWARD)
-        arena_fixed(s->arena, 0, (size_t)(s->params->elements * s->made_element), MEMORY_GRAD, -1, "gradients");
-    range_push("forward");
-    s->x = take_rows(s, s->d, MEMORY_ACTIVATION, 0, "residual");
+    m->x = take_rows(s, s->d, MEMORY_ACTIVATION, 0, "residual");
     sb_embedding e = embedding_of(s);
-    e.out = step_pointer(s, s->x);
+    e.out = step_pointer(s, m->x);
     step_need(s, layers);
     unit_acquire(s, layers);
     e.table = step_param(s, PARAM_EMBEDDING, -1);
     if (step_go(s))
         step_done(s, s->k->train->embedding_forward(s->ctx, &e, s->main));
     unit_release(s);
-    for (int l = 0; l < layers; l++) {
-        s->blocks[l] = nothing;
-        s->blocks[l].x = s->x;
-        step_need(s, l);
-        unit_acquire(s, l);
-        block_forward(s, l, &s->blocks[l], keep_of(s, l));
-        unit_release(s);
-        offload_send(s, l);
-    }
-    offload_forward_end(s);
+}
+
+static void head_forward(step *s, step_micro *m)
+{
+    block_slots *head = &m->blocks[s->o.config.layers];
     *head = nothing;
-    head->x = s->x;
+    head->x = m->x;
+    m->x = -1;
     step_need(s, -1);
     unit_acquire(s, -1);
     head->rstd1 = take_rstd(s, -1);
     head->n1 = take_rows(s, s->d, MEMORY_ACTIVATION, -1, "norm_final");
     norm_forward(s, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
-    *logits = -1;
+    m->logits = -1;
     if (!s->o.loss_chunk) {
-        *logits = take_rows(s, s->vocab, MEMORY_ACTIVATION, -1, "logits");
-        linear_forward(s, LINEAR_HEAD, -1, head->n1, -1, *logits);
+        m->logits = take_rows(s, s->vocab, MEMORY_ACTIVATION, -1, "logits");
+        linear_forward(s, LINEAR_HEAD, -1, head->n1, -1, m->logits);
     }
     unit_release(s);
     if (s->o.mode == STEP_FORWARD) {
@@ -186,13 +178,47 @@ void transformer_forward(step *s, arena_slot *logits)
         step_drop(s, &head->rstd1);
         step_drop(s, &head->x);
     }
+}
+
+/* The walk goes on in this part, with this micro-batch. */
+static void enter(step *s, step_part *p, step_micro *m, step_phase phase)
+{
+    s->part = p;
+    s->micro = m;
+    arena_phase(s->arena, phase);
+}
+
+void part_forward(step *s, step_part *p, step_micro *m)
+{
+    enter(s, p, m, PHASE_FORWARD);
+    offload_begin(s);
+    range_push("forward");
+    if (p->holds.embedding)
+        embedding_forward(s, m);
+    else
+        hop_receive(s, false);
+    for (int l = p->holds.first; l < p->holds.end; l++) {
+        m->blocks[l] = nothing;
+        m->blocks[l].x = m->x;
+        step_need(s, l);
+        unit_acquire(s, l);
+        block_forward(s, l, &m->blocks[l], keep_of(s, l));
+        unit_release(s);
+        offload_send(s, l);
+    }
+    offload_forward_end(s);
+    if (p->holds.head)
+        head_forward(s, m);
+    else
+        hop_send(s, false);
     range_pop();
 }
 
-void transformer_loss(step *s, arena_slot logits, bool backward)
+void part_loss(step *s, step_part *p, step_micro *m, bool backward)
 {
-    if (!s->o.loss_chunk) /* else head_backward has it */
-        cross_entropy(s, 0, s->tokens, logits, backward);
+    enter(s, p, m, PHASE_FORWARD);
+    if (p->holds.head && !s->o.loss_chunk) /* else head_backward has it */
+        cross_entropy(s, 0, s->tokens, m->logits, backward);
 }
 
 /* ---- backward ---- */
@@ -289,11 +315,11 @@ static void blocks_again(step *s, int first, int end, keep k, bool output)
         k.input = k.mlp || l == first;
         k.output = output || l < end - 1;
         unit_acquire(s, l);
-        block_forward(s, l, &s->blocks[l], k);
+        block_forward(s, l, &s->micro->blocks[l], k);
         unit_release(s);
         if (k.output) {
-            s->blocks[l + 1] = nothing;
-            s->blocks[l + 1].x = s->x;
+            s->micro->blocks[l + 1] = nothing;
+            s->micro->blocks[l + 1].x = s->micro->x;
         }
     }
 }
@@ -303,7 +329,7 @@ static void block_again(step *s, int layer)
 {
     bool held[RECOMPUTE_LAYERS];
     for (int l = 0; l <= layer; l++)
-        held[l] = s->blocks[l].x >= 0;
+        held[l] = s->micro->blocks[l].x >= 0;
     recompute_forwards f;
     do {
         f = recompute_next(&s->schedule, held, layer);
@@ -313,16 +339,26 @@ static void block_again(step *s, int layer)
     } while (f.keep < f.advance);
 }
 
-/* All gradients of the unit are enqueued: its AdamW may run beside what follows. */
-static void unit_end(step *s, int unit)
+/* Units as backward counts them (streams.h), and layers as in params_range. */
+static int layer_of(const step *s, int unit)
 {
     const int layers = s->o.config.layers;
+    return unit == layers ? -1 : unit < 0 ? layers : unit;
+}
+
+/* All gradients of the unit are enqueued, or left to a W: its AdamW may run beside what follows. */
+static void unit_end(step *s, int unit)
+{
     int64_t first, count;
+    if (s->micro->split)
+        step_defer(s, (step_note){.kind = NOTE_UNIT, .layer = layer_of(s, unit)});
+    else
+        unit_grads_end(s, layer_of(s, unit));
     side_unit_end(s, unit);
     if (!optimizer_overlaps(s))
         return;
     back_follow(s, unit);
-    params_range(s->params, unit == layers ? -1 : unit < 0 ? layers : unit, &first, &count);
+    params_range(s->params, layer_of(s, unit), &first, &count);
     optimizer_range(s, first, count, first, s->o.optimizer_blocks, s->back);
 }
 
@@ -330,7 +366,7 @@ static void block_backward(step *s, int layer, arena_slot *dy)
 {
     const bool whole = recompute_whole(&s->schedule, layer);
     const keep k = whole ? keep_all : keep_of(s, layer);
-    block_slots *b = &s->blocks[layer];
+    block_slots *b = &s->micro->blocks[layer];
     range_push("block backward");
     side_unit_begin(s, layer);
     offload_fetch(s, layer);
@@ -342,7 +378,6 @@ static void block_backward(step *s, int layer, arena_slot *dy)
     mlp_backward(s, layer, b, k, dy);
     attention_half_backward(s, layer, b, k, dy);
     unit_release(s);
-    unit_grads_end(s, layer);
     unit_end(s, layer);
     range_pop();
 }
@@ -369,10 +404,10 @@ static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
     step_ready(s, PARAM_LM_HEAD, -1, count, s->main);
 }
 
-static void head_backward(step *s, arena_slot logits, arena_slot *dy)
+static void head_backward(step *s, step_micro *m, arena_slot *dy)
 {
     const int layers = s->o.config.layers;
-    block_slots *head = &s->blocks[layers];
+    block_slots *head = &m->blocks[layers];
     side_unit_begin(s, layers);
     unit_acquire(s, -1);
     unit_grads_begin(s, -1);
@@ -382,10 +417,10 @@ static void head_backward(step *s, arena_slot logits, arena_slot *dy)
         head_by_chunks(s, head, dn);
         step_drop(s, &head->n1);
     } else {
-        linear_dw(s, LINEAR_HEAD, -1, logits, head->n1);
+        linear_dw(s, LINEAR_HEAD, -1, m->logits, head->n1);
         dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
-        linear_dx(s, LINEAR_HEAD, -1, logits, dn);
-        side_drop(s, &logits);
+        linear_dx(s, LINEAR_HEAD, -1, m->logits, dn);
+        side_drop(s, &m->logits);
         side_drop(s, &head->n1);
     }
     *dy = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_residual");
@@ -394,7 +429,6 @@ static void head_backward(step *s, arena_slot logits, arena_slot *dy)
     step_drop(s, &head->rstd1);
     step_drop(s, &head->x);
     unit_release(s);
-    unit_grads_end(s, -1);
     unit_end(s, layers);
 }
 
@@ -414,21 +448,57 @@ static void embedding_backward(step *s, arena_slot *dy)
     step_drop(s, &workspace);
     step_drop(s, dy);
     step_ready(s, PARAM_EMBEDDING, -1, count, s->main);
-    unit_grads_end(s, s->o.config.layers);
     unit_end(s, -1);
 }
 
-void transformer_backward(step *s, arena_slot logits)
+/* The part's gradients of one micro-batch are all enqueued. */
+static void weights_end(step *s, step_part *p)
 {
-    arena_slot dy;
-    arena_phase(s->arena, PHASE_BACKWARD);
-    range_push("backward");
-    side_begin(s, side_separate(s) ? linear_side_workspace(s) : 0);
-    head_backward(s, logits, &dy);
-    for (int l = s->o.config.layers - 1; l >= 0; l--)
-        block_backward(s, l, &dy);
-    embedding_backward(s, &dy);
-    side_end(s);
     units_end(s);
+    p->weights++;
+    s->adds = false;
+}
+
+void part_backward(step *s, step_part *p, step_micro *m, bool split)
+{
+    const int layers = s->o.config.layers, top = p->holds.head ? layers : p->holds.end - 1;
+    enter(s, p, m, PHASE_BACKWARD);
+    range_push("backward");
+    m->split = split;
+    s->adds = s->sums_in_products && p->backwards > 0;
+    side_begin(s, top, side_separate(s) && !split ? linear_side_workspace(s) : 0);
+    if (p->holds.head)
+        head_backward(s, m, &m->dy);
+    else
+        hop_receive(s, true);
+    for (int l = p->holds.end - 1; l >= p->holds.first; l--)
+        block_backward(s, l, &m->dy);
+    if (p->holds.embedding)
+        embedding_backward(s, &m->dy);
+    else
+        hop_send(s, true);
+    side_end(s);
+    p->backwards++;
+    if (!split)
+        weights_end(s, p);
+    range_pop();
+}
+
+void part_weights(step *s, step_part *p, step_micro *m)
+{
+    enter(s, p, m, PHASE_BACKWARD);
+    range_push("weights");
+    m->split = false;
+    s->adds = s->sums_in_products && p->weights > 0;
+    for (int i = 0; i < m->note_count; i++) {
+        step_note *n = &m->notes[i];
+        switch (n->kind) {
+        case NOTE_PRODUCT: linear_dw_left(s, n); break;
+        case NOTE_DROP: step_drop(s, &n->x); break;
+        case NOTE_UNIT: unit_grads_end(s, n->layer); break;
+        }
+    }
+    m->note_count = 0;
+    weights_end(s, p);
     range_pop();
 }

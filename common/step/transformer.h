@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Forward, loss and backward of a whole model; see transformer.c. */
+/* Forward, loss and backward of a part of the model for one micro-batch; see transformer.c. A walk begins with table_begin
+ * and hops_open; in front of each action comes hops_open, behind the last one hops_end. */
 #ifndef STEPBENCH_STEP_TRANSFORMER_H
 #define STEPBENCH_STEP_TRANSFORMER_H
 
 #include "common/step/step.h"
 
-void transformer_forward(step *s, arena_slot *logits); /* -1 where the loss is made in chunks */
-void transformer_loss(step *s, arena_slot logits, bool backward);
-void transformer_backward(step *s, arena_slot logits);
+/* Takes x from the embedding or from the part before; leaves logits (-1 where the loss is made in chunks), or gives x to
+ * the part behind. */
+void part_forward(step *s, step_part *p, step_micro *m);
+void part_loss(step *s, step_part *p, step_micro *m, bool backward); /* where the head is */
+/* `split`: the weight gradients of linear layers wait for part_weights, and what they read lives as long. */
+void part_backward(step *s, step_part *p, step_micro *m, bool split);
+void part_weights(step *s, step_part *p, step_micro *m);
 
 #endif

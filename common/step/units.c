@@ -15,6 +15,7 @@
 #include "common/step/streams.h"
 
 enum {
+    PERIOD = -1,    /* among the uses: no micro-batch is in flight */
     GRAD_SLOTS = 2, /* units with full gradients: one is made while the other is reduced */
     NEAR = 3 /* a unit whose next use is so near stays: the head, and the last block, which backward begins with */
 };
@@ -32,20 +33,13 @@ void units_create(step *s)
     s->units = xcalloc((size_t)n, sizeof *s->units);
     for (int u = 0; u < n; u++)
         params_unit_range(s->params, u, &s->units[u].first, &s->units[u].count);
-    units_begin(s);
+    units_begin(s, true);
 }
 
 void units_free(step *s)
 {
     free(s->units);
     free(s->uses.unit);
-}
-
-void units_begin(step *s)
-{
-    s->uses.at = 0;
-    for (int u = 0; u < params_units(s->params); u++)
-        s->units[u].gathered = s->units[u].grads = -1;
 }
 
 void units_note(step *s, bool on)
@@ -63,6 +57,18 @@ static void note_use(step *s, int unit)
     s->uses.unit[s->uses.count++] = unit;
 }
 
+void units_begin(step *s, bool first)
+{
+    if (s->uses.noting && !first)
+        note_use(s, PERIOD);
+    s->uses.at = first ? 0 : s->uses.at + 1;
+    s->units_ready = first ? 0 : s->units_ready;
+    for (int u = 0; u < params_units(s->params); u++) {
+        s->units[u].gathered = s->units[u].grads = -1;
+        s->units[u].complete &= !first;
+    }
+}
+
 int64_t units_held(const step *s)
 {
     const int gains = params_gains(s->params), ranks = s->o.shard.ranks ? s->o.shard.ranks : 1;
@@ -74,8 +80,8 @@ int64_t units_held(const step *s)
 
 static int layer_of(const step *s, int unit)
 {
-    const int layers = s->o.config.layers;
-    return unit > 0 && unit <= layers ? layers - unit : -1;
+    const int layer = s->params->layer_of[unit];
+    return layer < s->o.config.layers ? layer : -1;
 }
 
 static void gather(step *s, int unit)
@@ -91,6 +97,15 @@ static void gather(step *s, int unit)
         s->hooks.gather(s->hooks.user, unit, step_pointer(s, u->gathered));
 }
 
+/* Behind the last use of those that are in flight together: nothing is gathered for later ones. */
+static int period_end(const step *s)
+{
+    int end = s->uses.at;
+    while (end < s->uses.count && s->uses.unit[end] != PERIOD)
+        end++;
+    return end;
+}
+
 void unit_acquire(step *s, int layer)
 {
     const int unit = params_unit(s->params, layer);
@@ -102,7 +117,7 @@ void unit_acquire(step *s, int layer)
     }
     if (s->uses.at >= s->uses.count || s->uses.unit[s->uses.at] != unit)
         die(EXIT_CODE_FAILURE, "bug: a step uses unit %d where its schedule has another", unit);
-    for (int i = s->uses.at; i <= s->uses.at + s->o.shard.prefetch && i < s->uses.count; i++)
+    for (int i = s->uses.at; i <= s->uses.at + s->o.shard.prefetch && i < period_end(s); i++)
         gather(s, s->uses.unit[i]);
     if (!s->units[unit].awaited && step_launching(s))
         s->hooks.await(s->hooks.user, unit);
@@ -120,8 +135,9 @@ static bool kept(const step *s, int unit)
 static bool stays(const step *s)
 {
     const int ahead = s->o.shard.prefetch + 1, near = ahead > NEAR ? ahead : NEAR;
-    const bool to_the_end = kept(s, s->uses.unit[s->uses.at]) || s->uses.at + near >= s->uses.count;
-    const int end = to_the_end ? s->uses.count : s->uses.at + near + 1;
+    const int last = period_end(s);
+    const bool to_the_end = kept(s, s->uses.unit[s->uses.at]) || s->uses.at + near >= last;
+    const int end = to_the_end ? last : s->uses.at + near + 1;
     for (int i = s->uses.at + 1; i < end; i++)
         if (s->uses.unit[i] == s->uses.unit[s->uses.at])
             return true;
@@ -158,11 +174,24 @@ void *unit_param(const step *s, const param_tensor *p)
     return step_at(step_pointer(s, u->gathered), (p->first - u->first) * s->param_element);
 }
 
-/* ---- gradients ---- */
+/* ---- gradients ----
+ *
+ * A single batch's lie at the start of the block. Those of several micro-batches are added where they stay, by the ops that
+ * make them (s->adds). A unit's lie in a slot where they go elsewhere: into slices, or into sums of another dtype. */
+
+static bool in_slots(const step *s)
+{
+    return s->o.shard.grads || (!s->sums_in_products && s->grad_dtype != s->made_dtype);
+}
 
 bool unit_grads_apart(const step *s)
 {
-    return s->o.shard.grads || s->micro_batches > 1 || s->grad_dtype != s->made_dtype;
+    return s->sums_in_products || in_slots(s);
+}
+
+bool unit_ready_whole(const step *s)
+{
+    return !s->o.shard.grads && (unit_grads_apart(s) || s->splits);
 }
 
 static void take_grads(step *s, int unit)
@@ -176,7 +205,7 @@ static void take_grads(step *s, int unit)
 void unit_grads_begin(step *s, int layer)
 {
     const int unit = params_unit(s->params, layer), old = unit - GRAD_SLOTS, gains = params_gains(s->params);
-    if (!unit_grads_apart(s))
+    if (!in_slots(s))
         return;
     if (unit == 0 && gains >= 0)
         take_grads(s, gains); /* until units_end: every block has some of them */
@@ -206,25 +235,48 @@ void units_sum(step *s, void *to, const void *from, sb_dtype dtype, bool onto, i
     step_done(s, s->k->train->pointwise(s->ctx, &p, stream));
 }
 
-/* Whole gradients of several micro-batches, or of another dtype than their sums, are added up where they stay; then they
- * are ready. */
+/* Where this part's gradients are those of its last micro-batch, once what is enqueued is done. */
+static bool last_sums(const step *s, const step_part *p)
+{
+    return p->weights + (p == s->part) >= s->micro_batches;
+}
+
+static void tell_ready(step *s, int unit)
+{
+    if (step_launching(s) && s->hooks.ready)
+        s->hooks.ready(s->hooks.user, s->units[unit].first, s->units[unit].count, s->main);
+}
+
+/* Hooks learn of units in index order, which the parts of a rank need not end in. */
+static void complete(step *s, int unit)
+{
+    s->units[unit].complete = true;
+    for (; s->units_ready < params_units(s->params) && s->units[s->units_ready].complete; s->units_ready++)
+        tell_ready(s, s->units_ready);
+}
+
+/* Gradients in a slot are rounded to the dtype of their sums, or added to them. */
 static void add_up(step *s, int unit)
 {
     step_unit *u = &s->units[unit];
     if (step_go(s))
-        units_sum(s, s->grad_sums + u->first * s->grad_element, step_pointer(s, u->grads), s->made_dtype, s->micro > 0,
-                  u->count, s->main);
+        units_sum(s, s->grad_sums + u->first * s->grad_element, step_pointer(s, u->grads), s->made_dtype,
+                  s->part->weights > 0, u->count, s->main);
     step_drop(s, &u->grads);
-    if (step_launching(s) && s->hooks.ready && s->micro == s->micro_batches - 1)
-        s->hooks.ready(s->hooks.user, u->first, u->count, s->main);
 }
 
 void unit_grads_end(step *s, int layer)
 {
-    if (!unit_grads_apart(s) || s->o.shard.grads)
+    const int unit = params_unit(s->params, layer);
+    if (!unit_ready_whole(s))
         return;
-    side_join(s);
-    add_up(s, params_unit(s->params, layer));
+    const bool last = last_sums(s, s->part);
+    if (in_slots(s) || (last && s->hooks.ready))
+        side_join(s);
+    if (in_slots(s))
+        add_up(s, unit);
+    if (last)
+        complete(s, unit);
 }
 
 /* Gains that are apart are ready with those of the first block's norms, which main made. The update waits for the last
@@ -232,19 +284,30 @@ void unit_grads_end(step *s, int layer)
 void units_end(step *s)
 {
     const int n = params_units(s->params), gains = params_gains(s->params);
-    if (gains >= 0 && unit_grads_apart(s) && !s->o.shard.grads)
+    bool last = true;
+    for (int k = 0; k < s->part_count; k++)
+        last &= last_sums(s, &s->parts[k]);
+    if (gains >= 0 && in_slots(s) && !s->o.shard.grads)
         add_up(s, gains);
-    else if (gains >= 0 && s->hooks.ready && step_launching(s))
-        s->hooks.ready(s->hooks.user, s->units[gains].first, s->units[gains].count, s->main);
-    for (int unit = n - GRAD_SLOTS - (gains >= 0); unit < n; unit++)
-        if (s->o.shard.grads && s->micro < s->micro_batches - 1 && step_launching(s))
+    if (gains >= 0 && unit_ready_whole(s) && last)
+        complete(s, gains);
+    else if (gains >= 0 && !unit_ready_whole(s))
+        tell_ready(s, gains);
+    for (int unit = n - GRAD_SLOTS - (gains >= 0); unit < n; unit++) {
+        if (!s->o.shard.grads || last || unit < 0)
+            continue;
+        if (step_launching(s))
             s->hooks.reduced(s->hooks.user, unit);
+        step_drop(s, &s->units[unit].grads);
+    }
 }
 
 char *unit_grad(const step *s, int unit, int64_t element)
 {
     const step_unit *u = &s->units[unit];
-    if (!unit_grads_apart(s))
+    if (s->sums_in_products)
+        return step_at(s->grad_sums, element * s->made_element);
+    if (!in_slots(s))
         return step_at(s->block, element * s->made_element);
     return step_at(step_pointer(s, u->grads), (element - u->first) * s->made_element);
 }

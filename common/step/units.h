@@ -8,14 +8,15 @@
 void units_create(step *s);
 void units_free(step *s);
 void units_note(step *s, bool on);         /* the next walk only tells which units it uses; then off again */
-void units_begin(step *s);                 /* a walk starts */
+void units_begin(step *s, bool first);     /* no micro-batch is in flight: what is gathered now is for the next ones */
 void unit_acquire(step *s, int layer);     /* what main enqueues from here on may read its parameters */
 void unit_release(step *s);                /* of the unit acquired last: all that reads them is enqueued */
 void unit_grads_begin(step *s, int layer); /* its gradients are made next */
 void unit_grads_end(step *s, int layer);   /* they are enqueued */
 int64_t units_held(const step *s);         /* elements of this rank's slices, with what it has whole */
-void units_end(step *s);                   /* a backward is over */
-bool unit_grads_apart(const step *s);      /* they lie in slots */
+void units_end(step *s);                   /* those of all units of a part, for a micro-batch */
+bool unit_grads_apart(const step *s);      /* they do not lie at the start of the block */
+bool unit_ready_whole(const step *s);      /* hooks learn of a unit's gradients when all of them are there */
 void *unit_param(const step *s, const param_tensor *p);
 char *unit_grad(const step *s, int unit, int64_t element); /* NULL while planning */
 /* n gradients of `dtype` become sums, or are added to them. */

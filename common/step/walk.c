@@ -2,6 +2,8 @@
 /* What every op of a walk does: takes its memory from the arena, and launches unless the arena only plans. */
 #include "common/step/step.h"
 
+#include "common/core/error.h"
+
 arena_slot step_take(step *s, size_t bytes, memory_kind kind, int layer, const char *name)
 {
     return bytes ? arena_take(s->arena, bytes, kind, layer, name) : -1;
@@ -39,4 +41,14 @@ void step_done(step *s, sb_status status)
 size_t step_rows(const step *s, int64_t columns)
 {
     return (size_t)s->tokens * (size_t)columns * (size_t)s->element;
+}
+
+void step_defer(step *s, step_note note)
+{
+    step_micro *m = s->micro;
+    if (m->note_count == m->note_room) {
+        m->note_room = m->note_room ? 2 * m->note_room : 64;
+        m->notes = xrealloc(m->notes, (size_t)m->note_room * sizeof *m->notes);
+    }
+    m->notes[m->note_count++] = note;
 }

@@ -361,17 +361,19 @@ void trainer_read_moments(trainer *t, const param_tensor *p, void *m, void *v)
 bool trainer_read_logits(trainer *t, float *out)
 {
     step *s = &t->step;
-    arena_slot logits;
+    step_part *p = &s->parts[0];
+    if (s->part_count > 1 || !p->holds.embedding || !p->holds.head)
+        die(EXIT_CODE_FAILURE, "bug: logits are read of a whole model");
     if (s->o.loss_chunk)
         die(EXIT_CODE_FAILURE, "bug: logits that are made in chunks cannot be read");
     s->status = SB_OK;
-    s->micro = 0;
     arena_run_begin(s->arena);
-    transformer_forward(s, &logits);
-    transformer_loss(s, logits, false);
+    trainer_walk_begin(t);
+    part_forward(s, p, &p->micros[0]);
+    part_loss(s, p, &p->micros[0], false);
     if (s->status != SB_OK)
         return false;
-    read_floats(s, s->dtype, step_pointer(s, logits), (size_t)s->tokens * (size_t)s->vocab, out);
+    read_floats(s, s->dtype, step_pointer(s, p->micros[0].logits), (size_t)s->tokens * (size_t)s->vocab, out);
     return true;
 }
 
@@ -438,7 +440,7 @@ int trainer_products(const trainer *t, const tuned_product **out)
 
 int64_t trainer_gathered_elements(const trainer *t)
 {
-    return t->step.gathered_elements * t->step.micro_batches;
+    return t->step.gathered_elements;
 }
 
 int64_t trainer_offloaded_bytes(const trainer *t)

@@ -2,6 +2,7 @@
 /* Creating and freeing a training step: options checked, the step planned, memory taken, streams made. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/core/error.h"
 #include "common/formulas/offload.h"
@@ -9,9 +10,9 @@
 #include "common/step/ops.h"
 #include "common/step/optimizer.h"
 #include "common/step/streams.h"
+#include "common/step/table.h"
 #include "common/step/units.h"
 #include "common/train/internal.h"
-#include "common/train/memory_step.h"
 
 static bool refuse(char *why, size_t bytes, const char *reason)
 {
@@ -35,7 +36,11 @@ static bool check(step *s, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "the loss is made in chunks together with its backward, not by a forward alone");
     if (o->config.layers > RECOMPUTE_LAYERS || (o->schedule && o->schedule->layers != o->config.layers))
         return refuse(why, why_bytes, "a schedule of recomputation describes each block of a model of at most 1024");
+    if (table_problem(o))
+        return refuse(why, why_bytes, table_problem(o));
     const recompute_schedule schedule = step_schedule(o);
+    if (o->table && offload_count(&schedule))
+        return refuse(why, why_bytes, "activations that leave for the host do not go with a table");
     if (offload_problem(&schedule))
         return refuse(why, why_bytes, offload_problem(&schedule));
     if (o->split && o->precision->compute != SB_FP32)
@@ -64,8 +69,9 @@ static void set_dimensions(step *s)
     s->heads = c->heads, s->heads_kv = c->heads_kv, s->head_dim = model_head_dim(c), s->kv = model_kv_dim(c);
     s->qkv = s->d + 2 * s->kv;
     s->dtype = p->activations, s->param_dtype = p->param;
-    s->made_dtype = step_made_dtype(&s->o);
     s->grad_dtype = step_sums_dtype(&s->o);
+    s->sums_in_products = step_sums_in_products(&s->o);
+    s->made_dtype = s->sums_in_products ? s->grad_dtype : step_made_dtype(&s->o);
     s->element = sb_dtype_bytes(s->dtype), s->param_element = sb_dtype_bytes(s->param_dtype);
     s->grad_element = sb_dtype_bytes(s->grad_dtype);
     s->made_element = sb_dtype_bytes(s->made_dtype);
@@ -140,30 +146,48 @@ static void release(trainer *t, void *p, memory_kind kind)
     memory_release(t->mem, p ? (char *)p - skew_of(kind) : NULL);
 }
 
+/* What stays from creation to the end, in the order in which it is taken. */
+enum { PARAMS, SUMS, MASTER, MOMENT1, MOMENT2, IDS, TARGETS, ANGLES, ROW_LOSS, LOSS, STATE, RANGE_STATE, RESIDENTS };
+static const memory_kind resident_kinds[RESIDENTS] = {MEMORY_PARAM,   MEMORY_GRAD,  MEMORY_MASTER, MEMORY_MOMENT1,
+                                                      MEMORY_MOMENT2, MEMORY_OTHER, MEMORY_OTHER,  MEMORY_OTHER,
+                                                      MEMORY_OTHER,   MEMORY_OTHER, MEMORY_OTHER,  MEMORY_OTHER};
+
+/* 0: not there. */
+static void resident_bytes(const step *s, size_t out[RESIDENTS])
+{
+    const size_t n = (size_t)s->params->elements, tokens = (size_t)s->tokens, batches = (size_t)s->micro_batches;
+    const size_t slices = (size_t)units_held(s), state = s->o.mode == STEP_TRAIN ? 1 : 0;
+    const size_t held = state * (s->o.state_elements ? (size_t)s->o.state_elements : n);
+    const bool ranges = s->o.state_elements && optimizer_wants_statistics(s);
+    const size_t bytes[RESIDENTS] = {
+        [PARAMS] = (s->o.shard.params ? slices : n) * (size_t)s->param_element,
+        [SUMS] = unit_grads_apart(s) ? (s->o.shard.grads ? slices : n) * (size_t)s->grad_element : 0,
+        [MASTER] = held * (size_t)precision_master_bytes(s->o.precision),
+        [MOMENT1] = held * (size_t)s->moment_element,
+        [MOMENT2] = held * (size_t)s->moment_element,
+        [IDS] = batches * tokens * sizeof *s->ids,
+        [TARGETS] = batches * tokens * sizeof *s->targets,
+        [ANGLES] = (size_t)s->o.seq * (size_t)s->head_dim * sizeof *s->rope_table,
+        [ROW_LOSS] = tokens * sizeof *s->row_loss,
+        [LOSS] = batches * sizeof *s->loss,
+        [STATE] = sizeof *s->state,
+        [RANGE_STATE] = ranges ? sizeof *s->range_state : 0};
+    memcpy(out, bytes, sizeof bytes);
+}
+
 static bool allocate(trainer *t)
 {
     step *s = &t->step;
-    const size_t n = (size_t)s->params->elements, tokens = (size_t)s->tokens, batches = (size_t)s->micro_batches;
-    const size_t held = s->o.state_elements ? (size_t)s->o.state_elements : n;
-    const size_t master = (size_t)precision_master_bytes(s->o.precision);
-    const size_t moment = (size_t)s->moment_element;
-    const size_t slices = (size_t)units_held(s);
-    const bool train = s->o.mode == STEP_TRAIN;
-    const bool ranges = s->o.state_elements && optimizer_wants_statistics(s);
-    return (s->param = resident(t, (s->o.shard.params ? slices : n) * (size_t)s->param_element, MEMORY_PARAM)) &&
-           (!unit_grads_apart(s) ||
-            (s->grad_sums = resident(t, (s->o.shard.grads ? slices : n) * (size_t)s->grad_element, MEMORY_GRAD))) &&
-           (!train || !master || (s->master = resident(t, held * master, MEMORY_MASTER))) &&
-           (!train || (s->m = resident(t, held * moment, MEMORY_MOMENT1))) &&
-           (!train || (s->v = resident(t, held * moment, MEMORY_MOMENT2))) &&
-           (s->ids = resident(t, batches * tokens * sizeof(int32_t), MEMORY_OTHER)) &&
-           (s->targets = resident(t, batches * tokens * sizeof(int32_t), MEMORY_OTHER)) &&
-           (s->rope_table = resident(t, (size_t)s->o.seq * (size_t)s->head_dim * sizeof(float), MEMORY_OTHER)) &&
-           (s->row_loss = resident(t, tokens * sizeof(float), MEMORY_OTHER)) &&
-           (s->loss = resident(t, batches * sizeof(float), MEMORY_OTHER)) &&
-           (s->state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER)) &&
-           (!ranges || (s->range_state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER))) &&
-           (s->block = memory_alloc(t->mem, arena_bytes(s->arena), "activations and gradients"));
+    size_t bytes[RESIDENTS];
+    void *p[RESIDENTS] = {NULL};
+    bool ok = true;
+    resident_bytes(s, bytes);
+    for (int i = 0; i < RESIDENTS && ok; i++)
+        ok = !bytes[i] || (p[i] = resident(t, bytes[i], resident_kinds[i]));
+    s->param = p[PARAMS], s->grad_sums = p[SUMS], s->master = p[MASTER], s->m = p[MOMENT1], s->v = p[MOMENT2];
+    s->ids = p[IDS], s->targets = p[TARGETS], s->rope_table = p[ANGLES], s->row_loss = p[ROW_LOSS];
+    s->loss = p[LOSS], s->state = p[STATE], s->range_state = p[RANGE_STATE];
+    return ok && (s->block = memory_alloc(t->mem, arena_bytes(s->arena), "activations and gradients"));
 }
 
 static void make_streams(trainer *t)
@@ -183,6 +207,23 @@ static void make_streams(trainer *t)
     s->side_done = xcalloc((size_t)s->o.config.layers + 1, sizeof *s->side_done);
     for (int i = 0; i <= s->o.config.layers; i++)
         s->side_done[i] = device_event_create(s->dev);
+}
+
+/* Of all parts of this rank; and each keeps the input of its first block, which comes from another. */
+static void create_params(step *s)
+{
+    model_part *held = xcalloc((size_t)s->part_count, sizeof *held);
+    for (int k = 0; k < s->part_count; k++) {
+        held[k] = s->parts[k].holds;
+        if (held[k].first < s->o.config.layers)
+            s->schedule.input[held[k].first] = true;
+    }
+    s->params = params_create_parts(&s->o.config, s->o.shard.small, held, s->part_count);
+    free(held);
+    if (s->o.shard.ranks)
+        params_pad_units(s->params, s->o.granularity);
+    else
+        params_pad(s->params, s->o.granularity);
 }
 
 /* All but the memory of the device. */
@@ -207,14 +248,10 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
         free(t);
         return NULL;
     }
-    s->params = params_create_with(&s->o.config, s->o.shard.small);
-    if (s->o.shard.ranks)
-        params_pad_units(s->params, s->o.granularity);
-    else
-        params_pad(s->params, s->o.granularity);
+    table_create(s);
+    create_params(s);
     units_create(s);
     s->arena = arena_create();
-    s->blocks = xcalloc((size_t)s->o.config.layers + 1, sizeof *s->blocks);
     make_streams(t);
     offload_create(s);
     plan(t);
@@ -227,10 +264,11 @@ int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, c
     trainer *t = create_planned(d, NULL, k, ctx, o, why, sizeof why);
     if (!t)
         return -1;
-    const memory_step step = memory_step_of(o, k, ctx);
-    memory_bytes held = memory_resident(&step);
-    held.grad = 0; /* the arena has them */
-    const int64_t bytes = memory_total(&held) + (int64_t)arena_bytes(t->step.arena);
+    size_t held[RESIDENTS];
+    int64_t bytes = (int64_t)arena_bytes(t->step.arena);
+    resident_bytes(&t->step, held);
+    for (int i = 0; i < RESIDENTS; i++)
+        bytes += (int64_t)held[i];
     trainer_free(t);
     return bytes;
 }
@@ -293,7 +331,7 @@ void trainer_free(trainer *t)
     }
     offload_free(s);
     free(s->side_done);
-    free(s->blocks);
+    table_free(s);
     arena_free(s->arena);
     units_free(s);
     params_free(s->params);

@@ -14,9 +14,12 @@ struct trainer {
     device_event *mark[4]; /* start, after forward, after backward, end */
     device_graph *graph;
     int steps;
+    int sums;     /* micro-batches of this step whose gradients are made */
+    bool summing; /* the hooks know that the next one has begun */
 };
 
 void trainer_walk(trainer *t);            /* plans, or launches */
+void trainer_walk_begin(trainer *t);      /* its beginning */
 bool trainer_launch(trainer *t);          /* one step, launched op by op (or into a capture) */
 sb_status trainer_initialize(trainer *t); /* parameters, tables, tokens, the optimizer's state */
 void trainer_zero_moments(trainer *t);

@@ -25,7 +25,7 @@ static layer layer_of(const model_config *c, memory_product which)
 
 static sb_dtype grad_dtype(const step_options *o)
 {
-    return o->grad_fp32 ? SB_FP32 : o->precision->grad;
+    return step_sums_in_products(o) ? step_sums_dtype(o) : step_made_dtype(o);
 }
 
 static int64_t ask(const sb_kernels *k, sb_context *ctx, sb_matmul p)

@@ -2,27 +2,23 @@
 /* Walking a training step, replaying it as a graph, and what one learns of it. */
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
+#include "common/step/hops.h"
 #include "common/step/optimizer.h"
+#include "common/step/table.h"
 #include "common/step/transformer.h"
+#include "common/step/units.h"
 #include "common/train/internal.h"
 
 /* ---- the walk ---- */
 
-static bool last_batch(const step *s)
-{
-    return s->micro == s->micro_batches - 1;
-}
-
 /* The plan has the memory of optimizer_all, also where the hook does without. */
 static void update(step *s)
 {
-    const bool launching = !arena_planning(s->arena), last = arena_planning(s->arena) || last_batch(s);
+    const bool launching = !arena_planning(s->arena);
     range_push("optimizer");
     arena_phase(s->arena, PHASE_OPTIMIZER);
     optimizer_take_workspace(s);
-    if (!last) {
-        /* its gradients wait for the others' */
-    } else if (s->hooks.update) {
+    if (s->hooks.update) {
         if (launching && s->status == SB_OK)
             s->hooks.update(s->hooks.user);
     } else if (!optimizer_overlaps(s)) {
@@ -35,28 +31,76 @@ static void update(step *s)
     range_pop();
 }
 
+void trainer_walk_begin(trainer *t)
+{
+    step *s = &t->step;
+    arena_phase(s->arena, PHASE_FORWARD);
+    if (!s->o.share_grad_memory && !unit_grads_apart(s) && s->o.mode != STEP_FORWARD)
+        arena_fixed(s->arena, 0, (size_t)(s->params->elements * s->made_element), MEMORY_GRAD, -1, "gradients");
+    table_begin(s);
+    units_begin(s, true);
+    t->sums = 0;
+    t->summing = false;
+}
+
+/* The hook's micro-batch is over once its gradients are: the next begins with the next op, whatever that is. */
+static void begin_batch(trainer *t)
+{
+    step *s = &t->step;
+    const bool one_part = s->part_count == 1;
+    if (one_part && t->summing && s->parts[0].weights > t->sums) {
+        t->summing = false;
+        t->sums++;
+    }
+    if (!t->summing && s->hooks.begin && !arena_planning(s->arena))
+        s->hooks.begin(s->hooks.user, t->sums == 0, !one_part || t->sums == s->micro_batches - 1);
+    t->summing = true;
+}
+
+static void act(trainer *t, int i)
+{
+    step *s = &t->step;
+    const step_action *a = &s->actions[i];
+    step_part *p = &s->parts[a->part];
+    step_micro *m = &p->micros[a->micro];
+    const bool marks = !arena_planning(s->arena);
+    switch (a->work) {
+    case STEP_F:
+        part_forward(s, p, m);
+        part_loss(s, p, m, s->o.mode != STEP_FORWARD);
+        s->in_flight++;
+        if (s->o.mode == STEP_FORWARD)
+            step_drop(s, &m->logits);
+        break;
+    case STEP_B:
+        if (optimizer_overlaps(s))
+            optimizer_begin(s, s->main);
+        part_backward(s, p, m, !table_whole(s, i));
+        s->in_flight--;
+        break;
+    case STEP_W: part_weights(s, p, m); break;
+    }
+    if (marks)
+        device_event_mark(s->dev, t->mark[a->work == STEP_F ? 1 : 2]);
+}
+
 void trainer_walk(trainer *t)
 {
     step *s = &t->step;
     const bool marks = !arena_planning(s->arena);
-    arena_slot logits;
-    if (marks && s->micro == 0)
+    if (marks)
         device_event_mark(s->dev, t->mark[0]);
-    if (marks && s->hooks.begin)
-        s->hooks.begin(s->hooks.user, s->micro == 0, last_batch(s));
-    transformer_forward(s, &logits);
-    transformer_loss(s, logits, s->o.mode != STEP_FORWARD);
-    if (marks)
-        device_event_mark(s->dev, t->mark[1]);
-    if (s->o.mode == STEP_FORWARD) {
-        step_drop(s, &logits);
-    } else {
-        if (optimizer_overlaps(s))
-            optimizer_begin(s, s->main);
-        transformer_backward(s, logits);
+    trainer_walk_begin(t);
+    for (int i = 0; i < s->action_count; i++) {
+        if (table_done(s, i))
+            continue;
+        begin_batch(t);
+        if (i > 0 && s->in_flight == 0 && s->actions[i].work == STEP_F)
+            units_begin(s, false);
+        hops_open(s, i);
+        act(t, i);
     }
-    if (marks)
-        device_event_mark(s->dev, t->mark[2]);
+    hops_end(s);
     if (s->o.mode == STEP_TRAIN)
         update(s);
     if (marks)
@@ -66,13 +110,10 @@ void trainer_walk(trainer *t)
 bool trainer_launch(trainer *t)
 {
     step *s = &t->step;
-    for (s->micro = 0; s->micro < s->micro_batches && s->status == SB_OK; s->micro++) {
-        arena_run_begin(s->arena);
-        trainer_walk(t);
-        if (s->status == SB_OK)
-            arena_run_end(s->arena);
-    }
-    s->micro = 0;
+    arena_run_begin(s->arena);
+    trainer_walk(t);
+    if (s->status == SB_OK)
+        arena_run_end(s->arena);
     return s->status == SB_OK;
 }
 
@@ -147,4 +188,9 @@ trainer_memory trainer_memory_of(const trainer *t)
 void trainer_set_hooks(trainer *t, const step_hooks *hooks)
 {
     t->step.hooks = *hooks;
+}
+
+void trainer_set_hops(trainer *t, const step_hops *hops)
+{
+    t->step.hops = *hops;
 }

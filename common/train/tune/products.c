@@ -16,9 +16,10 @@ typedef struct operands {
 static operands operands_of(const sb_matmul *p)
 {
     const size_t in = (size_t)sb_dtype_bytes(p->dtype), out = (size_t)sb_dtype_bytes(p->dtype_out);
+    const bool in_place = p->c == p->d;
     return (operands){(size_t)p->lda * (size_t)(p->transpose_a ? p->k : p->m) * in,
                       (size_t)p->ldb * (size_t)(p->transpose_b ? p->n : p->k) * in,
-                      p->c ? (size_t)p->ldc * (size_t)p->m * out : 0, (size_t)p->ldd * (size_t)p->m * out};
+                      p->c && !in_place ? (size_t)p->ldc * (size_t)p->m * out : 0, (size_t)p->ldd * (size_t)p->m * out};
 }
 
 static sb_dtype stored(sb_dtype t)
@@ -38,13 +39,14 @@ static sb_status tune(trainer *t, const sb_matmul *shape, kept_choice *out)
     for (int i = 0; i < 5 && s == SB_OK; i++)
         if (bytes[i] && !(memory[i] = memory_alloc(t->mem, bytes[i], "operands of tuning")))
             s = SB_NO_MEMORY;
-    for (int i = 0; i < 3 && s == SB_OK; i++) {
+    const bool in_place = p.c && p.c == p.d;
+    for (int i = 0; i < 4 && s == SB_OK; i++) {
         const sb_dtype dtype = stored(i < 2 ? p.dtype : p.dtype_out);
-        if (bytes[i])
+        if (bytes[i] && (i < 3 || in_place))
             s = of->k->fill_normal(of->ctx, dtype, memory[i], bytes[i] / (size_t)sb_dtype_bytes(dtype), of->o.seed,
                                    (uint32_t)(1000 + i), 1, of->main);
     }
-    p.a = memory[0], p.b = memory[1], p.c = memory[2], p.d = memory[3], p.workspace = memory[4];
+    p.a = memory[0], p.b = memory[1], p.c = memory[in_place ? 3 : 2], p.d = memory[3], p.workspace = memory[4];
     if (s == SB_OK)
         s = of->k->train->matmul_tune(of->ctx, &p, &out->choice, out->rivals, CHOICE_RIVALS, of->main);
     device_sync(of->dev);

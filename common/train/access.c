@@ -326,6 +326,8 @@ double trainer_loss(trainer *t)
 {
     step *s = &t->step;
     const size_t n = (size_t)s->micro_batches;
+    if (!s->parts[s->part_count - 1].holds.head)
+        return NAN;
     float *loss = xmalloc(n * sizeof *loss);
     double sum = 0;
     device_sync(s->dev);

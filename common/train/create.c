@@ -209,7 +209,7 @@ static void make_streams(trainer *t)
         s->side_done[i] = device_event_create(s->dev);
 }
 
-/* Of all parts of this rank; and each keeps the input of its first block, which comes from another. */
+/* They are those of all parts of this rank. Each part keeps the input of its first block, which comes from another. */
 static void create_params(step *s)
 {
     model_part *held = xcalloc((size_t)s->part_count, sizeof *held);

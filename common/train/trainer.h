@@ -33,7 +33,7 @@ void trainer_set_loss_scale(trainer *t, double scale); /* of the fp16 policy; it
  * step: the first runs eagerly and warms up), else op by op. False with sb_last_message. Does not wait. */
 bool trainer_step(trainer *t);
 overlap trainer_overlap(const trainer *t); /* what runs beside the backward, whatever was asked for */
-double trainer_loss(trainer *t);           /* of the last step, waits for it */
+double trainer_loss(trainer *t);           /* of the last step, waits for it; NaN where the head is another rank's */
 /* Bytes that a micro-batch copies to pinned memory of the host, and back again; as many are held there. */
 int64_t trainer_offloaded_bytes(const trainer *t);
 /* How long the last micro-batch's forward and backward waited for these copies, milliseconds; waits for it. */

@@ -148,6 +148,71 @@ static void micro_batches(void **state)
         }
 }
 
+static bool takes_slots_for_gradients(const trainer *t)
+{
+    const arena_event *e;
+    for (size_t i = 0, n = arena_events(trainer_arena(t), &e); i < n; i++)
+        if (strcmp(e[i].name, "unit gradients") == 0)
+            return true;
+    return false;
+}
+
+/* fp32 sums of 16-bit gradients are written by the products themselves: they are those of a whole batch whose gradients are
+ * made in fp32, but for the order of the sums. Sums that no product can write, of fp32 in 16 bits, still come from a slot. */
+static void sums_in_products(void **state)
+{
+    enum { BATCH = 4 };
+    (void)state;
+    for (int i = 0; i < POLICIES; i++)
+        for (int mask = 0; mask < 4; mask++) {
+            step_options o = three_blocks(policies[i]);
+            const bool wide = o.precision->grad == SB_FP32;
+            o.lr = 0;
+            o.fusion = mask & 1 ? FUSION_NONE : FUSION_KERNELS;
+            o.overlap = mask & 2 ? OVERLAP_ALL : OVERLAP_NONE;
+            o.batch = BATCH;
+            o.grad_fp32 = true;
+            outcome want = outcome_of(&o);
+            o.grad_fp32 = false;
+            o.sums = SUMS_FP32;
+            o.batch = 1, o.micro_batches = BATCH;
+            outcome got = outcome_of(&o);
+            const double off = apart(want.p, got.grads, want.grads);
+            /* tf32 rounds the terms; activations of fp16 are rounded differently in a batch of another size. */
+            const double bound = strcmp(policies[i], "tf32") == 0 ? 0x1p-9 : o.precision->loss_scaling ? 2e-3 : 1e-5;
+            if (!(off <= bound))
+                fail_msg("%s mask %d: fp32 sums are %.2e apart", policies[i], mask, off);
+            outcome_free(&got);
+            trainer *t = create(&o);
+            assert_true(!takes_slots_for_gradients(t) && trainer_grad_dtype(t) == SB_FP32);
+            const size_t in_products = arena_bytes(trainer_arena(t));
+            trainer_free(t);
+            o.sums = SUMS_BF16;
+            o.grad_fp32 = true;
+            t = create(&o);
+            assert_true(takes_slots_for_gradients(t) && trainer_grad_dtype(t) == SB_BF16);
+            assert_true(arena_bytes(trainer_arena(t)) > in_products || !wide);
+            trainer_free(t);
+            outcome_free(&want);
+        }
+}
+
+/* A step of more micro-batches needs memory for their tokens and losses, and none else. */
+static void memory_of_micro_batches(void **state)
+{
+    (void)state;
+    step_options o = three_blocks("bf16");
+    o.micro_batches = 2;
+    const int64_t two = trainer_planned_bytes(bed.dev, bed.kernels, bed.ctx, &o);
+    o.micro_batches = 7;
+    const int64_t tokens = 5 * (int64_t)o.batch * o.seq * 8, seven = two + tokens + 5 * (int64_t)sizeof(float);
+    assert_int_equal(trainer_planned_bytes(bed.dev, bed.kernels, bed.ctx, &o), seven);
+    trainer *t = create(&o);
+    const trainer_memory m = trainer_memory_of(t);
+    assert_true(m.allocated >= seven && m.allocated <= seven + 65536);
+    trainer_free(t);
+}
+
 static void streams_and_memory(void **state)
 {
     (void)state;
@@ -261,9 +326,11 @@ static void overfits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recomputation), cmocka_unit_test(schedules),          cmocka_unit_test(loss_in_chunks),
-        cmocka_unit_test(micro_batches), cmocka_unit_test(streams_and_memory), cmocka_unit_test(looking),
-        cmocka_unit_test(fusion_levels), cmocka_unit_test(overfits),
+        cmocka_unit_test(recomputation),      cmocka_unit_test(schedules),
+        cmocka_unit_test(loss_in_chunks),     cmocka_unit_test(micro_batches),
+        cmocka_unit_test(sums_in_products),   cmocka_unit_test(memory_of_micro_batches),
+        cmocka_unit_test(streams_and_memory), cmocka_unit_test(looking),
+        cmocka_unit_test(fusion_levels),      cmocka_unit_test(overfits),
     };
     return cmocka_run_group_tests(tests, bed_create, bed_destroy);
 }

@@ -257,13 +257,14 @@ static void fake_close(trainer *t)
     memory_destroy(fake.mem);
 }
 
-static void steps_of(overlap way, bool clipped, int micro_batches, bool share)
+static void steps_of(overlap way, bool clipped, int micro_batches, bool share, const step_table *table)
 {
     step_options o = three_blocks("fp32");
     o.overlap = way;
     o.clip_norm = clipped ? 0.05 : 0;
     o.micro_batches = micro_batches;
     o.share_grad_memory = share;
+    o.table = table;
     trainer *t = fake_open(&o);
     for (int i = 0; i < 3; i++) {
         step(t);
@@ -283,7 +284,26 @@ static void edges_of_a_step(void **state)
     (void)state;
     for (int way = OVERLAP_NONE; way <= OVERLAP_ALL; way++)
         for (int mask = 0; mask < 8; mask++)
-            steps_of((overlap)way, mask & 1, mask & 2 ? 2 : 1, mask & 4);
+            steps_of((overlap)way, mask & 1, mask & 2 ? 2 : 1, mask & 4, NULL);
+}
+
+/* Several micro-batches in flight, and weight gradients that wait: what is on the side stream in one action is done with
+ * before the next one uses its memory. */
+static void edges_of_a_table(void **state)
+{
+    enum { MICROS = 3 };
+    static const step_action ahead[] = {{STEP_F, 0, 0}, {STEP_F, 1, 0}, {STEP_B, 0, 0},
+                                        {STEP_F, 2, 0}, {STEP_B, 1, 0}, {STEP_B, 2, 0}};
+    static const step_action waiting[] = {{STEP_F, 0, 0}, {STEP_B, 0, 0}, {STEP_F, 1, 0},
+                                          {STEP_B, 1, 0}, {STEP_W, 0, 0}, {STEP_W, 1, 0},
+                                          {STEP_F, 2, 0}, {STEP_B, 2, 0}, {STEP_W, 2, 0}};
+    const model_part part = {0, 3, true, true};
+    const step_table tables[] = {{&part, 1, ahead, sizeof ahead / sizeof *ahead},
+                                 {&part, 1, waiting, sizeof waiting / sizeof *waiting}};
+    (void)state;
+    for (int way = OVERLAP_NONE; way <= OVERLAP_ALL; way++)
+        for (int i = 0; i < 2; i++)
+            steps_of((overlap)way, false, MICROS, true, &tables[i]);
 }
 
 /* ---- the choice of a way ---- */
@@ -335,6 +355,7 @@ static void the_fastest_way_is_chosen(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edges_of_a_step), cmocka_unit_test(the_fastest_way_is_chosen)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(edges_of_a_step), cmocka_unit_test(edges_of_a_table),
+                                       cmocka_unit_test(the_fastest_way_is_chosen)};
     return cmocka_run_group_tests(tests, bed_create, bed_destroy);
 }

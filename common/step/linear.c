@@ -11,8 +11,8 @@
 static linear linear_of(const step *s, int which)
 {
     switch (which) {
-    case LINEAR_QKV: return (linear){"qkv", PARAM_Q, s->d, 3, {s->d, s->kv, s->kv}};
-    case LINEAR_O: return (linear){"o", PARAM_O, s->d, 1, {s->d}};
+    case LINEAR_QKV: return (linear){"qkv", PARAM_Q, s->d, 3, {s->width, s->kv, s->kv}};
+    case LINEAR_O: return (linear){"o", PARAM_O, s->width, 1, {s->d}};
     case LINEAR_GATE_UP: return (linear){"gate_up", PARAM_W1, s->d, 2, {s->f, s->f}};
     case LINEAR_W2: return (linear){"w2", PARAM_W2, s->f, 1, {s->d}};
     default: return (linear){"lm_head", PARAM_LM_HEAD, s->d, 1, {s->vocab}};

@@ -47,7 +47,7 @@ static int tensors_of(const step *s, block_slots *b, tensor *out)
                                  {OFFLOAD_RESIDUAL, "residual_mid", &b->x_mid, s->d},
                                  {OFFLOAD_ATTN, "norm1", &b->n1, s->d},
                                  {OFFLOAD_ATTN, "qkv", &b->qkv, s->qkv},
-                                 {OFFLOAD_ATTN, "attention_out", &b->att, s->d},
+                                 {OFFLOAD_ATTN, "attention_out", &b->att, s->width},
                                  {OFFLOAD_ATTN, "probabilities", &b->saved, 0},
                                  {OFFLOAD_MLP, "norm2", &b->n2, s->d},
                                  {OFFLOAD_MLP, "gate_up", &b->gate_up, 2 * (int64_t)s->f},

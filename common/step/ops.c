@@ -167,9 +167,9 @@ static sb_attention attention_of(const step *s, const block_slots *b)
 {
     sb_attention a = step_attention(&s->o);
     a.q = view(s, b->qkv, 0, s->qkv);
-    a.k = view(s, b->qkv, s->d, s->qkv);
-    a.v = view(s, b->qkv, s->d + s->kv, s->qkv);
-    a.o = view(s, b->att, 0, s->d);
+    a.k = view(s, b->qkv, s->width, s->qkv);
+    a.v = view(s, b->qkv, s->width + s->kv, s->qkv);
+    a.o = view(s, b->att, 0, s->width);
     a.lse = step_pointer(s, b->lse);
     a.saved = step_pointer(s, b->saved);
     return a;
@@ -178,7 +178,7 @@ static sb_attention attention_of(const step *s, const block_slots *b)
 void attention_forward(step *s, int layer, block_slots *b)
 {
     const sb_attention shape = step_attention(&s->o);
-    b->att = step_take(s, step_rows(s, s->d), MEMORY_ACTIVATION, layer, "attention_out");
+    b->att = step_take(s, step_rows(s, s->width), MEMORY_ACTIVATION, layer, "attention_out");
     b->lse = step_take(s, (size_t)s->tokens * (size_t)s->heads * sizeof(float), MEMORY_ACTIVATION, layer, "lse");
     b->saved = step_take(s, s->attention->saved_bytes(s->ctx, &shape), MEMORY_ACTIVATION, layer, "probabilities");
     const size_t bytes = s->attention->forward_workspace(s->ctx, &shape);
@@ -197,10 +197,10 @@ void attention_backward(step *s, int layer, block_slots *b, arena_slot d_att, ar
     arena_slot workspace = step_take(s, bytes, MEMORY_WORKSPACE, layer, "attention");
     sb_attention a = attention_of(s, b);
     a.workspace = step_pointer(s, workspace), a.workspace_bytes = bytes;
-    a.d_o = view(s, d_att, 0, s->d);
+    a.d_o = view(s, d_att, 0, s->width);
     a.dq = view(s, d_qkv, 0, s->qkv);
-    a.dk = view(s, d_qkv, s->d, s->qkv);
-    a.dv = view(s, d_qkv, s->d + s->kv, s->qkv);
+    a.dk = view(s, d_qkv, s->width, s->qkv);
+    a.dv = view(s, d_qkv, s->width + s->kv, s->qkv);
     if (step_go(s))
         step_done(s, s->attention->backward(s->ctx, &a, s->main));
     step_drop(s, &workspace);

@@ -20,9 +20,9 @@ enum { LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX
 typedef struct block_slots {
     arena_slot x;          /* (T, d) input; the residual stream */
     arena_slot rstd1, n1;  /* (T) fp32, (T, d) */
-    arena_slot qkv;        /* (T, d + 2 kv), q and k turned */
+    arena_slot qkv;        /* (T, width + 2 kv), q and k turned */
     arena_slot lse, saved; /* (B, H, S) fp32; what the attention op keeps */
-    arena_slot att;        /* (T, d) attention output */
+    arena_slot att;        /* (T, width) attention output */
     arena_slot x_mid;      /* (T, d) x + attention */
     arena_slot rstd2, n2;  /* (T) fp32, (T, d) */
     arena_slot gate_up, h; /* (T, 2F), (T, F) */
@@ -96,7 +96,9 @@ typedef struct step {
     void *block; /* the arena's memory */
     sb_status status;
 
-    int tokens, d, f, vocab, heads, heads_kv, head_dim, kv, qkv; /* T, ... ; qkv = d + 2 kv */
+    /* The shape of what this rank computes: T, d, ... The residual stream is (T, d); heads are `width` together, which is d
+     * where a rank has all of them; qkv = width + 2 kv. */
+    int tokens, d, width, f, vocab, heads, heads_kv, head_dim, kv, qkv;
     sb_dtype dtype, param_dtype, grad_dtype;  /* of activations, parameters and gradients in memory */
     int element, param_element, grad_element; /* their bytes */
     sb_dtype moment_dtype;

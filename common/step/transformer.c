@@ -283,7 +283,7 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
         norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
     }
     linear_dw(s, LINEAR_O, layer, *dy, b->att);
-    arena_slot d_att = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_attention_out");
+    arena_slot d_att = take_rows(s, s->width, MEMORY_TEMPORARY, layer, "d_attention_out");
     linear_dx(s, LINEAR_O, layer, *dy, d_att);
     arena_slot d_qkv = take_rows(s, s->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
     attention_backward(s, layer, b, d_att, d_qkv);

@@ -67,7 +67,7 @@ static void set_dimensions(step *s)
     s->micro_batches = step_micro_batches(&s->o);
     s->d = c->d_model, s->f = c->d_ff, s->vocab = c->vocab;
     s->heads = c->heads, s->heads_kv = c->heads_kv, s->head_dim = model_head_dim(c), s->kv = model_kv_dim(c);
-    s->qkv = s->d + 2 * s->kv;
+    s->width = s->heads * s->head_dim, s->qkv = s->width + 2 * s->kv;
     s->dtype = p->activations, s->param_dtype = p->param;
     s->grad_dtype = step_sums_dtype(&s->o);
     s->sums_in_products = step_sums_in_products(&s->o);

@@ -218,7 +218,7 @@ static void create_params(step *s)
         if (held[k].first < s->o.config.layers)
             s->schedule.input[held[k].first] = true;
     }
-    s->params = params_create_parts(&s->o.config, s->o.shard.small, held, s->part_count);
+    s->params = params_create_parts(&s->o.config, s->o.shard.small, (model_split){1, 0}, held, s->part_count);
     free(held);
     if (s->o.shard.ranks)
         params_pad_units(s->params, s->o.granularity);

@@ -143,10 +143,19 @@ static bool applies(const char *option, const char *variant)
     return !named;
 }
 
+/* Whether some of the numbers of GPUs can be such a mesh; the others are skipped. */
+static bool mesh_of_some(const options *o, const char *text, char *msg, size_t msg_bytes)
+{
+    mesh only;
+    for (size_t i = 0; i < option_count(o, "gpus"); i++)
+        if (planner_within(text, (int)option_int_at(o, "gpus", i), &only, msg, msg_bytes))
+            return true;
+    return false;
+}
+
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
     mesh_job job;
-
     if (!options_untimed(o, msg, msg_bytes))
         return false;
     for (size_t i = 0; i < option_count(o, "model"); i++)
@@ -154,6 +163,9 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
             snprintf(msg, msg_bytes, "--model %s is none of %s", option_text_at(o, "model", i), PLANNER_MODELS);
             return false;
         }
+    for (size_t i = 0; i < option_count(o, "mesh"); i++)
+        if (!mesh_of_some(o, option_text_at(o, "mesh", i), msg, msg_bytes))
+            return false;
     return true;
 }
 

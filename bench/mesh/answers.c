@@ -49,10 +49,22 @@ typedef struct kept_answer {
     bool known;
 } kept_answer;
 
+bool planner_within(const char *text, int gpus, mesh *only, char *why, size_t why_bytes)
+{
+    char list[96];
+    *only = (mesh){0};
+    if (strcmp(text, "any") == 0)
+        return true;
+    snprintf(list, sizeof list, "%s", text);
+    for (char *plus = list; (plus = strchr(plus, '+'));)
+        *plus = ',';
+    return mesh_parse(list, gpus, only, why, why_bytes);
+}
+
 /* The question of a case. False after the row was set to skip. */
 static bool question_of(session *s, const bench_case *c, row *w, mesh_question *q, mesh_rates *r)
 {
-    char why[256], within[96];
+    char why[256];
     *q = (mesh_question){
         .gpus = (int)case_int(c, "gpus"), .error_pct = case_real(c, "error"), .overlap = case_int(c, "overlap") != 0};
     mesh_job *j = &q->job;
@@ -69,10 +81,7 @@ static bool question_of(session *s, const bench_case *c, row *w, mesh_question *
     j->grad = 4;
     j->state = 12;
     q->bytes = case_int(c, "memory") ? (double)case_int(c, "memory") : 0.9 * r->bytes;
-    snprintf(within, sizeof within, "%s", case_text(c, "mesh"));
-    for (char *plus = within; (plus = strchr(plus, '+'));)
-        *plus = ',';
-    if (strcmp(within, "any") != 0 && !mesh_parse(within, q->gpus, &q->only, why, sizeof why)) {
+    if (!planner_within(case_text(c, "mesh"), q->gpus, &q->only, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
         return false;
     }

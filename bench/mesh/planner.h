@@ -12,6 +12,8 @@
 
 /* Dimensions of a model of the option --model, in `job`; false: there is no such model. */
 bool planner_model(const char *name, mesh_job *job);
+/* The mesh of --mesh, axes joined by a plus, or any: all 0. False with a sentence. */
+bool planner_within(const char *text, int gpus, mesh *only, char *why, size_t why_bytes);
 /* The rates of --rates. False after the row was set to skip: they were not measured. */
 bool planner_rates(const session *s, const bench_case *c, row *w, mesh_rates *r);
 

@@ -231,6 +231,8 @@ static void refused_options(void **state)
 {
     csv_free(bench_rows(*state, "bench_mesh", "", "--model llama4", EXIT_CODE_USAGE));
     csv_free(bench_rows(*state, "bench_mesh", "", "--schedule 2f2b", EXIT_CODE_USAGE));
+    csv_free(bench_rows(*state, "bench_mesh", "", "--mesh xx2", EXIT_CODE_USAGE));
+    csv_free(bench_rows(*state, "bench_mesh", "", "--mesh pp3+tp2 --gpus 8,16", EXIT_CODE_USAGE));
 }
 
 static int open_file(void **state)

@@ -253,6 +253,19 @@ typedef struct sb_reduce {
     size_t workspace_bytes;
 } sb_reduce;
 
+/* A part of attention joins the sum of other parts, which saw other keys: lse = m + log(e^(la - m) + e^(lb - m)), with m the
+ * larger of both, and o = oa e^(la - lse) + ob e^(lb - lse), in fp32. Rows of which neither part sees a key stay o = 0,
+ * lse = -inf. Liu et al., "Ring attention with blockwise transformers" (2023). */
+typedef struct sb_attention_merge {
+    sb_dtype dtype; /* of o */
+    int batch, heads, seq, columns;
+    bool first;       /* there is no sum so far: the part is it */
+    sb_tensor o;      /* (B,H,S,columns) of the part */
+    const float *lse; /* (B,H,S) of the part */
+    sb_tensor o_sum;  /* (B,H,S,columns), fp32 */
+    float *lse_sum;   /* (B,H,S) */
+} sb_attention_merge;
+
 typedef struct sb_train_ops {
     size_t (*matmul_workspace)(sb_context *ctx, const sb_matmul *p);
     sb_status (*matmul)(sb_context *ctx, const sb_matmul *p, void *stream);
@@ -289,6 +302,8 @@ typedef struct sb_train_ops {
     sb_status (*pointwise)(sb_context *ctx, const sb_pointwise *p, void *stream);
     size_t (*reduce_workspace)(sb_context *ctx, const sb_reduce *p);
     sb_status (*reduce)(sb_context *ctx, const sb_reduce *p, void *stream);
+
+    sb_status (*attention_merge)(sb_context *ctx, const sb_attention_merge *p, void *stream);
 } sb_train_ops;
 
 #ifdef __cplusplus

@@ -289,6 +289,13 @@ static sb_status nothing(sb_context *ctx, void *stream)
     OP("nothing", NULL, 0, 0, inner->nothing(ctx, stream));
 }
 
+static sb_status attention_merge(sb_context *ctx, const sb_attention_merge *p, void *stream)
+{
+    OP("attention merge", NULL, 0,
+       (double)p->batch * p->heads * p->seq * p->columns * (bytes_of(p->dtype) + (p->first ? 4 : 8)),
+       inner->train->attention_merge(ctx, p, stream));
+}
+
 const sb_kernels *profiled_kernels(const sb_kernels *k)
 {
     inner = k;
@@ -315,6 +322,7 @@ const sb_kernels *profiled_kernels(const sb_kernels *k)
     train.adamw = adamw;
     train.pointwise = pointwise;
     train.reduce = reduce;
+    train.attention_merge = attention_merge;
     wrapped.train = &train;
     sb_parts_listen(on_part);
     return &wrapped;

@@ -27,4 +27,5 @@ const sb_train_ops cpu_train_ops = {
     .pointwise = cpu_pointwise,
     .reduce_workspace = cpu_reduce_workspace,
     .reduce = cpu_reduce,
+    .attention_merge = cpu_attention_merge,
 };

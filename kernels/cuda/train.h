@@ -34,6 +34,7 @@ sb_status sb_cuda_adamw(sb_context *ctx, const sb_adamw *p, void *stream);
 sb_status sb_cuda_pointwise(sb_context *ctx, const sb_pointwise *p, void *stream);
 size_t sb_cuda_reduce_workspace(sb_context *ctx, const sb_reduce *p);
 sb_status sb_cuda_reduce(sb_context *ctx, const sb_reduce *p, void *stream);
+sb_status sb_cuda_attention_merge(sb_context *ctx, const sb_attention_merge *p, void *stream);
 
 extern const sb_train_ops sb_cuda_train_ops;
 

@@ -27,4 +27,5 @@ const sb_train_ops sb_cuda_train_ops = {
     .pointwise = sb_cuda_pointwise,
     .reduce_workspace = sb_cuda_reduce_workspace,
     .reduce = sb_cuda_reduce,
+    .attention_merge = sb_cuda_attention_merge,
 };

@@ -315,3 +315,15 @@ sb_status sb_reduce_check(const sb_reduce *p)
         s = wide_enough(op, "ld", p->ld, p->columns);
     return s != SB_OK ? s : given(op, (const named[]){{"x", p->x}, {"out", p->out}, {0}});
 }
+
+sb_status sb_attention_merge_check(const sb_attention_merge *p)
+{
+    static const char op[] = "attention_merge";
+    const named list[] = {{"o", p->o.data}, {"lse", p->lse}, {"o_sum", p->o_sum.data}, {"lse_sum", p->lse_sum}, {0}};
+    sb_status status = at_least_one(op, "batch", p->batch, "heads", p->heads);
+    if (status == SB_OK)
+        status = at_least_one(op, "seq", p->seq, "columns", p->columns);
+    if (status == SB_OK)
+        status = known_dtype(op, "dtype", p->dtype);
+    return status == SB_OK ? given(op, list) : status;
+}

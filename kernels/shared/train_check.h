@@ -25,6 +25,7 @@ sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p);
 sb_status sb_adamw_check(const sb_adamw *p);
 sb_status sb_pointwise_check(const sb_pointwise *p);
 sb_status sb_reduce_check(const sb_reduce *p);
+sb_status sb_attention_merge_check(const sb_attention_merge *p);
 
 /* Whether a pointwise op reads b. */
 bool sb_point_has_b(sb_point op);

@@ -56,6 +56,7 @@ typedef struct train_case {
         sb_adamw adamw;
         sb_pointwise pointwise;
         sb_reduce reduce;
+        sb_attention_merge attention_merge;
     } p;            /* without pointers */
     int variant[4]; /* what the op's file makes of them */
 

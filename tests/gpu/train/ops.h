@@ -16,5 +16,6 @@ extern const train_op train_grad_stats, train_optimizer_begin;
 extern const train_op train_adamw;
 extern const train_op train_pointwise;
 extern const train_op train_reduce;
+extern const train_op train_attention_merge;
 
 #endif

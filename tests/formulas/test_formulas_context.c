@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* Context parallelism on paper: who has which chunk, who computes how much, and times that can be counted by hand. */
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "common/formulas/ranks/context.h"
+
+static void near(double got, double want, double bound)
+{
+    if (!(fabs(got - want) <= bound))
+        fail_msg("%g instead of %g", got, want);
+}
+
+static void every_chunk_has_one_owner(void **state)
+{
+    (void)state;
+    for (int contiguous = 0; contiguous < 2; contiguous++)
+        for (int n = 1; n <= 5; n++) {
+            const context_shape s = {n, contiguous, true, 4 * n};
+            for (int chunk = 0; chunk < 2 * n; chunk++) {
+                int which;
+                const int owner = context_owner(&s, chunk, &which);
+                assert_true(owner >= 0 && owner < n);
+                assert_int_equal(context_chunk(&s, owner, which), chunk);
+            }
+            for (int r = 0; r < n; r++)
+                assert_true(context_chunk(&s, r, 0) < context_chunk(&s, r, 1));
+        }
+}
+
+/* 8 tokens on 2 ranks: 36 pairs, 18 on each; in a row 10 and 26. */
+static void head_tail_is_balanced(void **state)
+{
+    (void)state;
+    context_shape s = {2, false, true, 8};
+    assert_true(context_pairs(&s, 0) == 18 && context_pairs(&s, 1) == 18);
+    assert_true(context_balance_pct(&s, CONTEXT_GATHER) == 100);
+    assert_int_equal(context_seen(&s, 0), 4);
+    assert_int_equal(context_seen(&s, 1), 3);
+    s.contiguous = true;
+    assert_true(context_pairs(&s, 0) == 10 && context_pairs(&s, 1) == 26);
+    near(context_balance_pct(&s, CONTEXT_RING), 100 * 18.0 / 26, 1e-9);
+    assert_true(context_balance_pct(&s, CONTEXT_ALL_TO_ALL) == 100);
+    s.causal = false;
+    assert_true(context_pairs(&s, 0) == 32 && context_balance_pct(&s, CONTEXT_RING) == 100);
+}
+
+/* A token of 3 elements of q and o and 1 of k and v, 2 bytes each; chunks of 2 tokens. */
+static void moved(void **state)
+{
+    (void)state;
+    const context_widths w = {3, 1, 2};
+    context_shape s = {3, false, false, 12};
+    assert_true(context_moved_bytes(&s, CONTEXT_GATHER, &w) == (2 * 4 + 2 * 2) * 4); /* 4 chunks twice, 2 shares of 2 */
+    assert_true(context_moved_bytes(&s, CONTEXT_RING, &w) == (2 * 2 * 2 + 3 * 2 * 2) * 4);
+    near(context_moved_bytes(&s, CONTEXT_ALL_TO_ALL, &w), 2 * 4 * (12 + 4) / 3.0, 1e-9);
+    s.causal = true; /* rank 0 sees all of 6 chunks; of its own two, two others see the head and none the tail */
+    assert_true(context_moved_bytes(&s, CONTEXT_GATHER, &w) == (2 * 4 + 2) * 4);
+}
+
+static void predicted(void **state)
+{
+    (void)state;
+    context_load l = {CONTEXT_ALL_TO_ALL, 2, 4, 1, 100, 200, 8, 16};
+    near(context_predicted_ms(&l), 50 + 100 + 24, 1e-9);
+    l.way = CONTEXT_GATHER; /* a quarter of the moves, and what the rest can't hide: nothing */
+    near(context_predicted_ms(&l), 150 + 6, 1e-9);
+    l.moves_fwd = 80; /* 20 beside 12.5, three times */
+    near(context_predicted_ms(&l), 150 + 24 + 3 * 7.5, 1e-9);
+    l = (context_load){CONTEXT_RING, 2, 1, 0.5, 100, 200, 110, 16}; /* one hop beside half of 100; the sums' last hop */
+    near(context_predicted_ms(&l), 300 + 8 + 60, 1e-9);
+    l.ranks = 1;
+    near(context_predicted_ms(&l), 600, 1e-9);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_chunk_has_one_owner),
+                                       cmocka_unit_test(head_tail_is_balanced), cmocka_unit_test(moved),
+                                       cmocka_unit_test(predicted)};
+    return cmocka_run_group_tests_name("context", tests, NULL, NULL);
+}

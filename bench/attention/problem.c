@@ -231,9 +231,10 @@ bool attention_describe(attention_case *ac, session *s, const bench_case *c, row
     ac->seed = rng_hash((uint64_t)option_int(s->opt, "seed"), ac->key);
     documents_of_case(ac);
     attention_context *b = attention_context_of(ac);
-    ac->op = sb_attention_find(b->kernels, case_variant(c));
+    const char *op = problem->op ? problem->op : case_variant(c);
+    ac->op = sb_attention_find(b->kernels, op);
     if (!ac->op) {
-        row_status_set(w, ROW_SKIP, "the %s backend has no %s attention", b->kernels->name, case_variant(c));
+        row_status_set(w, ROW_SKIP, "the %s backend has no %s attention", b->kernels->name, op);
         return false;
     }
     return supported(ac);

@@ -14,6 +14,7 @@ typedef struct attention_context { /* session.user */
 
 typedef struct attention_problem {
     sb_attention shape;  /* without tensors; the borders of documents are in host memory */
+    const char *op;      /* what computes it; NULL: the case's variant */
     bool seq_first;      /* layout (B, S, H, D) instead of (B, H, S, D) */
     bool random_lengths; /* of shape.documents; else equal ones */
 } attention_problem;

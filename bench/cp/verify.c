@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* See verify.h. */
+#include "bench/cp/verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/check.h"
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/model/dtypes.h"
+#include "common/record/nvtx.h"
+
+enum { BACK_TO_BACK = 3 }; /* passes before the last check: races show under load */
+enum {
+    CPU_TILE = 64
+}; /* queries of a tile of the CPU's op: chunks of whole tiles have the bits of the whole sequence */
+
+/* What is compared with what: how far, and whether the bits count. */
+typedef struct compared {
+    const char *name, *with;
+    int number;         /* of the tensor, in the order in which they depend on each other */
+    double diff2, ref2; /* sums of squares so far, over what is not equal */
+    double bound;       /* of a piece's relative L2 */
+    bool bits;
+    size_t unequal; /* elements so far; 0 and -0 are equal */
+} compared;
+
+static double element(sb_dtype dtype, const void *data, size_t i)
+{
+    if (dtype == SB_BF16)
+        return bf16_to_float(((const uint16_t *)data)[i]);
+    if (dtype == SB_FP16)
+        return fp16_to_float(((const uint16_t *)data)[i]);
+    return ((const float *)data)[i];
+}
+
+/* Whether no element is NaN or infinite; a loop without branches, for large tensors that are equal as a rule. */
+static bool all_finite(sb_dtype dtype, const void *data, size_t n)
+{
+    size_t bad = 0;
+    if (sb_dtype_bytes(dtype) == 4)
+        for (size_t i = 0; i < n; i++)
+            bad += (((const uint32_t *)data)[i] & 0x7f800000u) == 0x7f800000u;
+    else
+        for (size_t i = 0, mask = dtype == SB_BF16 ? 0x7f80 : 0x7c00; i < n; i++)
+            bad += (((const uint16_t *)data)[i] & mask) == mask;
+    return bad == 0;
+}
+
+/* "chunk 3, the second of rank 1" */
+static void say_where(const cp_case *k, int which, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "chunk %d, the %s of rank %d", context_chunk(&k->shape, k->rank, which),
+             which ? "second" : "first", k->rank);
+}
+
+static void compare(cp_case *k, compared *c, sb_dtype dtype, const void *got, const void *want, size_t n,
+                    const char *where)
+{
+    double diff2 = 0, ref2 = 0;
+    size_t unequal = 0;
+    if (memcmp(got, want, n * (size_t)sb_dtype_bytes(dtype)) == 0 && all_finite(dtype, got, n))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const double x = element(dtype, got, i), y = element(dtype, want, i);
+        unequal += !(x == y);
+        diff2 += (x - y) * (x - y);
+        ref2 += y * y;
+    }
+    c->diff2 += diff2;
+    c->ref2 += ref2;
+    c->unequal += unequal;
+    const double err = sqrt(diff2 / ref2);
+    if (row_status_get(k->w) != ROW_OK || (c->bits ? unequal == 0 : err <= c->bound))
+        return;
+    k->wrong = c->number;
+    if (c->bits)
+        row_status_set(k->w, ROW_FAIL, "%zu elements of %s of %s have other bits than %s", unequal, c->name, where,
+                       c->with);
+    else
+        row_status_set(k->w, ROW_FAIL, "wrong %s of %s: it differs from %s by %.1e, more than %.1e", c->name, where,
+                       c->with, err, c->bound);
+}
+
+static void compare_tensor(cp_case *k, compared *c, const cp_tensor *t, const sb_tensor *whole)
+{
+    const size_t bytes = t->piece * k->element;
+    void *place = memory_alloc(k->s->mem, bytes, "comparison");
+    char *got = xmalloc(bytes), *want = xmalloc(bytes), where[80];
+    for (int g = 0; g < k->groups && place; g++)
+        for (int i = 0; i < 2; i++) {
+            cp_piece_copy(k, t, place, g, i, whole, false);
+            device_sync(k->s->dev);
+            device_download(k->s->dev, want, place, bytes);
+            device_download(k->s->dev, got, cp_piece(k, t, g, i), bytes);
+            say_where(k, i, where, sizeof where);
+            compare(k, c, k->base.dtype, got, want, t->piece, where);
+        }
+    memory_release(k->s->mem, place);
+    free(got);
+    free(want);
+}
+
+/* A call's lse is (B, heads of a group, rows), from the token `first` on. */
+static void compare_lse(cp_case *k, compared *c, const float *lse, int group, int first, int rows, const float *whole,
+                        const char *where)
+{
+    const int heads = k->q.heads;
+    const size_t n = (size_t)rows;
+    float *got = xcalloc((size_t)(k->base.batch * heads) * n, sizeof *got);
+    device_download(k->s->dev, got, lse, (size_t)(k->base.batch * heads) * n * sizeof *got);
+    for (int b = 0; b < k->base.batch; b++)
+        for (int h = 0; h < heads; h++)
+            compare(k, c, SB_FP32, got + (size_t)(b * heads + h) * n,
+                    whole + ((size_t)b * (size_t)k->base.heads + (size_t)(group * heads + h)) * (size_t)k->base.seq_q +
+                        first,
+                    n, where);
+    free(got);
+}
+
+static void compare_all_lse(cp_case *k, compared *c, const float *whole)
+{
+    char where[80];
+    if (k->way->way == CONTEXT_ALL_TO_ALL) {
+        snprintf(where, sizeof where, "the heads of rank %d", k->rank);
+        compare_lse(k, c, k->lse_whole, k->rank, 0, k->base.seq_q, whole, where);
+        return;
+    }
+    for (int g = 0; g < k->groups; g++)
+        for (int i = 0; i < 2; i++) {
+            say_where(k, i, where, sizeof where);
+            compare_lse(k, c, cp_lse(k, g, i), g, context_chunk(&k->shape, k->rank, i) * k->rows, k->rows, whole,
+                        where);
+        }
+}
+
+enum { OF_O, OF_LSE, OF_DQ, OF_DK, OF_DV, COMPARED };
+typedef struct comparison {
+    compared of[COMPARED];
+} comparison;
+
+/* The twofold of the flash checks' bound: both sides have its error. */
+static comparison compare_results(cp_case *k, const cp_results *r, const char *with, bool bits)
+{
+    static const char *const names[] = {"o", "lse", "dq", "dk", "dv"};
+    const cp_tensor *mine[] = {&k->o, NULL, &k->dq, &k->dk, &k->dv};
+    const sb_tensor *whole[] = {&r->o, NULL, &r->dq, &r->dk, &r->dv};
+    comparison all;
+    for (int i = 0; i < COMPARED; i++) {
+        const double bound = 2 * check_attention_bound(sb_dtype_name(k->base.dtype), i > OF_LSE).rel_l2;
+        all.of[i] = (compared){.name = names[i], .number = i, .with = with, .bound = bound, .bits = bits};
+        if (i == OF_LSE)
+            compare_all_lse(k, &all.of[i], r->lse);
+        else
+            compare_tensor(k, &all.of[i], mine[i], whole[i]);
+    }
+    return all;
+}
+
+static bool same_bits(const comparison *c)
+{
+    return c->of[OF_O].unequal + c->of[OF_LSE].unequal + c->of[OF_DQ].unequal == 0;
+}
+
+/* The whole sequence as one rank computed it; lse is the caller's to free. */
+static cp_results whole_of(const cp_case *k)
+{
+    const sb_attention *a = &k->whole.a;
+    const size_t n = (size_t)a->batch * (size_t)a->heads * (size_t)a->seq_q;
+    cp_results r = {a->o, a->dq, a->dk, a->dv, xcalloc(n, sizeof(float))};
+    device_download(k->s->dev, r.lse, a->lse, n * sizeof *r.lse);
+    return r;
+}
+
+/* Forward and backward, back to back so often. */
+static bool pass(cp_case *k, int times)
+{
+    k->computing = k->moving = true;
+    for (int i = 0; i < times; i++) {
+        cp_forward(k);
+        cp_backward(k);
+    }
+    device_sync(k->s->dev);
+    if (k->status != SB_OK && row_status_get(k->w) == ROW_OK)
+        row_status_set(k->w, k->status == SB_UNSUPPORTED ? ROW_SKIP : ROW_FAIL, "%s", k->why);
+    return k->status == SB_OK;
+}
+
+/* The bits of what one rank computes in the same parts. */
+static void verify_parts(cp_case *k)
+{
+    cp_results parts = {.lse = NULL};
+    if (cp_parts(k, &parts)) {
+        device_sync(k->s->dev);
+        compare_results(k, &parts, "one rank that computes the same parts", true);
+    }
+    free(parts.lse);
+}
+
+/* Returns whether the bits are those of the whole sequence. */
+static bool verify_whole(cp_case *k, double err[COMPARED])
+{
+    cp_results whole = whole_of(k);
+    const comparison c = compare_results(k, &whole, "the whole sequence on one rank", false);
+    for (int i = 0; i < COMPARED; i++)
+        err[i] = c.of[i].diff2 == 0 ? 0 : sqrt(c.of[i].diff2 / c.of[i].ref2);
+    free(whole.lse);
+    return same_bits(&c);
+}
+
+static bool merges(const cp_case *k)
+{
+    return k->way->way == CONTEXT_RING;
+}
+
+static void verify_member(cp_case *k, double err[COMPARED], bool *bits)
+{
+    const bool asked = k->base.deterministic, cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
+    k->base.deterministic = true; /* atomics have no bits to compare */
+    const bool ran = pass(k, 1);
+    if (ran)
+        *bits = verify_whole(k, err);
+    if (ran && !merges(k))
+        verify_parts(k);
+    k->base.deterministic = asked;
+    if (ran && !cpu && !asked && pass(k, 1))
+        verify_whole(k, err);
+    if (row_status_get(k->w) == ROW_OK && cpu && !merges(k) && k->rows % CPU_TILE == 0 && !*bits)
+        row_status_set(k->w, ROW_FAIL, "rank %d's o, lse or dq has other bits than the whole sequence on one rank",
+                       k->rank);
+}
+
+static void fill_errors(cp_case *k, const double err[COMPARED], bool bits)
+{
+    static const char *const columns[] = {"err_o", "err_lse", "err_dq", "err_dk", "err_dv"};
+    for (int i = 0; i < COMPARED; i++)
+        row_real(k->w, columns[i], cp_most(k, columns[i], err[i]));
+    row_int(k->w, "whole_bits", cp_most(k, "bits", !bits) == 0);
+}
+
+bool cp_verify(cp_case *k)
+{
+    double err[COMPARED] = {0};
+    bool bits = false;
+    phase_set("verification of %s", case_name(k->c));
+    scope_push("verify");
+    if (k->member)
+        verify_member(k, err, &bits);
+    scope_pop();
+    fill_errors(k, err, bits);
+    return cp_agree(k, "check");
+}
+
+bool cp_verify_again(cp_case *k)
+{
+    double err[COMPARED] = {0};
+    if (k->member && pass(k, BACK_TO_BACK))
+        verify_whole(k, err);
+    return cp_agree(k, "check after timing");
+}

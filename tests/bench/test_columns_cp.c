@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_cp from outside, on CPU ranks over Gloo: every way and order gives what one rank gives, each planted error is
+ * found, bad input is refused, and every numeric column is measured or recomputed from the others of its row. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+#include "tests/support/columns.h"
+
+static csv *rows_of(const char *folder, int code, const char *arguments)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    char *all = xasprintf("--warmup 1 %s", arguments);
+    csv *c = bench_rows(folder, "bench_cp", "", all, code);
+    free(all);
+    return c;
+}
+
+static void all_ok(const csv *c, size_t rows)
+{
+    assert_non_null(c);
+    assert_int_equal(c->rows, rows);
+    for (size_t r = 0; r < c->rows; r++)
+        if (strcmp(csv_cell(c, r, "status"), "ok") != 0)
+            fail_msg("%s of %s ranks, %s: %s", csv_cell(c, r, "variant"), csv_cell(c, r, "ranks"),
+                     csv_cell(c, r, "order"), csv_cell(c, r, "reason"));
+}
+
+/* Chunks of whole tiles of the CPU's op (64 queries) have the bits of the whole sequence, which the bench requires. */
+static void no_way_differs_from_one_rank(void **state)
+{
+    csv *c =
+        rows_of(*state, EXIT_CODE_OK,
+                "--iters 0 --ranks 2,3,4 --heads 12 --head-dim 16 --seq 48 --order head-tail,contiguous --causal 0,1");
+    all_ok(c, 3 * 2 * 2 * 3);
+    csv_free(c);
+    c = rows_of(*state, EXIT_CODE_OK,
+                "--iters 0 --ranks 2 --heads 4 --heads-kv 2 --batch 2 --seq 256 --groups 1,2 --head-dim 64,128 "
+                "--dtype fp32,bf16");
+    all_ok(c, 2 * 2 * 4);
+    for (size_t r = 0; r < c->rows; r++)
+        if (strcmp(csv_cell(c, r, "variant"), "ring") != 0)
+            assert_true(csv_real(c, r, "whole_bits") == 1 && csv_real(c, r, "err_o") == 0 &&
+                        csv_real(c, r, "err_dq") == 0);
+        else
+            assert_true(csv_real(c, r, "err_o") > 0);
+    csv_free(c);
+}
+
+/* Heads that no two ranks can share alike. */
+static void odd_heads(void **state)
+{
+    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --heads 5 --heads-kv 5,1 --seq 36");
+    assert_int_equal(c->rows, 6);
+    for (size_t r = 0; r < c->rows; r++)
+        assert_string_equal(csv_cell(c, r, "status"),
+                            strcmp(csv_cell(c, r, "variant"), "all-to-all") == 0 ? "skip" : "ok");
+    csv_free(c);
+}
+
+/* What each error makes wrong first; NULL: the way can't have it. */
+static const struct {
+    const char *name, *gather, *all_to_all, *ring;
+} planted[] = {{"order", "wrong o", "wrong o", "wrong o"},
+               {"position", "wrong o", NULL, "wrong o"},
+               {"merge", NULL, NULL, "wrong o"},
+               {"tail", "wrong dk", NULL, "wrong dk"},
+               {"own", "wrong o", NULL, "wrong o"}};
+
+static void planted_errors_are_found(void **state)
+{
+    for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
+        char *arguments = xasprintf("--iters 0 --ranks 2 --heads 2 --seq 64 --plant-error %s", planted[i].name);
+        csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
+        const char *const wanted[] = {planted[i].gather, planted[i].all_to_all, planted[i].ring};
+        assert_int_equal(c->rows, 3);
+        for (size_t r = 0; r < 3; r++) {
+            const char *status = csv_cell(c, r, "status"), *reason = csv_cell(c, r, "reason");
+            if (strcmp(status, wanted[r] ? "fail" : "skip") != 0 ||
+                (wanted[r] && strncmp(reason, wanted[r], strlen(wanted[r])) != 0))
+                fail_msg("%s, %s: %s, %s", planted[i].name, csv_cell(c, r, "variant"), status, reason);
+        }
+        csv_free(c);
+        free(arguments);
+    }
+}
+
+static void bad_input_is_refused(void **state)
+{
+    assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2,3 --seq 16"));
+    assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2 --seq 16 --heads 4 --heads-kv 3"));
+}
+
+/* A rank that leaves keys out is too fast to be right. */
+static void faster_than_the_device_is_wrong(void **state)
+{
+    csv *c =
+        rows_of(*state, EXIT_CODE_VERIFY, "--iters 1 --ranks 2 --heads 2 --seq 64 --variant gather --peak-tflops 1e-9");
+    assert_non_null(strstr(csv_cell(c, 0, "reason"), "more than the 1e-09 that it can reach"));
+    csv_free(c);
+}
+
+/* ---- columns ---- */
+
+FORMULA(causal, N("causal"))
+FORMULA(heads_kv, N("heads_kv") > 0 ? N("heads_kv") : N("heads"))
+FORMULA(chunk, N("seq") / 2 / N("ranks"))
+FORMULA(both, N("fwd_ms") + N("bwd_ms"))
+FORMULA(speedup, (N("one_fwd_ms") + N("one_bwd_ms")) / both(c, row))
+FORMULA(efficiency, 100 * speedup(c, row) / N("ranks"))
+FORMULA(exposed, both(c, row) - N("compute_ms"))
+FORMULA(hidden, N("ranks") > 1 ? 100 * (1 - N("exposed_ms") / N("moves_ms")) : NAN)
+FORMULA(error, 100 * (N("predicted_ms") / both(c, row) - 1))
+FORMULA(flops, 4 * N("batch") * N("heads") * N("head_dim") * N("seq") * N("seq") / (causal(c, row) ? 2 : 1))
+FORMULA(fwd_tflops, flops(c, row) / N("ranks") / N("fwd_ms") / 1e9)
+FORMULA(bwd_tflops, 2.5 * flops(c, row) / N("ranks") / N("bwd_ms") / 1e9)
+FORMULA(given_peak, 1000)
+FORMULA(one, 1)
+
+/* Two ranks. In head-tail the second one's queries are in the middle, with chunk 3 unseen; the first one's see all. */
+static double moved(const csv *c, size_t row)
+{
+    const double element = IS("dtype", "fp32") ? 4 : 2, row_bytes = N("batch") * N("head_dim") * element;
+    const double kv = chunk(c, row) * 2 * heads_kv(c, row) * row_bytes, qo = chunk(c, row) * 2 * N("heads") * row_bytes;
+    const bool contiguous = IS("order", "contiguous");
+    if (IS("variant", "all-to-all"))
+        return 2 * (qo + kv);
+    if (IS("variant", "ring"))
+        return 2 * 2 * kv + 2 * 2 * kv * 4 / element;
+    if (!causal(c, row))
+        return 6 * kv;
+    return contiguous ? 4 * kv : 5 * kv; /* two chunks in each pass, and one share of dk and dv, or none */
+}
+
+static double balance(const csv *c, size_t row)
+{
+    if (!causal(c, row) || IS("order", "head-tail") || IS("variant", "all-to-all"))
+        return 100;
+    const double n = N("seq"), half = n / 2, most = half * half + half * (half + 1) / 2;
+    return 100 * n * (n + 1) / 2 / 2 / most;
+}
+
+FORMULA(groups, IS("variant", "all-to-all") ? 2 : IS("variant", "ring") ? 1 : N("groups"))
+
+static const column_rule rules[] = {{"fwd_ms", MEASURED, NULL, 0},
+                                    {"fwd_p10_ms", MEASURED, NULL, 0},
+                                    {"fwd_p90_ms", MEASURED, NULL, 0},
+                                    {"bwd_ms", MEASURED, NULL, 0},
+                                    {"bwd_p10_ms", MEASURED, NULL, 0},
+                                    {"bwd_p90_ms", MEASURED, NULL, 0},
+                                    {"n_samples", MEASURED, one, 0},
+                                    {"one_fwd_ms", MEASURED, NULL, 0},
+                                    {"one_bwd_ms", MEASURED, NULL, 0},
+                                    {"speedup", DERIVED, speedup, 0},
+                                    {"efficiency_pct", DERIVED, efficiency, 0},
+                                    {"compute_ms", MEASURED, NULL, 0},
+                                    {"exposed_ms", DERIVED, exposed, 1e-4},
+                                    {"moves_ms", MEASURED, NULL, 0},
+                                    {"hidden_pct", DERIVED, hidden, 1e-3},
+                                    {"moved_bytes", DERIVED, moved, 0},
+                                    {"balance_pct", DERIVED, balance, 0},
+                                    {"predicted_ms", MEASURED, NULL, 0},
+                                    {"err_pct", DERIVED, error, 1e-4},
+                                    {"rank_fwd_tflops", DERIVED, fwd_tflops, 0},
+                                    {"rank_bwd_tflops", DERIVED, bwd_tflops, 0},
+                                    {"most_tflops", DERIVED, given_peak, 0},
+                                    {"peak_bytes", MEASURED, NULL, 0},
+                                    {"n_groups", DERIVED, groups, 0},
+                                    {"chunk_tokens", DERIVED, chunk, 0},
+                                    {"hosts", MEASURED, one, 0},
+                                    {"whole_bits", MEASURED, NULL, 0},
+                                    {"err_o", MEASURED, NULL, 0},
+                                    {"err_lse", MEASURED, NULL, 0},
+                                    {"err_dq", MEASURED, NULL, 0},
+                                    {"err_dk", MEASURED, NULL, 0},
+                                    {"err_dv", MEASURED, NULL, 0},
+                                    {0}};
+
+static void columns(void **state)
+{
+    columns_have_rules(*state, "bench_cp", rules);
+    columns_hold(
+        rows_of(
+            *state, EXIT_CODE_OK,
+            "--iters 1 --ranks 2 --heads 4 --heads-kv 2 --seq 64 --causal 0,1 --order head-tail,contiguous --groups 2 "
+            "--peak-tflops 1000 --dtype fp32,bf16"),
+        "bench_cp", rules);
+    columns_were_seen("bench_cp", rules);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(no_way_differs_from_one_rank),    IN_FOLDER(odd_heads),
+        IN_FOLDER(planted_errors_are_found),        IN_FOLDER(bad_input_is_refused),
+        IN_FOLDER(faster_than_the_device_is_wrong), IN_FOLDER(columns),
+    };
+    return cmocka_run_group_tests_name("cp", tests, NULL, NULL);
+}

@@ -36,6 +36,8 @@ PEERS = {
     "ddp": ("DDP eager and compiled, ZeroRedundancyOptimizer, FSDP2, and all-reduce by hand", "torch", 2,
             ("fsdp", "ddp_bucketed", "zero1", "ddp_naive", "ddp_flat", "ddp_overlap")),
     "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2, ("allreduce",)),
+    "cp": ("attention of PyTorch's backends whose sequence is shared by ranks, an all-to-all over NCCL before and after", "torch", 2,
+           ("cp",)),
     "nccl_tests": ("all_reduce_perf of nccl-tests, from the folder NCCL_TESTS", "nccl-tests", 2, ("allreduce",)),
 }
 
@@ -62,8 +64,10 @@ def missing(name):
 
 def command_of(name, options):
     small = ["--small"] if options.small else []
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={visible_gpus()}"]
+    if name == "cp":
+        return [sys.executable, *launch, f"{HERE}/cp.py", options.out, *small]
     if name in ("allreduce", "ddp"):
-        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={visible_gpus()}"]
         return [sys.executable, *launch, f"{HERE}/parallel.py", name, options.out, *small]
     path = ["--lib", options.lib] if options.lib else []
     return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small]

@@ -25,6 +25,8 @@ COLUMNS = {
             ("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms", "mem_init_gib", "mem_before_step_gib",
              "mem_after_step_gib", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
     "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "algbw_gb_s", "busbw_gb_s")),
+    "cp": (("bench", "impl", "ranks", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "causal", "mode", "policy"),
+           ("fwd_ms", "bwd_ms", "one_fwd_ms", "one_bwd_ms", "fwd_diff", "bwd_diff", "note")),
     "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong")),
 }
 

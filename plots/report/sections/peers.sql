@@ -131,6 +131,27 @@ FROM our_allreduce o
 JOIN others_allreduce p ON p.ranks = o.ranks AND p.bytes = o.bytes AND p.mode = o.mode AND p.in_place = o.in_place
 WHERE o.nth = 1 ORDER BY o.bytes, p.peer
 
+-- ---- attention over ranks: whatever way is ours fastest, against each of theirs ----
+@view our_cp
+SELECT *, iif(heads_kv > 0, heads_kv, heads) AS kv, fwd_ms + bwd_ms AS both_ms, row_number() OVER (PARTITION BY ranks,
+    batch, heads, heads_kv, head_dim, seq, causal, dtype ORDER BY fwd_ms + bwd_ms, id) AS nth
+FROM bench_cp
+WHERE status = 'ok' AND deterministic = 0
+
+@into pairs
+SELECT 'attention over ' || o.ranks || ' GPUs, ' || o.dtype, NULL, CASE p.impl
+    WHEN 'sdpa_cudnn' THEN 'cuDNN'
+    ELSE 'FlashAttention-2' END || ', all-to-all', 'B ' || o.batch || ', H ' || o.heads
+    || iif(o.kv <> o.heads, ' / ' || o.kv, '') || ', S ' || o.seq || ', D ' || o.head_dim
+    || iif(o.causal, '', ', full'), (p.fwd_ms + p.bwd_ms) / o.both_ms, NULL, NULL, 'bench_cp', o.id, NULL, p.gpu_uuid,
+    o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), 'calls', 'calls', NULL, NULL, CASE
+    WHEN p.fwd_diff IS NULL THEN 'its result was not checked' WHEN p.fwd_diff > 2 * attention_bound(p.dtype, 0)
+    OR p.bwd_diff > 2 * attention_bound(p.dtype, 1) THEN 'its result is wrong' END, 0, NULL, NULL
+FROM our_cp o
+JOIN peer_cp p ON p.ranks = o.ranks AND p.dtype = o.dtype AND p.batch = o.batch AND p.heads = o.heads
+    AND p.heads_kv = o.kv AND p.seq = o.seq AND p.head_dim = o.head_dim AND p.causal = o.causal
+WHERE o.nth = 1 AND p.fwd_ms IS NOT NULL ORDER BY o.id, p.id
+
 -- ---- steps of several GPUs ----
 -- A model on each rank beside the same, a sharded optimizer beside the same, FSDP beside FSDP2.
 @use ddp_rows

@@ -139,8 +139,7 @@ static bool applies(const char *option, const char *variant)
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --seq 32768"},
-    {RUN_DEFAULT, 2, 22, "--ranks {gpus} --seq 16384,65536"},
-    {RUN_DEFAULT, 2, 4, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --variant gather"},
+    {RUN_DEFAULT, 2, 20, "--ranks {gpus} --seq 16384,65536 --iters 10"},
     {RUN_FULL, 2, 12, "--ranks {gpus} --seq 65536 --variant gather --groups 1,2,8"},
     {RUN_FULL, 2, 8, "--ranks {gpus} --seq 65536 --variant gather --order head-tail,contiguous"},
     {RUN_FULL, 2, 25, "--ranks {gpus} --seq 131072"},

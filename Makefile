@@ -303,7 +303,7 @@ $(BUILD)/common.a: $(COMMON_O) $(BUILD)/members.flags
 # The kernels and what they use of common/core. Nothing here needs NCCL or Gloo.
 SONAME  := libstepbench.so.$(firstword $(subst ., ,$(VERSION)))
 LIBRARY := $(BUILD)/lib/libstepbench.so.$(VERSION)
-PUBLIC_HEADERS  := kernels/types.h kernels/train.h kernels/kernels.h
+PUBLIC_HEADERS  := kernels/types.h kernels/float8.h kernels/train.h kernels/kernels.h
 PRIVATE_HEADERS := $(filter-out $(PUBLIC_HEADERS),$(shell grep -rhoE '"kernels/[^"]+\.h"' --include='*.[ch]' \
                      bench common tests | tr -d '"' | sort -u))
 $(BUILD)/libstepbench.map: $(PUBLIC_HEADERS) $(PRIVATE_HEADERS) $(SCRIPTS)/exports.sh common/core/version.h

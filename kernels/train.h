@@ -10,6 +10,7 @@
 #ifndef STEPBENCH_KERNELS_TRAIN_H
 #define STEPBENCH_KERNELS_TRAIN_H
 
+#include "kernels/float8.h"
 #include "kernels/types.h"
 
 #ifdef __cplusplus
@@ -43,6 +44,12 @@ typedef struct sb_matmul {
     sb_fp32_products split; /* SB_FP32 only, else SB_FMA */
     void *workspace;
     size_t workspace_bytes; /* less than matmul_workspace says: SB_NO_MEMORY for split, fewer algorithms otherwise */
+    /* Only where dtype is SB_E4M3 or SB_E5M2. Then A is (m,k) and B, of dtype_b, is transposed, (n,k); dtype_out is SB_BF16, SB_FP16 or
+     * SB_FP32; one operand at most is e5m2. Both have one scaling, or one 1x128 and the other 128x128; with blocks sums are exact. */
+    sb_dtype dtype_b;
+    sb_scaling scaling_a, scaling_b;
+    const float *scale_a, *scale_b; /* as quantize writes them, of (m,k) and (n,k) */
+    sb_float8_sums sums;
 } sb_matmul;
 
 /* What tuning chose for a matmul: plain data that can be kept in a file and given back. */
@@ -277,6 +284,11 @@ typedef struct sb_train_ops {
     /* Installs a choice from an earlier run; SB_UNSUPPORTED if this library does not know it. Pointers that are NULL
      * stand for aligned ones. */
     sb_status (*matmul_choose)(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen);
+
+    /* SB_OK, or in one sentence why products of float8 with this scaling cannot run on the context's device. */
+    sb_status (*float8_supported)(sb_context *ctx, sb_scaling scaling);
+    sb_status (*amax)(sb_context *ctx, const sb_amax *p, void *stream);
+    sb_status (*quantize)(sb_context *ctx, const sb_quantize *p, void *stream);
 
     sb_status (*rmsnorm_forward)(sb_context *ctx, const sb_rmsnorm *p, void *stream);
     size_t (*rmsnorm_workspace)(sb_context *ctx, const sb_rmsnorm *p);

@@ -25,11 +25,14 @@ const char *sb_last_message(void); /* the last error of this thread; "" when the
 typedef enum sb_dtype {
     SB_BF16 = 0,
     SB_FP16 = 1,
-    SB_TF32 = 2,  /* fp32 in memory, tf32 products, fp32 sums */
-    SB_FP32 = 3,  /* fp32 in memory, in the errors of products, and in sums */
-    SB_BF16X3 = 4 /* only for flash: fp32 in memory, three products of bf16 parts for one (2^-17 left out), fp32 sums */
+    SB_TF32 = 2, /* fp32 in memory, tf32 products, fp32 sums */
+    SB_FP32 = 3, /* fp32 in memory, in the errors of products, and in sums */
+    SB_BF16X3 =
+        4,       /* only for flash: fp32 in memory, three products of bf16 parts for one (2^-17 left out), fp32 sums */
+    SB_E4M3 = 5, /* only operands of products and what quantize makes of them; kernels/float8.h */
+    SB_E5M2 = 6  /* likewise */
 } sb_dtype;
-const char *sb_dtype_name(sb_dtype t); /* "bf16", "fp16", "tf32", "fp32", "bf16x3" */
+const char *sb_dtype_name(sb_dtype t); /* "bf16", "fp16", "tf32", "fp32", "bf16x3", "e4m3", "e5m2" */
 int sb_dtype_bytes(sb_dtype t);        /* bytes of an element in memory */
 
 /* A (B, H, S, D) tensor of any layout with D contiguous: element (b,h,s,d) at data + b*stride_b + h*stride_h +

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* 16-bit floats on the host, round to nearest even, NaN kept; tf32 rounding; fp32 in two 16-bit halves. By integer
+/* 16- and 8-bit floats on the host, round to nearest even, NaN kept; tf32 rounding; fp32 in two 16-bit halves. By integer
  * arithmetic, so that every compiler gives the same bits; inline, so that loops over them become vector code. */
 #ifndef STEPBENCH_CORE_NUMERIC_H
 #define STEPBENCH_CORE_NUMERIC_H
@@ -67,6 +67,49 @@ static inline float fp16_to_float(uint16_t x)
         return sign ? -magnitude : magnitude;
     }
     return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+/* 8-bit floats of the OCP specification ("OCP 8-bit Floating Point Specification", revision 1.0, 2023), to the nearest, ties to
+ * even. e4m3 has 4 bits of exponent and 3 of mantissa, values up to 448, and no infinity; e5m2 is the upper half of an fp16,
+ * with values up to 57344. Finite numbers beyond the largest become the largest; infinity stays where there is one, and is NaN
+ * in e4m3. NaN is 0x7f, without its sign, as Hopper converts it. */
+static inline uint8_t float8_from_float(float x, int mantissa_bits, int bias, uint8_t largest, uint8_t infinity)
+{
+    const uint32_t bits = float_bits(x), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
+    if (magnitude >= 0x7f800000)
+        return magnitude > 0x7f800000 || infinity == 0x7f ? 0x7f : (uint8_t)(sign | infinity);
+    uint32_t code = 0;
+    const int exponent = (int)(magnitude >> 23), shift = 151 - bias - mantissa_bits - exponent;
+    if (exponent >= 128 - bias) /* normal; a carry into the exponent is right */
+        code = shift_nearest_even(magnitude - ((uint32_t)(127 - bias) << 23), 23 - mantissa_bits);
+    else if (shift <= 24) /* subnormal, and not below half of the smallest */
+        code = shift_nearest_even((magnitude & 0x7fffff) | 0x800000, shift);
+    return (uint8_t)(sign | (code > largest ? largest : code));
+}
+
+static inline uint8_t e4m3_from_float(float x)
+{
+    return float8_from_float(x, 3, 7, 0x7e, 0x7f);
+}
+
+static inline uint8_t e5m2_from_float(float x)
+{
+    return float8_from_float(x, 2, 15, 0x7b, 0x7c);
+}
+
+static inline float e4m3_to_float(uint8_t x)
+{
+    const uint32_t sign = (uint32_t)(x & 0x80) << 24, magnitude = x & 0x7f;
+    if (magnitude == 0x7f)
+        return float_of_bits(sign | 0x7fc00000);
+    if (magnitude >= 8)
+        return float_of_bits(sign | ((magnitude << 20) + (120u << 23)));
+    return sign ? -(float)magnitude * 0x1p-9f : (float)magnitude * 0x1p-9f;
+}
+
+static inline float e5m2_to_float(uint8_t x)
+{
+    return fp16_to_float((uint16_t)(x << 8));
 }
 
 /* 10 explicit mantissa bits, nearest, ties away (cvt.rna). */

@@ -9,6 +9,7 @@
 void cpu_load(sb_dtype t, float *out, const void *in, size_t n)
 {
     const uint16_t *half = in;
+    const uint8_t *byte = in;
     switch (t) {
     case SB_BF16:
         for (size_t i = 0; i < n; i++)
@@ -17,6 +18,14 @@ void cpu_load(sb_dtype t, float *out, const void *in, size_t n)
     case SB_FP16:
         for (size_t i = 0; i < n; i++)
             out[i] = fp16_to_float(half[i]);
+        return;
+    case SB_E4M3:
+        for (size_t i = 0; i < n; i++)
+            out[i] = e4m3_to_float(byte[i]);
+        return;
+    case SB_E5M2:
+        for (size_t i = 0; i < n; i++)
+            out[i] = e5m2_to_float(byte[i]);
         return;
     case SB_TF32:
     case SB_BF16X3:
@@ -27,6 +36,7 @@ void cpu_load(sb_dtype t, float *out, const void *in, size_t n)
 void cpu_store(sb_dtype t, void *out, const float *in, size_t n)
 {
     uint16_t *half = out;
+    uint8_t *byte = out;
     switch (t) {
     case SB_BF16:
         for (size_t i = 0; i < n; i++)
@@ -35,6 +45,14 @@ void cpu_store(sb_dtype t, void *out, const float *in, size_t n)
     case SB_FP16:
         for (size_t i = 0; i < n; i++)
             half[i] = fp16_from_float(in[i]);
+        return;
+    case SB_E4M3:
+        for (size_t i = 0; i < n; i++)
+            byte[i] = e4m3_from_float(in[i]);
+        return;
+    case SB_E5M2:
+        for (size_t i = 0; i < n; i++)
+            byte[i] = e5m2_from_float(in[i]);
         return;
     case SB_TF32:
     case SB_BF16X3:

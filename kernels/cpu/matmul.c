@@ -2,6 +2,7 @@
 /* D = op(A) op(B) + C. fp32 is one call of the BLAS. Other dtypes go tile by tile through fp32 copies on the stack, so
  * that no workspace is needed: a tile of D stays in fp32 until all of k is summed, and is rounded once. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/float8_matmul.h"
 #include "kernels/cpu/train.h"
 #include "kernels/shared/train_check.h"
 
@@ -66,6 +67,10 @@ sb_status cpu_matmul(sb_context *ctx, const sb_matmul *p, void *stream)
     sb_status s = sb_matmul_check(p);
     if (s != SB_OK)
         return s;
+    if (p->dtype == SB_E4M3 || p->dtype == SB_E5M2) {
+        cpu_float8_matmul(p);
+        return SB_OK;
+    }
     if (p->dtype == SB_FP32) {
         fp32_product(p);
         return SB_OK;

@@ -39,13 +39,14 @@ sb_status sb_error(sb_status status, const char *fmt, ...)
 const char *sb_dtype_name(sb_dtype t)
 {
     static const char *const names[] = {
-        [SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32", [SB_BF16X3] = "bf16x3"};
+        [SB_BF16] = "bf16",     [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32",
+        [SB_BF16X3] = "bf16x3", [SB_E4M3] = "e4m3", [SB_E5M2] = "e5m2"};
     return names[t];
 }
 
 int sb_dtype_bytes(sb_dtype t)
 {
-    return t == SB_BF16 || t == SB_FP16 ? 2 : 4;
+    return t == SB_E4M3 || t == SB_E5M2 ? 1 : t == SB_BF16 || t == SB_FP16 ? 2 : 4;
 }
 
 const sb_attention_op *sb_attention_find(const sb_kernels *k, const char *name)

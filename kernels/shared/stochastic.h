@@ -9,11 +9,7 @@
 
 #include <stdint.h>
 
-#ifdef __CUDACC__
-#define SB_ANYWHERE __host__ __device__ __forceinline__
-#else
-#define SB_ANYWHERE static inline
-#endif
+#include "kernels/shared/anywhere.h"
 
 enum { SB_STOCHASTIC_GROUP = 4 /* elements that share two words */ };
 

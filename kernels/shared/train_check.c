@@ -70,13 +70,51 @@ static sb_status matmul_rows(const sb_matmul *p)
     return s;
 }
 
+static bool is_float8(sb_dtype t)
+{
+    return t == SB_E4M3 || t == SB_E5M2;
+}
+
+static sb_status matmul_scalings(const sb_matmul *p)
+{
+    const sb_scaling a = p->scaling_a, b = p->scaling_b;
+    const bool squares =
+        (a == SB_SCALE_1X128 && b == SB_SCALE_128X128) || (a == SB_SCALE_128X128 && b == SB_SCALE_1X128);
+    if ((int)a < SB_SCALE_TENSOR || a > SB_SCALE_1X32 || (int)b < SB_SCALE_TENSOR || b > SB_SCALE_1X32 ||
+        !((a == b && a != SB_SCALE_128X128) || squares))
+        return sb_error(
+            SB_INVALID,
+            "matmul: scalings %d and %d do not go together; both may be tensor (1), row (2), 1x128 (3) or 1x32 (5), or "
+            "one 1x128 and the other 128x128 (4)",
+            (int)a, (int)b);
+    if ((int)p->sums < SB_SUMS_EXACT || (int)p->sums > SB_SUMS_FAST)
+        return sb_error(SB_INVALID, "matmul: sums %d are neither exact (0) nor fast (1)", (int)p->sums);
+    if (p->sums == SB_SUMS_FAST && a != SB_SCALE_TENSOR && a != SB_SCALE_ROW)
+        return sb_error(SB_INVALID, "matmul: sums are exact (0) where blocks are scaled");
+    return given("matmul", (const named[]){{"scale_a", p->scale_a}, {"scale_b", p->scale_b}, {0}});
+}
+
+static sb_status matmul_float8(const sb_matmul *p)
+{
+    static const char op[] = "matmul";
+    if (!is_float8(p->dtype_b) || (p->dtype == SB_E5M2 && p->dtype_b == SB_E5M2))
+        return sb_error(SB_INVALID, "%s: dtype %d and dtype_b %d must be e4m3 (5) or e5m2 (6), and one of them e4m3",
+                        op, (int)p->dtype, (int)p->dtype_b);
+    if (p->dtype_out != SB_BF16 && p->dtype_out != SB_FP16 && p->dtype_out != SB_FP32)
+        return sb_error(SB_INVALID, "%s: dtype_out %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)p->dtype_out);
+    if (p->transpose_a || !p->transpose_b)
+        return sb_error(SB_INVALID, "%s: float8 products take A as (m,k) and B as (n,k): transpose_b alone", op);
+    return matmul_scalings(p);
+}
+
 sb_status sb_matmul_check(const sb_matmul *p)
 {
     static const char op[] = "matmul";
-    sb_status s = known_dtype(op, "dtype", p->dtype);
+    const bool float8 = is_float8(p->dtype);
+    sb_status s = float8 ? matmul_float8(p) : known_dtype(op, "dtype", p->dtype);
     if (s != SB_OK)
         return s;
-    if (p->dtype_out != p->dtype && p->dtype_out != SB_FP32)
+    if (!float8 && p->dtype_out != p->dtype && p->dtype_out != SB_FP32)
         return sb_error(SB_INVALID, "%s: dtype_out %d is neither dtype %d nor fp32 (3)", op, (int)p->dtype_out,
                         (int)p->dtype);
     if ((int)p->split < SB_FMA || (int)p->split > SB_FP16X3)
@@ -87,6 +125,56 @@ sb_status sb_matmul_check(const sb_matmul *p)
         return sb_error(SB_INVALID, "%s: m %d, n %d and k %d must all be at least 1", op, p->m, p->n, p->k);
     s = given(op, (const named[]){{"a", p->a}, {"b", p->b}, {"d", p->d}, {0}});
     return s != SB_OK ? s : matmul_rows(p);
+}
+
+/* x of a cast. */
+static sb_status matrix_of(const char *op, sb_dtype dtype, int rows, int columns, int ld, const void *x)
+{
+    sb_status s = at_least_one(op, "rows", rows, "columns", columns);
+    if (s == SB_OK && dtype != SB_BF16 && dtype != SB_FP16 && dtype != SB_FP32)
+        s = sb_error(SB_INVALID, "%s: dtype %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)dtype);
+    if (s == SB_OK)
+        s = wide_enough(op, "ld", ld, columns);
+    return s == SB_OK ? given(op, (const named[]){{"x", x}, {0}}) : s;
+}
+
+sb_status sb_amax_check(const sb_amax *p)
+{
+    return matrix_of("amax", p->dtype, p->rows, p->columns, p->ld, p->x);
+}
+
+/* Either copy: its rows, its scales, and the words that its scales are made of. */
+static sb_status copy_of(const sb_quantize *p, const void *codes, const char *name_ld, int ld, int columns,
+                         const char *name_scales, const float *scales, const char *name_amax, const uint32_t *amax)
+{
+    static const char op[] = "quantize";
+    if (!codes)
+        return SB_OK;
+    sb_status s = wide_enough(op, name_ld, ld, columns);
+    if (s == SB_OK)
+        s = given(op, (const named[]){{name_scales, scales}, {0}});
+    if (s == SB_OK && (p->scaling == SB_SCALE_TENSOR || p->scaling == SB_SCALE_ROW))
+        s = given(op, (const named[]){{name_amax, amax}, {0}});
+    return s;
+}
+
+sb_status sb_quantize_check(const sb_quantize *p)
+{
+    static const char op[] = "quantize";
+    sb_status s = matrix_of(op, p->dtype, p->rows, p->columns, p->ld, p->x);
+    if (s == SB_OK && !is_float8(p->format))
+        s = sb_error(SB_INVALID, "%s: format %d is neither e4m3 (5) nor e5m2 (6)", op, (int)p->format);
+    if (s == SB_OK && ((int)p->scaling < SB_SCALE_TENSOR || p->scaling > SB_SCALE_1X32))
+        s = sb_error(SB_INVALID, "%s: scaling %d is none of tensor (1), row (2), 1x128 (3), 128x128 (4), 1x32 (5)", op,
+                     (int)p->scaling);
+    if (s == SB_OK && !p->y && !p->y_t)
+        s = sb_error(SB_INVALID, "%s: neither y nor y_t is given, so there is nothing to write", op);
+    if (s == SB_OK)
+        s = copy_of(p, p->y, "ld_y", p->ld_y, p->columns, "scales", p->scales, "amax", p->amax);
+    const bool tensor = p->scaling == SB_SCALE_TENSOR;
+    return s == SB_OK ? copy_of(p, p->y_t, "ld_t", p->ld_t, p->rows, "scales_t", p->scales_t,
+                                tensor ? "amax" : "amax_t", tensor ? p->amax : p->amax_t)
+                      : s;
 }
 
 sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fp32 in two halves: nothing is lost, and the upper half is the nearest bf16. */
+/* fp32 in two halves: nothing is lost, and the upper half is the nearest bf16. 8-bit floats: every code has its value, and every
+ * 16-bit number times powers of two goes to the nearest code. */
 #include "tests/support/test.h"
 
 #include "common/core/numeric.h"
@@ -71,12 +72,92 @@ static void test_every_low_half(void **state)
     }
 }
 
+/* ---- 8-bit floats ---- */
+
+typedef struct format {
+    int mantissa, bias, largest; /* largest: the code of the largest finite value */
+    bool has_infinity;
+    uint8_t (*from)(float x);
+    float (*to)(uint8_t x);
+} format;
+static const format formats[] = {{3, 7, 0x7e, false, e4m3_from_float, e4m3_to_float},
+                                 {2, 15, 0x7b, true, e5m2_from_float, e5m2_to_float}};
+
+/* By the definition of a float, in double. */
+static double value_of(const format *f, int code)
+{
+    const int exponent = code >> f->mantissa & ((1 << (7 - f->mantissa)) - 1),
+              fraction = code & ((1 << f->mantissa) - 1);
+    const double magnitude = exponent == 0 ? ldexp(fraction, 1 - f->bias - f->mantissa)
+                                           : ldexp((1 << f->mantissa) + fraction, exponent - f->bias - f->mantissa);
+    return code & 0x80 ? -magnitude : magnitude;
+}
+
+static void test_every_code(void **state)
+{
+    (void)state;
+    assert_true(e4m3_to_float(0x7e) == 448 && e5m2_to_float(0x7b) == 57344);
+    for (size_t i = 0; i < 2; i++)
+        for (int code = 0; code < 256; code++) {
+            const format *f = &formats[i];
+            const float x = f->to((uint8_t)code);
+            if ((code & 0x7f) <= f->largest) {
+                if (x != value_of(f, code) || (signbit(x) != 0) != (code >> 7) || f->from(x) != code)
+                    fail_msg("format %zu: code %02x is %.9g and back %02x, not %.9g", i, code, x, f->from(x),
+                             value_of(f, code));
+            } else if (f->has_infinity && (code & 0x7f) == f->largest + 1) {
+                assert_true(isinf(x) && (signbit(x) != 0) == (code >> 7) && f->from(x) == code);
+            } else {
+                assert_true(isnan(x) && f->from(x) == 0x7f);
+            }
+        }
+    assert_int_equal(e4m3_from_float(INFINITY), 0x7f);
+    assert_int_equal(e4m3_from_float(-INFINITY), 0x7f);
+    assert_int_equal(e4m3_from_float(-NAN), 0x7f);
+}
+
+/* The nearest finite code by trying them all; of two equally near ones that with an even code. */
+static int nearest(const format *f, double x)
+{
+    static double values[2][128];
+    double *v = values[f - formats];
+    if (v[1] == 0)
+        for (int code = 0; code < 128; code++)
+            v[code] = value_of(f, code);
+    if (fabs(x) >= v[f->largest]) /* far away, all are equally near in double */
+        return f->largest | (signbit(x) ? 0x80 : 0);
+    int best = 0;
+    for (int code = 1; code <= f->largest; code++) {
+        const double here = fabs(v[code] - fabs(x)), there = fabs(v[best] - fabs(x));
+        if (here < there || (here == there && code % 2 == 0))
+            best = code;
+    }
+    return best | (signbit(x) ? 0x80 : 0);
+}
+
+static void test_every_16_bit_number(void **state)
+{
+    static const int powers[] = {-20, -9, -1, 0, 3, 11, 20};
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t p = 0; p < sizeof powers / sizeof *powers; p++)
+            for (int bits = 0; bits < 2 * 65536; bits++) {
+                const float x16 = bits < 65536 ? bf16_to_float((uint16_t)bits) : fp16_to_float((uint16_t)bits);
+                const float x = x16 * ldexpf(1, powers[p]);
+                if (isfinite(x) && formats[i].from(x) != nearest(&formats[i], x))
+                    fail_msg("format %zu: %.9g becomes %02x, the nearest is %02x", i, x, formats[i].from(x),
+                             nearest(&formats[i], x));
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_nan),
         cmocka_unit_test(test_every_low_half),
+        cmocka_unit_test(test_every_code),
+        cmocka_unit_test(test_every_16_bit_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

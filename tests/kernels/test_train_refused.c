@@ -50,6 +50,77 @@ static void test_matmul(void **state)
     REFUSED(matmul, valid, d = NULL, "d is missing");
 }
 
+static void test_float8_matmul(void **state)
+{
+    (void)state;
+    sb_matmul valid = {.dtype = SB_E4M3,
+                       .dtype_b = SB_E5M2,
+                       .dtype_out = SB_BF16,
+                       .transpose_b = true,
+                       .m = 2,
+                       .n = 3,
+                       .k = 4,
+                       .lda = 4,
+                       .ldb = 4,
+                       .ldd = 3,
+                       .a = buffer,
+                       .b = buffer + 16,
+                       .d = buffer + 32,
+                       .scaling_a = SB_SCALE_ROW,
+                       .scaling_b = SB_SCALE_ROW,
+                       .scale_a = buffer + 40,
+                       .scale_b = buffer + 44,
+                       .sums = SB_SUMS_FAST};
+    expect_ok(train_ops()->matmul(NULL, &valid, NULL));
+    REFUSED(matmul, valid, dtype = SB_E5M2, "one of them e4m3");
+    REFUSED(matmul, valid, dtype_b = SB_BF16, "dtype_b 0");
+    REFUSED(matmul, valid, dtype_out = SB_E4M3, "dtype_out 5");
+    REFUSED(matmul, valid, transpose_b = false, "transpose_b alone");
+    REFUSED(matmul, valid, transpose_a = true, "transpose_b alone");
+    REFUSED(matmul, valid, scaling_b = SB_SCALE_TENSOR, "do not go together");
+    REFUSED(matmul, valid, scaling_a = SB_SCALE_NONE, "do not go together");
+    REFUSED(matmul, valid, sums = (sb_float8_sums)2, "sums 2");
+    REFUSED(matmul, valid, scale_b = NULL, "scale_b is missing");
+    valid.scaling_a = SB_SCALE_1X128, valid.scaling_b = SB_SCALE_128X128, valid.sums = SB_SUMS_EXACT;
+    expect_ok(train_ops()->matmul(NULL, &valid, NULL));
+    REFUSED(matmul, valid, sums = SB_SUMS_FAST, "sums are exact");
+    REFUSED(matmul, valid, scaling_a = SB_SCALE_128X128, "do not go together");
+}
+
+static void test_casts(void **state)
+{
+    (void)state;
+    uint32_t words[8];
+    sb_amax largest = {.dtype = SB_FP32, .rows = 2, .columns = 4, .ld = 4, .x = buffer, .of_all = words};
+    expect_ok(train_ops()->amax(NULL, &largest, NULL));
+    REFUSED(amax, largest, dtype = SB_TF32, "dtype 2");
+    REFUSED(amax, largest, ld = 3, "ld 3");
+    REFUSED(amax, largest, x = NULL, "x is missing");
+    sb_quantize valid = {.dtype = SB_FP32,
+                         .format = SB_E4M3,
+                         .scaling = SB_SCALE_TENSOR,
+                         .rows = 2,
+                         .columns = 4,
+                         .ld = 4,
+                         .x = buffer,
+                         .amax = words,
+                         .y = buffer + 16,
+                         .ld_y = 4,
+                         .scales = buffer + 24,
+                         .y_t = buffer + 32,
+                         .ld_t = 2,
+                         .scales_t = buffer + 40};
+    expect_ok(train_ops()->quantize(NULL, &valid, NULL));
+    REFUSED(quantize, valid, format = SB_BF16, "format 0");
+    REFUSED(quantize, valid, scaling = SB_SCALE_NONE, "scaling 0");
+    REFUSED(quantize, valid, ld_y = 3, "ld_y 3");
+    REFUSED(quantize, valid, ld_t = 1, "ld_t 1");
+    REFUSED(quantize, valid, scales_t = NULL, "scales_t is missing");
+    REFUSED(quantize, valid, amax = NULL, "amax is missing");
+    REFUSED(quantize, valid, scaling = SB_SCALE_ROW, "amax_t is missing");
+    REFUSED(quantize, valid, y = p.y_t = NULL, "nothing to write");
+}
+
 static void test_rmsnorm(void **state)
 {
     (void)state;
@@ -239,8 +310,9 @@ static void test_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul), cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_rope_and_swiglu),
-        cmocka_unit_test(test_tokens), cmocka_unit_test(test_optimizer), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_matmul),    cmocka_unit_test(test_float8_matmul),   cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_rope_and_swiglu), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_optimizer), cmocka_unit_test(test_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

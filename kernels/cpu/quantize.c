@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Largest magnitudes and casts to float8, group by group: the readable reference of kernels/cuda/layers/quantize.cu. Both
+ * copies are made by the same loops, which see x or its transpose. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/train.h"
+#include "kernels/shared/float8.h"
+#include "kernels/shared/train_check.h"
+
+#include "common/core/numeric.h"
+
+#include <string.h>
+
+sb_status cpu_float8_supported(sb_context *ctx, sb_scaling scaling)
+{
+    (void)ctx, (void)scaling;
+    return SB_OK;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream)
+{
+    (void)ctx, (void)stream;
+    sb_status s = sb_amax_check(p);
+    if (s != SB_OK)
+        return s;
+    uint32_t all = 0;
+    for (int j = 0; p->of_columns && j < p->columns; j++)
+        p->of_columns[j] = 0;
+    for (int i = 0; i < p->rows; i++) {
+        float x[CPU_BLOCK];
+        uint32_t row = 0;
+        for (int j = 0; j < p->columns; j++) {
+            if (j % CPU_BLOCK == 0)
+                cpu_read(p->dtype, x, p->x, (size_t)i * p->ld + j, (size_t)cpu_block((size_t)j, (size_t)p->columns));
+            const uint32_t bits = float_bits(x[j % CPU_BLOCK]) & 0x7fffffff;
+            row = larger(row, bits);
+            if (p->of_columns)
+                p->of_columns[j] = larger(p->of_columns[j], bits);
+        }
+        if (p->of_rows)
+            p->of_rows[i] = row;
+        all = larger(all, row);
+    }
+    if (p->of_all)
+        *p->of_all = all;
+    return SB_OK;
+}
+
+/* One of the two copies that are made of x. */
+typedef struct copy {
+    const sb_quantize *p;
+    bool transposed;
+    int rows, columns, ld; /* of the copy */
+    const uint32_t *amax;
+    uint8_t *codes;
+    float *scales;
+    uint32_t *counts;
+} copy;
+
+/* Elements that share a scale: rows and columns from (row, column) on. */
+typedef struct group {
+    int row, column, rows, columns;
+} group;
+
+static float element(const copy *c, int i, int j)
+{
+    float x;
+    cpu_read(c->p->dtype, &x, c->p->x, c->transposed ? (size_t)j * c->p->ld + i : (size_t)i * c->p->ld + j, 1);
+    return x;
+}
+
+/* The rows and columns of a whole group. */
+static group size_of_groups(const copy *c)
+{
+    switch (c->p->scaling) {
+    case SB_SCALE_NONE:
+    case SB_SCALE_TENSOR: break;
+    case SB_SCALE_ROW: return (group){.rows = 1, .columns = c->columns};
+    case SB_SCALE_1X128: return (group){.rows = 1, .columns = SB_FLOAT8_BLOCK};
+    case SB_SCALE_128X128: return (group){.rows = SB_FLOAT8_BLOCK, .columns = SB_FLOAT8_BLOCK};
+    case SB_SCALE_1X32: return (group){.rows = 1, .columns = SB_FLOAT8_MX_BLOCK};
+    }
+    return (group){.rows = c->rows, .columns = c->columns};
+}
+
+/* The place of its scale, and where the largest magnitude is given. */
+static size_t place_of(const copy *c, const group *g)
+{
+    switch (c->p->scaling) {
+    case SB_SCALE_NONE:
+    case SB_SCALE_TENSOR: break;
+    case SB_SCALE_ROW: return (size_t)g->row;
+    case SB_SCALE_1X128: return (size_t)(g->column / SB_FLOAT8_BLOCK) * c->rows + g->row;
+    case SB_SCALE_128X128:
+        return (size_t)(g->row / SB_FLOAT8_BLOCK) * sb_float8_square_ld(c->columns) + g->column / SB_FLOAT8_BLOCK;
+    case SB_SCALE_1X32: return (size_t)(g->column / SB_FLOAT8_MX_BLOCK) * c->rows + g->row;
+    }
+    return 0;
+}
+
+static uint32_t amax_of(const copy *c, const group *g)
+{
+    uint32_t largest = 0;
+    for (int i = g->row; i < g->row + g->rows; i++)
+        for (int j = g->column; j < g->column + g->columns; j++)
+            largest = larger(largest, float_bits(element(c, i, j)) & 0x7fffffff);
+    return largest;
+}
+
+static void cast(const copy *c, const group *g)
+{
+    const bool given = c->p->scaling == SB_SCALE_TENSOR || c->p->scaling == SB_SCALE_ROW,
+               e4m3 = c->p->format == SB_E4M3;
+    const size_t place = place_of(c, g);
+    const uint32_t scale = sb_float8_scale_bits(given ? c->amax[place] : amax_of(c, g), c->p->format);
+    const float factor = float_of_bits(sb_float8_inverse_bits(scale)), most = e4m3 ? 448 : 57344;
+    c->scales[place] = float_of_bits(scale);
+    for (int i = g->row; i < g->row + g->rows; i++)
+        for (int j = g->column; j < g->column + g->columns; j++) {
+            const float x = element(c, i, j), scaled = x * factor;
+            uint8_t *code = &c->codes[(size_t)i * c->ld + j];
+            if (!isfinite(x) || isnan(scaled)) {
+                *code = 0x7f;
+                continue;
+            }
+            const float clamped = scaled > most ? most : scaled < -most ? -most : scaled;
+            *code = e4m3 ? e4m3_from_float(clamped) : e5m2_from_float(clamped);
+            if (c->counts) {
+                c->counts[0] += clamped != scaled;
+                c->counts[1] += x != 0 && (*code & 0x7f) == 0;
+            }
+        }
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static void make_copy(const copy *c)
+{
+    const group whole = size_of_groups(c);
+    if (c->p->scaling == SB_SCALE_128X128) /* also what is beyond the last block */
+        memset(c->scales, 0, sb_scale_count(SB_SCALE_128X128, c->rows, c->columns) * sizeof *c->scales);
+    for (int i = 0; i < c->rows; i += whole.rows)
+        for (int j = 0; j < c->columns; j += whole.columns) {
+            const group g = {i, j, least(whole.rows, c->rows - i), least(whole.columns, c->columns - j)};
+            cast(c, &g);
+        }
+}
+
+sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
+{
+    (void)ctx, (void)stream;
+    sb_status s = sb_quantize_check(p);
+    if (s != SB_OK)
+        return s;
+    const copy row = {p, false, p->rows, p->columns, p->ld_y, p->amax, p->y, p->scales, p->counts};
+    const copy transposed = {p,       true,        p->columns,
+                             p->rows, p->ld_t,     p->scaling == SB_SCALE_TENSOR ? p->amax : p->amax_t,
+                             p->y_t,  p->scales_t, p->y ? NULL : p->counts};
+    if (p->y)
+        make_copy(&row);
+    if (p->y_t)
+        make_copy(&transposed);
+    return SB_OK;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* What both backends share of float8: the scale of a largest magnitude, and the places of scales. Not part of the API. */
+#ifndef STEPBENCH_KERNELS_SHARED_FLOAT8_H
+#define STEPBENCH_KERNELS_SHARED_FLOAT8_H
+
+#include "kernels/float8.h"
+#include "kernels/shared/anywhere.h"
+
+enum { SB_FLOAT8_BLOCK = 128, SB_FLOAT8_MX_BLOCK = 32, SB_FLOAT8_SCALE_UNIT = 4 };
+
+/* The bits of the scale of a group whose largest magnitude has the bits `amax`. Both formats end with 1.75 times a power of two,
+ * 2^8 and 2^15, so magnitudes above 1.75 times a power of two need the next one. */
+SB_ANYWHERE uint32_t sb_float8_scale_bits(uint32_t amax, sb_dtype format)
+{
+    if (amax == 0)
+        return 0x3f800000u;
+    if (amax >= 0x7f800000u)
+        return 0x7fffffffu;
+    int power = (format == SB_E4M3 ? 8 : 15) + 127 - (int)(amax >> 23) - ((amax & 0x7fffffu) > 0x600000u);
+    power = power > 118 ? 118 : power;
+    return (uint32_t)(127 - power) << 23;
+}
+
+/* The bits of 1 / scale. */
+SB_ANYWHERE uint32_t sb_float8_inverse_bits(uint32_t scale)
+{
+    return scale >= 0x7f800000u ? scale : (254u << 23) - scale;
+}
+
+/* Rows of scales of squares are padded to this many. */
+SB_ANYWHERE int sb_float8_square_ld(int columns)
+{
+    const int blocks = (columns + SB_FLOAT8_BLOCK - 1) / SB_FLOAT8_BLOCK;
+    return (blocks + SB_FLOAT8_SCALE_UNIT - 1) / SB_FLOAT8_SCALE_UNIT * SB_FLOAT8_SCALE_UNIT;
+}
+
+#endif

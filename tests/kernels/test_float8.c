@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/* Casts to float8 and products of them, on the CPU: scales against a search in double, codes against the nearest value, places of
+ * scales, both copies, NaN and infinity; sums against another model of Hopper's accumulator, and against what an H100 gave. */
+#include "tests/support/test.h"
+
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/core/rng.h"
+#include "common/model/dtypes.h"
+#include "tests/support/train_problem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GAP = 3 };
+
+static int blocks(int n, int block)
+{
+    return (n + block - 1) / block;
+}
+
+/* ---- casts ---- */
+
+typedef struct cast_case {
+    sb_dtype dtype, format;
+    sb_scaling scaling;
+    int rows, columns;
+} cast_case;
+
+/* A matrix and what quantize makes of it; gaps of x hold NaN, outputs begin as codes and scales that are NaN. */
+typedef struct casted {
+    cast_case c;
+    float *x; /* (rows, columns) as stored */
+    uint32_t counts[2];
+    uint32_t *of_rows, *of_columns, of_all;
+    uint8_t *y, *y_t;
+    float *scales, *scales_t;
+} casted;
+
+static float draw(const float *normal, int i, int j, int columns)
+{
+    /* Rows and columns of different sizes, and a few zeros. */
+    const float x = normal[(size_t)i * columns + j] * ldexpf(1, (i * 7 % 23) - 11) * (j % 5 == 2 ? 64 : 1);
+    return (i + j) % 37 == 0 ? 0 : x;
+}
+
+static casted cast_of(cast_case c, const float *given)
+{
+    const size_t n = (size_t)c.rows * c.columns, ld = (size_t)c.columns + GAP, bytes = (size_t)sb_dtype_bytes(c.dtype);
+    casted k = {.c = c, .x = xmalloc(n * sizeof(float))};
+    float *normal = xmalloc(n * sizeof *normal);
+    rng_normal(normal, n, 5, 0, 0, 1);
+    char *stored = xmalloc(c.rows * ld * bytes);
+    memset(stored, 0xff, c.rows * ld * bytes);
+    for (int i = 0; i < c.rows; i++)
+        for (int j = 0; j < c.columns; j++) {
+            float *x = &k.x[(size_t)i * c.columns + j];
+            *x = dtype_round(c.dtype, given ? given[(size_t)i * c.columns + j] : draw(normal, i, j, c.columns));
+            dtype_store(c.dtype, stored + ((size_t)i * ld + j) * bytes, x, 1);
+        }
+    free(normal);
+    k.of_rows = xcalloc((size_t)c.rows, sizeof *k.of_rows);
+    k.of_columns = xcalloc((size_t)c.columns, sizeof *k.of_columns);
+    const sb_amax largest = {c.dtype, c.rows, c.columns, (int)ld, stored, &k.of_all, k.of_rows, k.of_columns};
+    expect_ok(train_ops()->amax(NULL, &largest, NULL));
+    const size_t scales = sb_scale_count(c.scaling, c.rows, c.columns),
+                 others = sb_scale_count(c.scaling, c.columns, c.rows);
+    const size_t row = (size_t)c.columns + 2, other_row = (size_t)c.rows + 1;
+    k.y = xmalloc(c.rows * row), k.y_t = xmalloc(c.columns * other_row);
+    k.scales = xmalloc(scales * sizeof(float)), k.scales_t = xmalloc(others * sizeof(float));
+    memset(k.y, 0x7f, c.rows * row), memset(k.y_t, 0x7f, c.columns * other_row);
+    memset(k.scales, 0xff, scales * sizeof(float)), memset(k.scales_t, 0xff, others * sizeof(float));
+    const sb_quantize q = {.dtype = c.dtype,
+                           .format = c.format,
+                           .scaling = c.scaling,
+                           .rows = c.rows,
+                           .columns = c.columns,
+                           .ld = (int)ld,
+                           .x = stored,
+                           .amax = c.scaling == SB_SCALE_TENSOR ? &k.of_all : k.of_rows,
+                           .amax_t = k.of_columns,
+                           .y = k.y,
+                           .ld_y = (int)row,
+                           .scales = k.scales,
+                           .y_t = k.y_t,
+                           .ld_t = (int)other_row,
+                           .scales_t = k.scales_t,
+                           .counts = k.counts};
+    expect_ok(train_ops()->quantize(NULL, &q, NULL));
+    free(stored);
+    return k;
+}
+
+static void cast_free(casted *k)
+{
+    free(k->x), free(k->of_rows), free(k->of_columns), free(k->y), free(k->y_t), free(k->scales), free(k->scales_t);
+}
+
+/* The element (i, j) of a copy. */
+static float at(const casted *k, bool transposed, int i, int j)
+{
+    return transposed ? k->x[(size_t)j * k->c.columns + i] : k->x[(size_t)i * k->c.columns + j];
+}
+
+/* The smallest power of two with which the largest of the group of (i, j) fits, found by trying. */
+static double scale_of(const casted *k, bool transposed, int i, int j)
+{
+    const int rows = transposed ? k->c.columns : k->c.rows, columns = transposed ? k->c.rows : k->c.columns;
+    static const int block_rows[] = {0, 1 << 30, 1, 1, 128, 1}, block_columns[] = {0, 1 << 30, 1 << 30, 128, 128, 32};
+    const int h = block_rows[k->c.scaling], w = block_columns[k->c.scaling];
+    double largest = 0;
+    for (int r = i / h * h; r < rows && r < i / h * h + h; r++)
+        for (int s = j / w * w; s < columns && s < j / w * w + w; s++) {
+            const double x = fabs(at(k, transposed, r, s));
+            if (!isfinite(x))
+                return NAN;
+            largest = x > largest ? x : largest;
+        }
+    if (largest == 0)
+        return 1;
+    int power = -118;
+    while (ldexp(largest, -power) > (k->c.format == SB_E4M3 ? 448 : 57344))
+        power++;
+    return ldexp(1, power);
+}
+
+/* Where the header says that the scale lies. */
+static size_t place_of(sb_scaling s, int rows, int columns, int i, int j)
+{
+    switch (s) {
+    case SB_SCALE_ROW: return (size_t)i;
+    case SB_SCALE_1X128: return (size_t)(j / 128) * rows + i;
+    case SB_SCALE_128X128: return (size_t)(i / 128) * (blocks(blocks(columns, 128), 4) * 4) + j / 128;
+    case SB_SCALE_1X32: return (size_t)(j / 32) * rows + i;
+    default: return 0;
+    }
+}
+
+static void expect_copy(const casted *k, bool transposed)
+{
+    const int rows = transposed ? k->c.columns : k->c.rows, columns = transposed ? k->c.rows : k->c.columns;
+    const int ld = columns + (transposed ? 1 : 2);
+    const uint8_t *codes = transposed ? k->y_t : k->y;
+    const float *scales = transposed ? k->scales_t : k->scales;
+    uint32_t zeros = 0;
+    double scale = 1;
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < columns; j++) {
+            /* Only where another group can begin: the search is slow. */
+            if (j == 0 ? i == 0 || k->c.scaling != SB_SCALE_TENSOR : k->c.scaling > SB_SCALE_ROW && j % 32 == 0)
+                scale = scale_of(k, transposed, i, j);
+            const float got = scales[place_of(k->c.scaling, rows, columns, i, j)], x = at(k, transposed, i, j);
+            const uint8_t code = codes[(size_t)i * ld + j];
+            if (isnan(scale) ? !isnan(got) : got != scale)
+                fail_msg("%s %s%s %dx%d: the scale of (%d,%d) is %g, not %g", sb_dtype_name(k->c.format),
+                         sb_scaling_name(k->c.scaling), transposed ? " transposed" : "", rows, columns, i, j, got,
+                         scale);
+            const uint8_t want = isnan(scale) || !isfinite(x) ? 0x7f
+                                 : k->c.format == SB_E4M3     ? e4m3_from_float((float)(x / scale))
+                                                              : e5m2_from_float((float)(x / scale));
+            if (code != want)
+                fail_msg("%s %s%s %dx%d: (%d,%d) is %02x, not %02x", sb_dtype_name(k->c.format),
+                         sb_scaling_name(k->c.scaling), transposed ? " transposed" : "", rows, columns, i, j, code,
+                         want);
+            zeros += x != 0 && !isnan(scale) && (want & 0x7f) == 0;
+        }
+        for (int j = columns; j < ld; j++)
+            assert_int_equal(codes[(size_t)i * ld + j], 0x7f);
+    }
+    if (!transposed) {
+        assert_int_equal(k->counts[0], 0);
+        assert_int_equal(k->counts[1], zeros);
+    }
+}
+
+static void test_casts(void **state)
+{
+    static const int shapes[][2] = {{1, 1}, {15, 17}, {16, 129}, {127, 16}, {129, 260}, {3, 1600}};
+    static const sb_dtype dtypes[] = {SB_BF16, SB_FP16, SB_FP32};
+    (void)state;
+    for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_1X32; scaling++)
+        for (int format = SB_E4M3; format <= SB_E5M2; format++)
+            for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+                const cast_case c = {dtypes[(s + (size_t)scaling) % 3], format, scaling, shapes[s][0], shapes[s][1]};
+                casted k = cast_of(c, NULL);
+                expect_copy(&k, false);
+                expect_copy(&k, true);
+                if (scaling == SB_SCALE_128X128) /* what is beyond the last block of a row of scales */
+                    for (int j = blocks(c.columns, 128); j < blocks(blocks(c.columns, 128), 4) * 4; j++)
+                        assert_true(k.scales[j] == 0);
+                cast_free(&k);
+            }
+}
+
+/* NaN and infinity win over every number, and reach the scale and every code of their group alone. */
+static void test_not_finite(void **state)
+{
+    const float values[] = {1, -2, INFINITY, 3, 0, -0.0f, 4, -NAN, 1, 1e-39f, -1e-45f, 0};
+    (void)state;
+    casted k = cast_of((cast_case){SB_FP32, SB_E4M3, SB_SCALE_ROW, 4, 3}, values);
+    assert_int_equal(k.of_rows[0], 0x7f800000);
+    assert_int_equal(k.of_rows[1], float_bits(3));
+    assert_true(k.of_rows[2] > 0x7f800000 && k.of_all > 0x7f800000 && k.of_columns[1] > 0x7f800000);
+    assert_int_equal(k.of_columns[0], float_bits(4));
+    expect_copy(&k, false);
+    expect_copy(&k, true);
+    assert_true(isnan(k.scales[0]) && k.scales[1] == ldexpf(1, -7) && isnan(k.scales[2]) &&
+                k.scales[3] == ldexpf(1, -118));
+    cast_free(&k);
+}
+
+/* A scale made of smaller numbers, as a history has them: what is larger is cut, and counted; NaN is still seen. */
+static void test_history(void **state)
+{
+    const float x[] = {1, -1000, 448, 1e-4f, NAN, INFINITY, 0, 3e38f};
+    const uint8_t want[] = {e4m3_from_float(1), 0xfe, 0x7e, 0x00, 0x7f, 0x7f, 0x00, 0x7e};
+    const uint32_t amax = float_bits(448);
+    uint8_t y[8];
+    float scale;
+    uint32_t counts[2] = {0};
+    (void)state;
+    const sb_quantize q = {.dtype = SB_FP32,
+                           .format = SB_E4M3,
+                           .scaling = SB_SCALE_TENSOR,
+                           .rows = 2,
+                           .columns = 4,
+                           .ld = 4,
+                           .x = x,
+                           .amax = &amax,
+                           .y = y,
+                           .ld_y = 4,
+                           .scales = &scale,
+                           .counts = counts};
+    expect_ok(train_ops()->quantize(NULL, &q, NULL));
+    assert_true(scale == 1 && counts[0] == 2 && counts[1] == 1);
+    assert_memory_equal(y, want, sizeof want);
+}
+
+/* ---- products ---- */
+
+typedef struct product_case {
+    sb_dtype a, b, out;
+    sb_scaling scaling_a, scaling_b;
+    sb_float8_sums sums;
+    int m, n, k;
+} product_case;
+
+static uint8_t code_of(sb_dtype t, float x)
+{
+    return t == SB_E4M3 ? e4m3_from_float(x) : e5m2_from_float(x);
+}
+
+static double value_of(sb_dtype t, uint8_t code)
+{
+    return t == SB_E4M3 ? e4m3_to_float(code) : e5m2_to_float(code);
+}
+
+/* The exponent that the tensor core takes a factor to have. */
+static int exponent_of(sb_dtype t, double x)
+{
+    int e;
+    frexp(x, &e);
+    const int least = t == SB_E4M3 ? -6 : -14;
+    return e - 1 < least ? least : e - 1;
+}
+
+static double cut(double x, int exponent)
+{
+    return ldexp(trunc(ldexp(x, 13 - exponent)), exponent - 13);
+}
+
+/* One step of the accumulator, in double. */
+static double model_step(const product_case *c, const uint8_t *a, const uint8_t *b, int count, double sum)
+{
+    int most = -10000, e;
+    frexp(sum, &e);
+    if (sum != 0)
+        most = e - 1;
+    for (int i = 0; i < count; i++) {
+        const double x = value_of(c->a, a[i]), y = value_of(c->b, b[i]);
+        if (x * y != 0 && exponent_of(c->a, x) + exponent_of(c->b, y) > most)
+            most = exponent_of(c->a, x) + exponent_of(c->b, y);
+    }
+    if (most == -10000)
+        return 0;
+    double total = cut(sum, most);
+    for (int i = 0; i < count; i++)
+        total += cut(value_of(c->a, a[i]) * value_of(c->b, b[i]), most);
+    frexp(total, &e);
+    return total == 0 ? 0 : cut(total, e - 1);
+}
+
+static double model_sum(const product_case *c, const uint8_t *a, const uint8_t *b, int k, double sum)
+{
+    for (int l = 0; l < k; l += 32)
+        sum = model_step(c, a + l, b + l, k - l < 32 ? k - l : 32, sum);
+    return sum;
+}
+
+/* What d[i, j] must be, before it is rounded to its dtype. */
+static float expected(const product_case *c, const uint8_t *a, const float *scale_a, const uint8_t *b,
+                      const float *scale_b, int i, int j)
+{
+    float total = 0;
+    if (c->sums == SB_SUMS_FAST)
+        return (float)model_sum(c, a + (size_t)i * c->k, b + (size_t)j * c->k, c->k, 0) *
+               (scale_a[place_of(c->scaling_a, c->m, c->k, i, 0)] * scale_b[place_of(c->scaling_b, c->n, c->k, j, 0)]);
+    for (int l = 0; l < c->k; l += 128) {
+        const int depth = c->k - l < 128 ? c->k - l : 128;
+        const float part = (float)model_sum(c, a + (size_t)i * c->k + l, b + (size_t)j * c->k + l, depth, 0);
+        total += part * (scale_a[place_of(c->scaling_a, c->m, c->k, i, l)] *
+                         scale_b[place_of(c->scaling_b, c->n, c->k, j, l)]);
+    }
+    return total;
+}
+
+static float *power_scales(sb_scaling s, int rows, int k, int seed)
+{
+    const size_t n = sb_scale_count(s, rows, k);
+    float *x = xmalloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = ldexpf(1, (int)((i * 5 + (size_t)seed) % 9) - 4);
+    return x;
+}
+
+static uint8_t *random_codes(sb_dtype t, size_t n, uint32_t stream, bool positive)
+{
+    float *x = xmalloc(n * sizeof *x);
+    uint8_t *codes = xmalloc(n);
+    rng_normal(x, n, 11, stream, 0, 16);
+    for (size_t i = 0; i < n; i++)
+        codes[i] = code_of(t, positive ? fabsf(x[i]) : i % 41 == 7 ? 0 : i % 13 == 5 ? x[i] * 1e-3f : x[i]);
+    free(x);
+    return codes;
+}
+
+static void one_product(product_case c)
+{
+    uint8_t *a = random_codes(c.a, (size_t)c.m * c.k, 0, false), *b = random_codes(c.b, (size_t)c.n * c.k, 1, false);
+    float *scale_a = power_scales(c.scaling_a, c.m, c.k, 1), *scale_b = power_scales(c.scaling_b, c.n, c.k, 2);
+    array *addend = array_random(c.out, (size_t)c.m * c.n, 3, 100), *d = array_poison(c.out, (size_t)c.m * c.n);
+    const bool adds = c.m % 2 == 0;
+    const sb_matmul p = {.dtype = c.a,
+                         .dtype_b = c.b,
+                         .dtype_out = c.out,
+                         .transpose_b = true,
+                         .m = c.m,
+                         .n = c.n,
+                         .k = c.k,
+                         .lda = c.k,
+                         .ldb = c.k,
+                         .ldc = c.n,
+                         .ldd = c.n,
+                         .a = a,
+                         .b = b,
+                         .c = adds ? addend->data : NULL,
+                         .d = d->data,
+                         .scaling_a = c.scaling_a,
+                         .scaling_b = c.scaling_b,
+                         .scale_a = scale_a,
+                         .scale_b = scale_b,
+                         .sums = c.sums};
+    expect_ok(train_ops()->matmul(NULL, &p, NULL));
+    for (int i = 0; i < c.m; i++)
+        for (int j = 0; j < c.n; j++) {
+            const size_t place = (size_t)i * c.n + j;
+            const float sum = expected(&c, a, scale_a, b, scale_b, i, j) + (adds ? (float)array_get(addend, place) : 0);
+            if (array_get(d, place) != dtype_round(c.out, sum))
+                fail_msg("%s %s.%s %dx%dx%d: [%d,%d] is %.9g, not %.9g", c.sums ? "fast" : "exact",
+                         sb_scaling_name(c.scaling_a), sb_scaling_name(c.scaling_b), c.m, c.n, c.k, i, j,
+                         array_get(d, place), dtype_round(c.out, sum));
+        }
+    free(a), free(b), free(scale_a), free(scale_b);
+    array_free(addend), array_free(d);
+}
+
+static void test_products(void **state)
+{
+    static const sb_scaling pairs[][2] = {{SB_SCALE_TENSOR, SB_SCALE_TENSOR},
+                                          {SB_SCALE_ROW, SB_SCALE_ROW},
+                                          {SB_SCALE_1X128, SB_SCALE_1X128},
+                                          {SB_SCALE_1X128, SB_SCALE_128X128},
+                                          {SB_SCALE_128X128, SB_SCALE_1X128}};
+    static const sb_dtype formats[][2] = {{SB_E4M3, SB_E4M3}, {SB_E4M3, SB_E5M2}, {SB_E5M2, SB_E4M3}};
+    static const int shapes[][3] = {{1, 1, 1}, {33, 7, 300}, {130, 34, 416}};
+    static const sb_dtype outs[] = {SB_FP32, SB_BF16, SB_FP16};
+    (void)state;
+    for (size_t pair = 0; pair < sizeof pairs / sizeof *pairs; pair++)
+        for (int fast = 0; fast <= (pair < 2); fast++)
+            for (size_t i = 0; i < 3; i++)
+                one_product((product_case){formats[i][0], formats[i][1], outs[(i + pair) % 3], pairs[pair][0],
+                                           pairs[pair][1], (sb_float8_sums)fast, shapes[i][0], shapes[i][1],
+                                           shapes[i][2]});
+}
+
+/* How far a product of N positive numbers is from the sum in double: -7.00 % and -0.062 % on an H100 at k 4096. */
+static double bias(sb_float8_sums sums, int k)
+{
+    enum { M = 16, N = 16 };
+    uint8_t *a = random_codes(SB_E4M3, (size_t)M * k, 0, true), *b = random_codes(SB_E4M3, (size_t)N * k, 1, true);
+    float d[M * N], one = 1;
+    double want = 0, got = 0;
+    const sb_matmul p = {.dtype = SB_E4M3,
+                         .dtype_b = SB_E4M3,
+                         .dtype_out = SB_FP32,
+                         .transpose_b = true,
+                         .m = M,
+                         .n = N,
+                         .k = k,
+                         .lda = k,
+                         .ldb = k,
+                         .ldd = N,
+                         .a = a,
+                         .b = b,
+                         .d = d,
+                         .scaling_a = SB_SCALE_TENSOR,
+                         .scaling_b = SB_SCALE_TENSOR,
+                         .scale_a = &one,
+                         .scale_b = &one,
+                         .sums = sums};
+    expect_ok(train_ops()->matmul(NULL, &p, NULL));
+    for (int i = 0; i < M * N; i++) {
+        got += d[i];
+        for (int l = 0; l < k; l++)
+            want += (double)e4m3_to_float(a[(size_t)(i / N) * k + l]) * e4m3_to_float(b[(size_t)(i % N) * k + l]);
+    }
+    free(a), free(b);
+    return got / want - 1;
+}
+
+static void test_bias(void **state)
+{
+    (void)state;
+    expect_near("fast sums, k 1024", bias(SB_SUMS_FAST, 1024), -0.0151, 0.003);
+    expect_near("fast sums, k 4096", bias(SB_SUMS_FAST, 4096), -0.070, 0.007);
+    expect_near("fast sums, k 16384", bias(SB_SUMS_FAST, 16384), -0.217, 0.02);
+    expect_near("exact sums, k 4096", bias(SB_SUMS_EXACT, 4096), -0.00062, 0.00015);
+}
+
+/* Blocks of 1x32 lose what their codes lose, and no more. A NaN among the codes, or a scale that is one, reaches its row. */
+static void test_mx_and_nan(void **state)
+{
+    (void)state;
+    uint8_t a[4 * 96], b[4 * 96];
+    float d[16], scale_a[3 * 4], scale_b[3 * 4];
+    for (int i = 0; i < 4 * 96; i++)
+        a[i] = code_of(SB_E4M3, (float)(i % 17) - 8), b[i] = code_of(SB_E4M3, (float)(i % 13) - 6);
+    for (int i = 0; i < 12; i++)
+        scale_a[i] = ldexpf(1, i), scale_b[i] = ldexpf(1, -i / 2);
+    sb_matmul p = {.dtype = SB_E4M3,
+                   .dtype_b = SB_E4M3,
+                   .dtype_out = SB_FP32,
+                   .transpose_b = true,
+                   .m = 4,
+                   .n = 4,
+                   .k = 96,
+                   .lda = 96,
+                   .ldb = 96,
+                   .ldd = 4,
+                   .a = a,
+                   .b = b,
+                   .d = d,
+                   .scaling_a = SB_SCALE_1X32,
+                   .scaling_b = SB_SCALE_1X32,
+                   .scale_a = scale_a,
+                   .scale_b = scale_b};
+    expect_ok(train_ops()->matmul(NULL, &p, NULL));
+    for (int i = 0; i < 16; i++) {
+        double want = 0;
+        for (int l = 0; l < 96; l++)
+            want += (double)e4m3_to_float(a[i / 4 * 96 + l]) * scale_a[l / 32 * 4 + i / 4] *
+                    e4m3_to_float(b[i % 4 * 96 + l]) * scale_b[l / 32 * 4 + i % 4];
+        assert_true(d[i] == want);
+    }
+    p.scaling_a = p.scaling_b = SB_SCALE_ROW;
+    a[96 + 5] = 0xff;
+    scale_b[2] = NAN;
+    expect_ok(train_ops()->matmul(NULL, &p, NULL));
+    for (int i = 0; i < 16; i++)
+        assert_true(isnan(d[i]) == (i / 4 == 1 || i % 4 == 2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),   cmocka_unit_test(test_not_finite),
+                                       cmocka_unit_test(test_history), cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_bias),    cmocka_unit_test(test_mx_and_nan)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

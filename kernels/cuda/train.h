@@ -14,6 +14,9 @@ sb_status sb_cuda_matmul(sb_context *ctx, const sb_matmul *p, void *stream);
 sb_status sb_cuda_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, sb_matmul_choice *rivals,
                               int most, void *stream);
 sb_status sb_cuda_matmul_choose(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen);
+sb_status sb_cuda_float8_supported(sb_context *ctx, sb_scaling scaling);
+sb_status sb_cuda_amax(sb_context *ctx, const sb_amax *p, void *stream);
+sb_status sb_cuda_quantize(sb_context *ctx, const sb_quantize *p, void *stream);
 sb_status sb_cuda_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream);
 size_t sb_cuda_rmsnorm_workspace(sb_context *ctx, const sb_rmsnorm *p);
 sb_status sb_cuda_rmsnorm_backward(sb_context *ctx, const sb_rmsnorm *p, void *stream);

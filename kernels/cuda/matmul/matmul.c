@@ -44,7 +44,11 @@ static matmul_shape shape_of(const sb_context *ctx, const sb_matmul *p)
     const void *c = p->c ? p->c : p->d;
     return (matmul_shape){
         .dtype = p->dtype,
+        .dtype_b = matmul_is_float8(p) ? p->dtype_b : p->dtype,
         .dtype_out = p->dtype_out == SB_TF32 ? SB_FP32 : p->dtype_out,
+        .scaling_a = matmul_is_float8(p) ? p->scaling_a : SB_SCALE_NONE,
+        .scaling_b = matmul_is_float8(p) ? p->scaling_b : SB_SCALE_NONE,
+        .fast_sums = matmul_is_float8(p) && p->sums == SB_SUMS_FAST,
         .transpose_a = p->transpose_a,
         .transpose_b = p->transpose_b,
         .m = p->m,
@@ -68,6 +72,11 @@ sb_status matmul_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list 
 {
     if (p->split)
         return matmul_split_plans_of(ctx, p, out);
+    if (matmul_is_float8(p)) {
+        const sb_status s = matmul_float8_check(ctx, p);
+        if (s != SB_OK)
+            return s;
+    }
     const matmul_shape shape = shape_of(ctx, p);
     out->count = 1;
     return matmul_plan_find(ctx, &shape, &out->plan[0]);
@@ -108,6 +117,8 @@ sb_status sb_cuda_matmul(sb_context *ctx, const sb_matmul *p, void *stream)
                                .d = p->d,
                                .alpha = &one,
                                .beta = p->c ? &one : &zero,
+                               .scale_a = p->scale_a,
+                               .scale_b = p->scale_b,
                                .workspace = p->workspace};
     return matmul_plan_run(ctx, plans.plan[0], &o, stream);
 }
@@ -121,6 +132,8 @@ static sb_matmul with_pointers(const sb_matmul *p)
     shape.b = p->b ? p->b : somewhere;
     shape.d = p->d ? p->d : somewhere;
     shape.workspace = p->workspace ? p->workspace : somewhere;
+    shape.scale_a = p->scale_a ? p->scale_a : (const float *)somewhere;
+    shape.scale_b = p->scale_b ? p->scale_b : (const float *)somewhere;
     return shape;
 }
 

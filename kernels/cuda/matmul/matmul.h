@@ -18,6 +18,10 @@ sb_status matmul_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list 
 /* Gives the algorithm to every plan of the list; false, and nothing is changed, where one cannot run it. */
 bool matmul_install(sb_context *ctx, const matmul_plan_list *list, const cublasLtMatmulAlgo_t *algorithm);
 
+/* Products of float8: whether these are, and whether the device and the library take them. */
+bool matmul_is_float8(const sb_matmul *p);
+sb_status matmul_float8_check(const sb_context *ctx, const sb_matmul *p);
+
 /* Workspace of a product in split fp32; `p` has been checked. */
 size_t matmul_split_workspace(sb_context *ctx, const sb_matmul *p);
 sb_status matmul_split_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list *out);

@@ -42,9 +42,11 @@ int matmul_workspace_kib(const sb_context *ctx, size_t bytes)
     return (int)((bytes < most ? bytes : most) >> 10);
 }
 
+/* Fast sums of float8 are another number for each split, so none is split: then every algorithm gives the same bits. */
 bool matmul_plan_may_split(const matmul_plan *plan)
 {
-    return (int64_t)plan->shape.k * sb_dtype_bytes((sb_dtype)plan->shape.dtype) % K_BLOCK_BYTES == 0;
+    return !plan->shape.fast_sums &&
+           (int64_t)plan->shape.k * sb_dtype_bytes((sb_dtype)plan->shape.dtype) % K_BLOCK_BYTES == 0;
 }
 
 /* ---- descriptors ---- */
@@ -68,6 +70,49 @@ static cublasStatus_t describe_operation(matmul_plan *p)
     return status;
 }
 
+#if CUBLAS_VERSION >= 120900
+/* cuBLASLt's name of a scaling; -1 where it has none. */
+static int32_t scale_mode(int scaling)
+{
+    switch ((sb_scaling)scaling) {
+    case SB_SCALE_TENSOR: return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    case SB_SCALE_ROW: return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    case SB_SCALE_1X128: return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case SB_SCALE_128X128: return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    case SB_SCALE_NONE:
+    case SB_SCALE_1X32: break;
+    }
+    return -1;
+}
+#endif
+
+/* Scales are read where they lie when the product runs. Its A is our B. */
+static cublasStatus_t point_to_scales(cublasLtMatmulDescOpaque_t *operation, const float *scale_a, const float *scale_b)
+{
+    cublasStatus_t s =
+        cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scale_b, sizeof scale_b);
+    return s != CUBLAS_STATUS_SUCCESS ? s
+                                      : cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                                                                       &scale_a, sizeof scale_a);
+}
+
+/* Scalings and sums of float8. An algorithm is asked for with pointers to scales, which it does not read then. */
+static cublasStatus_t describe_float8(matmul_plan *p)
+{
+    static const _Alignas(MATMUL_MAX_ALIGNMENT) float somewhere[4];
+    const int8_t fast = (int8_t)p->shape.fast_sums;
+    cublasStatus_t s =
+        cublasLtMatmulDescSetAttribute(&p->operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
+#if CUBLAS_VERSION >= 120900
+    const int32_t mode_a = scale_mode(p->shape.scaling_b), mode_b = scale_mode(p->shape.scaling_a);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulDescSetAttribute(&p->operation, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &mode_a, sizeof mode_a);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulDescSetAttribute(&p->operation, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &mode_b, sizeof mode_b);
+#endif
+    return s == CUBLAS_STATUS_SUCCESS ? point_to_scales(&p->operation, somewhere, somewhere) : s;
+}
+
 /* Describes a row-major matrix as the column-major one in the same memory. */
 static cublasStatus_t describe_matrix(cublasLtMatrixLayoutOpaque_t *out, int dtype, int rows, int columns, int ld)
 {
@@ -78,8 +123,10 @@ static cublasStatus_t describe(matmul_plan *p)
 {
     const matmul_shape *s = &p->shape;
     cublasStatus_t status = describe_operation(p);
+    if (status == CUBLAS_STATUS_SUCCESS && s->scaling_a != SB_SCALE_NONE)
+        status = describe_float8(p);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = describe_matrix(&p->b, s->dtype, s->transpose_b ? s->n : s->k, s->transpose_b ? s->k : s->n, s->ldb);
+        status = describe_matrix(&p->b, s->dtype_b, s->transpose_b ? s->n : s->k, s->transpose_b ? s->k : s->n, s->ldb);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = describe_matrix(&p->a, s->dtype, s->transpose_a ? s->k : s->m, s->transpose_a ? s->m : s->k, s->lda);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -187,6 +234,13 @@ static sb_status prepare(sb_context *ctx, matmul_plan *plan)
         return SB_OK;
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
         return sb_cublas_status(status, "cublasLtMatmulAlgoGetHeuristic");
+    if (s->scaling_a != SB_SCALE_NONE)
+        return sb_error(
+            SB_UNSUPPORTED,
+            "cuBLASLt has no repeatable algorithm for a matmul of m %d, n %d, k %d in %s x %s to %s, scaled by %s x %s",
+            s->m, s->n, s->k, sb_dtype_name((sb_dtype)s->dtype), sb_dtype_name((sb_dtype)s->dtype_b),
+            sb_dtype_name((sb_dtype)s->dtype_out), sb_scaling_name((sb_scaling)s->scaling_a),
+            sb_scaling_name((sb_scaling)s->scaling_b));
     return sb_error(SB_UNSUPPORTED,
                     "cuBLASLt has no repeatable algorithm for a matmul of m %d, n %d, k %d in dtype %d to %d", s->m,
                     s->n, s->k, s->dtype, s->dtype_out);
@@ -262,6 +316,11 @@ sb_status matmul_plan_find(sb_context *ctx, const matmul_shape *shape, matmul_pl
 
 sb_status matmul_plan_run(sb_context *ctx, matmul_plan *p, const matmul_operands *o, void *stream)
 {
+    if (p->shape.scaling_a != SB_SCALE_NONE) {
+        const cublasStatus_t s = point_to_scales(&p->operation, o->scale_a, o->scale_b);
+        if (s != CUBLAS_STATUS_SUCCESS)
+            return sb_cublas_status(s, "scales of a matmul");
+    }
     return sb_cublas_status(cublasLtMatmul(library(ctx), &p->operation, o->alpha, o->b, &p->b, o->a, &p->a, o->beta,
                                            o->c, &p->c, o->d, &p->d, &p->algorithm, o->workspace,
                                            (size_t)p->shape.workspace_kib << 10, stream),

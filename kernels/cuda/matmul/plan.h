@@ -19,7 +19,8 @@ enum {
 
 /* All that an algorithm depends on, as in sb_matmul. Ints only, so that equal shapes are equal bytes. */
 typedef struct matmul_shape {
-    int dtype, dtype_out; /* sb_dtype */
+    int dtype, dtype_b, dtype_out;       /* sb_dtype; dtype_b is `dtype`, but for float8 */
+    int scaling_a, scaling_b, fast_sums; /* sb_scaling: of float8, else SB_SCALE_NONE */
     int transpose_a, transpose_b;
     int m, n, k;
     int lda, ldb, ldc, ldd;
@@ -43,6 +44,7 @@ typedef struct matmul_operands {
     const void *a, *b, *c; /* c is d where nothing is added */
     void *d;
     const float *alpha, *beta;
+    const float *scale_a, *scale_b; /* of float8 */
     void *workspace;
 } matmul_operands;
 

@@ -88,6 +88,7 @@ static matmul_shape shape_of(const sb_context *ctx, const sb_matmul *p, const sp
 {
     return (matmul_shape){
         .dtype = SB_FP16,
+        .dtype_b = SB_FP16,
         .dtype_out = SB_FP32,
         .transpose_a = p->transpose_a,
         .transpose_b = p->transpose_b,

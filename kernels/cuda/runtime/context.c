@@ -122,7 +122,16 @@ sb_status sb_cublas_stream(sb_context *ctx, void *stream)
 
 cudaDataType_t sb_cublas_type(sb_dtype t)
 {
-    return t == SB_BF16 ? CUDA_R_16BF : t == SB_FP16 ? CUDA_R_16F : CUDA_R_32F;
+    switch (t) {
+    case SB_BF16: return CUDA_R_16BF;
+    case SB_FP16: return CUDA_R_16F;
+    case SB_E4M3: return CUDA_R_8F_E4M3;
+    case SB_E5M2: return CUDA_R_8F_E5M2;
+    case SB_TF32:
+    case SB_FP32:
+    case SB_BF16X3: break;
+    }
+    return CUDA_R_32F;
 }
 
 cublasComputeType_t sb_cublas_compute(sb_dtype t)

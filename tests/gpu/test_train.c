@@ -16,11 +16,26 @@
 enum { MAX_BATCH = 64, MAX_ELEMENTS = 200 * 1000 * 1000 }; /* of cases that are prepared together */
 
 static const train_op *const train_ops[] = {
-    &train_matmul,          &train_rmsnorm_forward, &train_rmsnorm_backward,      &train_rope,
-    &train_swiglu_forward,  &train_swiglu_backward, &train_embedding_forward,     &train_embedding_backward,
-    &train_cross_entropy,   &train_grad_stats,      &train_optimizer_begin,       &train_adamw,
-    &train_pointwise,       &train_reduce,          &train_swiglu_matmul_forward, &train_swiglu_matmul_backward,
+    &train_matmul,
+    &train_rmsnorm_forward,
+    &train_rmsnorm_backward,
+    &train_rope,
+    &train_swiglu_forward,
+    &train_swiglu_backward,
+    &train_embedding_forward,
+    &train_embedding_backward,
+    &train_cross_entropy,
+    &train_grad_stats,
+    &train_optimizer_begin,
+    &train_adamw,
+    &train_pointwise,
+    &train_reduce,
+    &train_swiglu_matmul_forward,
+    &train_swiglu_matmul_backward,
     &train_attention_merge,
+    &train_amax,
+    &train_quantize,
+    &train_float8_matmul,
 };
 enum { TRAIN_OPS = sizeof train_ops / sizeof *train_ops };
 

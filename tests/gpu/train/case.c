@@ -50,6 +50,7 @@ size_t slot_element_bytes(const slot *s)
     case SLOT_FLOATS: return (size_t)sb_dtype_bytes(s->dtype);
     case SLOT_INTEGERS: return sizeof(int32_t);
     case SLOT_STATES: return STATE_BYTES;
+    case SLOT_BYTES: return 1;
     case SLOT_REMAINDERS: return sizeof(int16_t);
     }
     return 0;
@@ -80,6 +81,8 @@ float slot_get(const slot *s, size_t i)
     switch (s->dtype) {
     case SB_BF16: return bf16_to_float(((const uint16_t *)s->before)[i]);
     case SB_FP16: return fp16_to_float(((const uint16_t *)s->before)[i]);
+    case SB_E4M3: return e4m3_to_float(s->before[i]);
+    case SB_E5M2: return e5m2_to_float(s->before[i]);
     default: return ((const float *)s->before)[i];
     }
 }
@@ -89,6 +92,8 @@ void slot_set(slot *s, size_t i, float x)
     switch (s->dtype) {
     case SB_BF16: ((uint16_t *)s->before)[i] = bf16_from_float(x); break;
     case SB_FP16: ((uint16_t *)s->before)[i] = fp16_from_float(x); break;
+    case SB_E4M3: s->before[i] = e4m3_from_float(x); break;
+    case SB_E5M2: s->before[i] = e5m2_from_float(x); break;
     default: ((float *)s->before)[i] = x;
     }
 }

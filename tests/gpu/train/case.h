@@ -15,6 +15,7 @@ typedef enum slot_content {
     SLOT_FLOATS,
     SLOT_INTEGERS,  /* int32, only read */
     SLOT_STATES,    /* sb_optimizer_state, STATE_BYTES each */
+    SLOT_BYTES,     /* of anything, compared as they are */
     SLOT_REMAINDERS /* int16; with the slot ahead of it, bf16, they are fp32 numbers */
 } slot_content;
 
@@ -45,6 +46,8 @@ typedef struct train_case {
     size_t elements;         /* of all slots, roughly: what preparing it costs */
     union {
         sb_matmul matmul;
+        sb_amax amax;
+        sb_quantize quantize;
         sb_rmsnorm rmsnorm;
         sb_rope rope;
         sb_swiglu swiglu;

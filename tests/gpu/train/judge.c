@@ -112,6 +112,15 @@ static bool judge_numbers(const runner *r, const train_case *c, const view *want
     return true;
 }
 
+static bool judge_bytes(const runner *r, const train_case *c, const slot *s, const unsigned char *got, const char *mode)
+{
+    size_t i = 0;
+    while (i < s->n && got[i] == s->want[i])
+        i++;
+    return i == s->n ||
+           case_fail(r, c, "%s%s: byte [%zu] of %zu is %02x, not %02x", s->name, mode, i, s->n, got[i], s->want[i]);
+}
+
 /* ---- the optimizer's state ---- */
 
 static bool near(double want, double got)
@@ -162,6 +171,10 @@ bool case_judge(const runner *r, const train_case *c, unsigned char *const got[]
         if (s->content == SLOT_STATES) {
             for (size_t at = 0; at < s->n; at++)
                 ok = judge_state(r, c, s, at, got[i], mode) && ok;
+            continue;
+        }
+        if (s->content == SLOT_BYTES) {
+            ok = judge_bytes(r, c, s, got[i], mode) && ok;
             continue;
         }
         view want = {s, s->want, NULL}, left = {s, got[i], NULL};

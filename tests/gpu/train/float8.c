@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* float8: largest magnitudes and casts, compared byte for byte with the CPU's; products of every pair of formats and scalings, with
+ * both sums, against the CPU's model of the accumulator, and again after tuning. */
+#include "tests/gpu/train/ops.h"
+#include "tests/gpu/train/run.h"
+
+#include "common/core/numeric.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef enum values { VALUES_ORDINARY, VALUES_EDGES, VALUES_BEYOND, VALUE_KINDS } values;
+static const char *const value_names[] = {"", "-edges", "-beyond"};
+static const sb_dtype x_dtypes[] = {SB_BF16, SB_FP16, SB_FP32};
+
+/* Shapes around tiles and whole units; 1600 is 12.5 blocks. */
+typedef struct shape {
+    int rows, columns, gap_x, gap_y;
+} shape;
+static const shape shapes[] = {{1, 1, 0, 0},       {15, 17, 1, 0},    {16, 129, 3, 1},  {127, 16, 0, 0},
+                               {129, 260, 8, 4},   {128, 128, 0, 0},  {130, 384, 0, 8}, {3, 1600, 0, 0},
+                               {1600, 264, 8, 0},  {257, 1000, 0, 0}, {1, 4099, 1, 3},  {640, 7, 0, 0},
+                               {1025, 2048, 0, 16}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* x: rows and columns of different sizes, so that no scale is like its neighbour's. */
+static void fill_x(train_case *c, sb_dtype dtype, int rows, int columns, int ld, values v)
+{
+    static const float edges[] = {0, -0.0f, INFINITY, -INFINITY, NAN, 448, -464, 57344, 1e-39f, 65504, 1e-7f, 1};
+    slot *x = slot_add(c, "x", SLOT_IN, dtype, (size_t)(rows - 1) * (size_t)ld + (size_t)columns);
+    slot_fill(c, x, 0, (size_t)rows, (size_t)columns, (size_t)ld, 1);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j++) {
+            const size_t at = (size_t)i * (size_t)ld + (size_t)j;
+            const float spread = ldexpf(1, i * 7 % 13 - 6) * (j % 5 == 2 ? 16 : 1);
+            slot_set(x, at, slot_get(x, at) * spread);
+            if (v == VALUES_EDGES && (i + 3 * j) % 97 == 0)
+                slot_set(x, at, edges[(size_t)(i + j) % (sizeof edges / sizeof *edges)]);
+        }
+}
+
+static slot *bytes(train_case *c, const char *name, slot_role role, size_t n)
+{
+    return slot_add_content(c, name, role, SLOT_BYTES, n);
+}
+
+/* ---- amax ---- */
+
+static void list_amax(case_list *l, const train_op *op)
+{
+    for (int s = 0; s < SHAPES; s++)
+        for (int t = 0; t < 3; t++)
+            for (int v = VALUES_ORDINARY; v <= VALUES_EDGES; v++) {
+                const shape *y = &shapes[s];
+                train_case *c = case_add(l, op, case_dtype_names[x_dtypes[t]], "%dx%d-gap%d%s", y->rows, y->columns,
+                                         y->gap_x, value_names[v]);
+                c->p.amax = (sb_amax){
+                    .dtype = x_dtypes[t], .rows = y->rows, .columns = y->columns, .ld = y->columns + y->gap_x};
+                c->variant[0] = v;
+                c->small = t == 0 && s < 5;
+                c->elements = (size_t)y->rows * (size_t)y->columns;
+            }
+}
+
+static void fill_amax(train_case *c)
+{
+    const sb_amax *p = &c->p.amax;
+    fill_x(c, p->dtype, p->rows, p->columns, p->ld, (values)c->variant[0]);
+    bytes(c, "of_all", SLOT_OUT, 4);
+    bytes(c, "of_rows", SLOT_OUT, 4 * (size_t)p->rows);
+    bytes(c, "of_columns", SLOT_OUT, 4 * (size_t)p->columns);
+}
+
+static sb_status run_amax(const train_case *c, const train_call *x)
+{
+    sb_amax p = c->p.amax;
+    p.x = x->at[0], p.of_all = x->at[1], p.of_rows = x->at[2], p.of_columns = x->at[3];
+    return x->kernels->train->amax(x->ctx, &p, x->stream);
+}
+
+const train_op train_amax = {"amax", list_amax, fill_amax, NULL, run_amax, NULL};
+
+/* ---- casts ---- */
+
+enum { VALUES, COPIES };
+typedef enum copies { BOTH, ROWS_ALONE, TRANSPOSED_ALONE } copies;
+
+static void add_cast(case_list *l, const train_op *op, int s, sb_dtype format, sb_scaling scaling, sb_dtype t, values v)
+{
+    static const char *const copy_names[] = {"", "-rows", "-transposed"};
+    const shape *y = &shapes[s];
+    const copies made = (copies)((s + (int)scaling + (int)format) % 3);
+    train_case *c =
+        case_add(l, op, case_dtype_names[t], "%s-%s-%dx%d-gap%d-%d%s%s", sb_dtype_name(format),
+                 sb_scaling_name(scaling), y->rows, y->columns, y->gap_x, y->gap_y, copy_names[made], value_names[v]);
+    c->p.quantize = (sb_quantize){.dtype = t,
+                                  .format = format,
+                                  .scaling = scaling,
+                                  .rows = y->rows,
+                                  .columns = y->columns,
+                                  .ld = y->columns + y->gap_x,
+                                  .ld_y = y->columns + y->gap_y,
+                                  .ld_t = y->rows + y->gap_y};
+    c->variant[VALUES] = v;
+    c->variant[COPIES] = (int)made;
+    c->small = t == SB_BF16 && s < 5 && v != VALUES_ORDINARY;
+    c->elements = 3 * (size_t)y->rows * (size_t)y->columns;
+}
+
+static void list_quantize(case_list *l, const train_op *op)
+{
+    for (int s = 0; s < SHAPES; s++)
+        for (int format = SB_E4M3; format <= SB_E5M2; format++)
+            for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_128X128; scaling++)
+                for (int v = VALUES_ORDINARY; v < (scaling <= SB_SCALE_ROW ? VALUE_KINDS : VALUES_BEYOND); v++)
+                    add_cast(l, op, s, (sb_dtype)format, (sb_scaling)scaling, x_dtypes[(s + v + scaling) % 3],
+                             (values)v);
+}
+
+static void fill_quantize(train_case *c)
+{
+    const sb_quantize *p = &c->p.quantize;
+    const values v = (values)c->variant[VALUES];
+    const size_t rows = (size_t)p->rows, columns = (size_t)p->columns;
+    fill_x(c, p->dtype, p->rows, p->columns, p->ld, v);
+    slot *along = bytes(c, "amax", SLOT_IN, 4 * rows), *down = bytes(c, "amax_t", SLOT_IN, 4 * columns);
+    const bool tensor = p->scaling == SB_SCALE_TENSOR;
+    const sb_amax largest = {.dtype = p->dtype,
+                             .rows = p->rows,
+                             .columns = p->columns,
+                             .ld = p->ld,
+                             .x = c->slots[0].before,
+                             .of_all = tensor ? (uint32_t *)along->before : NULL,
+                             .of_rows = tensor ? NULL : (uint32_t *)along->before,
+                             .of_columns = (uint32_t *)down->before};
+    sb_kernels_cpu()->train->amax(NULL, &largest, NULL);
+    if (v == VALUES_BEYOND) /* words of a history: a quarter of what is there */
+        for (size_t i = 0; i < rows + columns; i++) {
+            uint32_t *w = i < rows ? (uint32_t *)along->before + i : (uint32_t *)down->before + i - rows;
+            *w = float_bits(float_of_bits(*w) / 4);
+        }
+    bytes(c, "y", SLOT_OUT, (rows - 1) * (size_t)p->ld_y + columns);
+    bytes(c, "scales", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->rows, p->columns));
+    bytes(c, "y_t", SLOT_OUT, (columns - 1) * (size_t)p->ld_t + rows);
+    bytes(c, "scales_t", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->columns, p->rows));
+    slot *counts = bytes(c, "counts", SLOT_INOUT, 8);
+    memset(counts->before, 0, 8);
+}
+
+static sb_status run_quantize(const train_case *c, const train_call *x)
+{
+    sb_quantize p = c->p.quantize;
+    p.x = x->at[0], p.amax = x->at[1], p.amax_t = x->at[2];
+    if (c->variant[COPIES] != TRANSPOSED_ALONE)
+        p.y = x->at[3], p.scales = x->at[4];
+    if (c->variant[COPIES] != ROWS_ALONE)
+        p.y_t = x->at[5], p.scales_t = x->at[6];
+    p.counts = x->at[7];
+    return x->kernels->train->quantize(x->ctx, &p, x->stream);
+}
+
+const train_op train_quantize = {"quantize", list_quantize, fill_quantize, NULL, run_quantize, NULL};
+
+/* ---- products ---- */
+
+enum { ADD, TUNED };
+
+static void add_product(case_list *l, const train_op *op, const int *s, const sb_dtype *formats,
+                        const sb_scaling *scalings, sb_float8_sums sums, int nth)
+{
+    static const sb_dtype outs[] = {SB_BF16, SB_FP32, SB_FP16};
+    const sb_dtype out = outs[nth % 3];
+    const bool adds = nth % 2;
+    train_case *c = case_add(l, op, case_dtype_names[out], "%s.%s-%s.%s-%s-%dx%dx%d%s", sb_dtype_name(formats[0]),
+                             sb_dtype_name(formats[1]), sb_scaling_name(scalings[0]), sb_scaling_name(scalings[1]),
+                             sums == SB_SUMS_FAST ? "fast" : "exact", s[0], s[1], s[2], adds ? "-c" : "");
+    c->p.matmul = (sb_matmul){.dtype = formats[0],
+                              .dtype_b = formats[1],
+                              .dtype_out = out,
+                              .transpose_b = true,
+                              .m = s[0],
+                              .n = s[1],
+                              .k = s[2],
+                              .lda = s[2],
+                              .ldb = s[2],
+                              .ldc = s[1],
+                              .ldd = s[1],
+                              .scaling_a = scalings[0],
+                              .scaling_b = scalings[1],
+                              .sums = sums};
+    c->variant[ADD] = adds;
+    c->variant[TUNED] = s[2] == 1600;
+    c->small = s[2] == 272;
+    c->may_be_unsupported = true; /* a GPU that is no Hopper */
+    c->elements = (size_t)s[0] * (size_t)s[1] * (size_t)s[2] / 20;
+}
+
+static void list_products(case_list *l, const train_op *op)
+{
+    static const int sizes[][3] = {{48, 64, 272}, {128, 128, 128}, {304, 176, 1600}, {256, 192, 2048}};
+    static const sb_dtype formats[][2] = {{SB_E4M3, SB_E4M3}, {SB_E5M2, SB_E4M3}, {SB_E4M3, SB_E5M2}};
+    static const sb_scaling scalings[][2] = {{SB_SCALE_TENSOR, SB_SCALE_TENSOR},
+                                             {SB_SCALE_ROW, SB_SCALE_ROW},
+                                             {SB_SCALE_1X128, SB_SCALE_128X128},
+                                             {SB_SCALE_1X128, SB_SCALE_1X128},
+                                             {SB_SCALE_128X128, SB_SCALE_1X128}};
+    int nth = 0;
+    for (size_t s = 0; s < 4; s++)
+        for (size_t f = 0; f < 3; f++)
+            for (size_t i = 0; i < 5; i++)
+                for (int sums = SB_SUMS_EXACT; sums <= (i < 2 ? SB_SUMS_FAST : SB_SUMS_EXACT); sums++)
+                    add_product(l, op, sizes[s], formats[f], scalings[i], (sb_float8_sums)sums, nth++);
+}
+
+/* Codes of N(0,1) and scales of a few binades, which no two neighbours share. */
+static void fill_operand(train_case *c, const char *name, const char *scales_name, sb_dtype format, sb_scaling scaling,
+                         int rows, int k)
+{
+    const size_t n = (size_t)rows * (size_t)k, count = sb_scale_count(scaling, rows, k);
+    slot *codes = slot_add(c, name, SLOT_IN, format, n);
+    slot_fill(c, codes, 0, 1, n, n, 16);
+    slot *scales = slot_add(c, scales_name, SLOT_IN, SB_FP32, count);
+    for (size_t i = 0; i < count; i++)
+        slot_set(scales, i, ldexpf(1, (int)(i * 5 % 7) - 3));
+}
+
+static void fill_product(train_case *c)
+{
+    const sb_matmul *p = &c->p.matmul;
+    const size_t n = (size_t)p->m * (size_t)p->n;
+    /* Wider than the model's own error: the library may sum parts of k in another order. */
+    const double part = p->sums == SB_SUMS_FAST ? 1.5e-3 : 3e-4;
+    fill_operand(c, "a", "scale_a", p->dtype, p->scaling_a, p->m, p->k);
+    fill_operand(c, "b", "scale_b", p->dtype_b, p->scaling_b, p->n, p->k);
+    slot_output(c, "d", p->dtype_out, n, (slot_bound){.units = 1, .absolute = 8 * part, .rel_l2 = part});
+    if (c->variant[ADD])
+        slot_input(c, "c", p->dtype_out, n, 100);
+}
+
+static sb_matmul problem_of(const train_case *c, const train_call *x)
+{
+    sb_matmul p = c->p.matmul;
+    p.a = x->at[0], p.scale_a = x->at[1], p.b = x->at[2], p.scale_b = x->at[3], p.d = x->at[4];
+    p.c = c->variant[ADD] ? x->at[5] : NULL;
+    p.workspace = x->workspace, p.workspace_bytes = x->workspace_bytes;
+    return p;
+}
+
+static size_t workspace(const train_case *c, const sb_kernels *k, sb_context *ctx)
+{
+    return k->train->matmul_workspace(ctx, &c->p.matmul);
+}
+
+static sb_status run_product(const train_case *c, const train_call *x)
+{
+    const sb_matmul p = problem_of(c, x);
+    return x->kernels->train->matmul(x->ctx, &p, x->stream);
+}
+
+static bool check_tuned(train_bed *bed, const train_case *c)
+{
+    if (!c->variant[TUNED])
+        return true;
+    const sb_kernels *k = bed->r->kernels;
+    instance x = instance_create(bed, c);
+    const sb_matmul p = problem_of(c, &x.call);
+    sb_matmul_choice choice = {.tried = 0};
+    instance_reset(bed, &x);
+    bool ok = k->train->matmul_tune(x.call.ctx, &p, &choice, NULL, 0, x.call.stream) == SB_OK ||
+              case_fail(bed->r, c, "tuning is refused: %s", sb_last_message());
+    ok = ok && instance_run(bed, &x, " tuned") && instance_right(bed, &x, " tuned") &&
+         (k->train->matmul_choose(x.call.ctx, &p, &choice) == SB_OK ||
+          case_fail(bed->r, c, "the tuner's choice '%s' is refused: %s", choice.name, sb_last_message()));
+    instance_free(bed, &x);
+    return ok;
+}
+
+const train_op train_float8_matmul = {"float8_matmul", list_products, fill_product,
+                                      workspace,       run_product,   check_tuned};

@@ -9,9 +9,11 @@
  * autocast: the dtype of every tensor of a small model, by the rules of PyTorch's autocast; nothing is computed.
  * norm: RMSNorm and LayerNorm with statistics in several dtypes; err_rel = |y - y_fp64| / |y_fp64|.
  * timing: a transformer's forward, backward and AdamW by precision policy; speedup_* = time of fp32 / time.
- * Run: ./bench_mixed_precision                          all four
+ * float8: one product in 8-bit floats or bf16; what casts and sums lose, and how long casts and product take.
+ * Run: ./bench_mixed_precision                          all five
  *      ./bench_mixed_precision --variant accumulation --sum 1000x0.01 --pair all
  *      ./bench_mixed_precision --variant timing --size large --seq 128:1024:*2
+ *      ./bench_mixed_precision --variant float8 --shape 8192x8192x8192
  * Expect: 4.0 from a bf16 sum of 1000 x 0.01; statistics of fp16 overflow beyond 255; bf16 gains most in large models.
  * Limits: speed-ups are over fp32 with matrix products by fused multiply-adds, PyTorch's default; flash multiplies parts. */
 #include <stdio.h>
@@ -20,9 +22,15 @@
 #include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "bench/model/verify.h"
+#include "common/model/float8.h"
 #include "common/core/text.h"
 
 /* ---- what can be asked ---- */
+
+/* y and dw of the layers of xl (4 sequences of 1024) and of 2.7b (4 of 2048), and a square. */
+#define FLOAT8_SHAPES                                                                                                  \
+    "4096x4800x1600,4096x1600x1600,4096x12800x1600,4096x1600x6400,12800x1600x4096,1600x6400x4096,8192x20480x2560,"     \
+    "20480x2560x8192,8192x8192x8192"
 
 static option_spec option_table[] = {
     {"sum", OPTION_TEXT, OPTION_LIST, "1000x0.01,10000x0.001",
@@ -41,6 +49,14 @@ static option_spec option_table[] = {
      .min = 1, .max = 131072},
     {"magnitude", OPTION_REAL, OPTION_LIST, "0.001,1,300", .help = "norm: standard deviation of x", .max = 1e30},
     {"eps", OPTION_REAL, OPTION_LIST, "1e-5", .help = "norm: added to the mean of squares", .max = 1},
+    {"shape", OPTION_TEXT, OPTION_LIST, FLOAT8_SHAPES,
+     .help = "float8: D = A B^T as MxNxK, A (M,K), B (N,K), multiples of 16", .def_cpu = "128x48x256,128x48x1024"},
+    {"values", OPTION_CHOICE, OPTION_LIST, "normal",
+     .help = "float8: N(0,1); in A a feature 2^14 times larger, rows over 2^16, or N(0,1) exp(2 N(0,1)); or |N(0,1)|",
+     .choices = MIXED_VALUES},
+    {"product", OPTION_CHOICE, OPTION_LIST, "all",
+     .help = "float8: by scaling and sums (fast, else exact); mx is the CPU's alone",
+     .choices = "bf16|" FLOAT8_PRODUCTS},
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "256", "32", "fp32,tf32,fp16,bf16-pure,bf16", "train-step"),
     {"iters", OPTION_INT, 0, "10", .help = "timing: measured steps", .def_cpu = "5", .min = 1, .max = 1000000,
      .unit = "steps"},
@@ -55,6 +71,7 @@ static const variant_spec variant_table[] = {
     {"autocast", "dtypes of a small model's tensors under autocast, forward and backward"},
     {"norm", "RMSNorm and LayerNorm with statistics in fp32, fp16 and bf16"},
     {"timing", "forward, backward and AdamW of a transformer, against fp32"},
+    {"float8", "products of 8-bit floats: error by values, scaling and sums; time of casts and products, against bf16"},
     {0}};
 
 static const column_spec column_table[] = {
@@ -92,8 +109,35 @@ static const column_spec column_table[] = {
     {"eps_stored", COLUMN_REAL, false, "norm: 0 + eps in the dtype of the statistics"},
     {"eps_smallest", COLUMN_REAL, false, "norm: the smallest power of ten (down to 1e-37) that is not 0 there"},
     {"err_rel", COLUMN_REAL, true,
-     "error relative to double; L2 for tensors, where values that are not finite count as zero"},
+     "error relative to double; L2 for tensors, where values that are not finite count as zero; float8: of the product "
+     "of the "
+     "operands in bf16, of each row, root mean square"},
     {"err_fused", COLUMN_REAL, false, "norm: the same of the fused RMSNorm, whose statistics are fp32"},
+    {"err_exact", COLUMN_REAL, true, "float8: the same against its operands as the product reads them, codes or bf16"},
+    {"bias_pct", COLUMN_REAL, false,
+     "float8: by how much the product is too large along what err_exact refers to; below 0: too small"},
+    {"predicted_pct", COLUMN_REAL, false,
+     "float8: elements that have every bit which the CPU's model of Hopper's sums predicts"},
+    {"underflow_pct", COLUMN_REAL, true, "float8: elements of A that are not 0 and whose code is"},
+    {"saturated", COLUMN_INT, false, "float8: finite elements of A that were cut to the largest value"},
+    {"amax_ms", COLUMN_REAL, false, "float8: finding A's largest magnitudes, where scales are not of blocks; median"},
+    {"amax_p10_ms", COLUMN_REAL, false, "10th percentile"},
+    {"amax_p90_ms", COLUMN_REAL, false, "90th percentile"},
+    {"cast_ms", COLUMN_REAL, true, "float8: casting A in its own order and transposed, median"},
+    {"cast_p10_ms", COLUMN_REAL, false, "10th percentile"},
+    {"cast_p90_ms", COLUMN_REAL, false, "90th percentile"},
+    {"cast_gb_s", COLUMN_REAL, false, "float8: 4 bytes an element (one read in 16 bits, two written) / cast_ms"},
+    {"product_ms", COLUMN_REAL, true, "float8: the product by the tuned algorithm, median"},
+    {"product_p10_ms", COLUMN_REAL, false, "10th percentile"},
+    {"product_p90_ms", COLUMN_REAL, false, "90th percentile"},
+    {"n_product", COLUMN_INT, false, "float8: samples of the product"},
+    {"timer_product", COLUMN_TEXT, false, "how it was timed: event, graph or host"},
+    {"product_tflops", COLUMN_REAL, true, "float8: 2 M N K / product_ms"},
+    {"product_peak_pct", COLUMN_REAL, false, "float8: share of the data sheet's dense rate of this dtype"},
+    {"speedup_bf16", COLUMN_REAL, true, "float8: product_ms of bf16 in this run, shape and values / product_ms"},
+    {"speedup_with_cast", COLUMN_REAL, true,
+     "float8: the same over product_ms + cast_ms + amax_ms: A is cast for this product alone"},
+    {"algorithm", COLUMN_TEXT, false, "float8: what the tuner chose"},
     {0}};
 
 static bool applies(const char *option, const char *variant)
@@ -104,6 +148,8 @@ static bool applies(const char *option, const char *variant)
         return text_is(variant, "autocast") || text_is(variant, "norm");
     if (text_is(option, "tensor"))
         return text_is(variant, "autocast");
+    if (text_is(option, "shape") || text_is(option, "values") || text_is(option, "product"))
+        return text_is(variant, "float8");
     if (text_is(option, "norm") || text_is(option, "statistics") || text_is(option, "width") ||
         text_is(option, "magnitude") || text_is(option, "eps"))
         return text_is(variant, "norm");
@@ -120,6 +166,14 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
                      option_text_at(o, "sum", i));
             return false;
         }
+    int m, n, k;
+    for (size_t i = 0; i < option_count(o, "shape"); i++)
+        if (!mixed_shape_parse(option_text_at(o, "shape", i), &m, &n, &k)) {
+            snprintf(msg, msg_bytes,
+                     "--shape %s is not MxNxK with multiples of 16 up to 1048576, such as 4096x4800x1600",
+                     option_text_at(o, "shape", i));
+            return false;
+        }
     if (text_is(option_text(o, "l2"), "cold")) {
         snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
         return false;
@@ -127,37 +181,47 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return model_options_validate(o, msg, msg_bytes);
 }
 
-static const bench_run run_table[] = {{RUN_QUICK, 1, 11, "--size small"},
-                                      {RUN_DEFAULT, 1, 50, ""},
+/* Every distribution, and long sums of which fast ones lose what they lose. */
+#define FLOAT8_ERRORS "--variant float8 --values all --shape 512x512x1024,512x512x4096,512x512x16384"
+
+static const bench_run run_table[] = {{RUN_QUICK, 1, 16, "--size small --shape 4096x12800x1600,8192x8192x8192"},
+                                      {RUN_DEFAULT, 1, 90, ""},
+                                      {RUN_QUICK | RUN_DEFAULT, 1, 60, FLOAT8_ERRORS},
                                       {RUN_FULL, 1, 60, "--variant timing --size large --seq 128,512,1024"},
-                                      {RUN_CPU, 0, 5, ""},
+                                      {RUN_CPU, 0, 6, ""},
+                                      {RUN_CPU, 0, 3, "--variant float8 --values all --shape 128x48x256"},
                                       {0}};
 
 static const bench_info info = {
     .name = "bench_mixed_precision",
     .summary = "What does low precision cost in accuracy and gain in speed, and where does autocast stay in fp32?",
-    .notes = "Each variant is an experiment. --help says for each option which one uses it; rows of the others leave\n"
-             "it empty.\n"
-             "accumulation: every addition is an op of its own, and must agree with PyTorch in every bit.\n"
-             "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor, and its\n"
-             "dtype follows from autocast's rules.\n"
-             "norm: 64 rows of N(0, magnitude^2) through the steps of the norm, each stored in the statistics' dtype.\n"
-             "timing: --overlap is none by default, so that forward, backward and AdamW are separate. speedup_* are\n"
-             "relative to the fp32 row of the same shape, GPU and run, or ./run_all.sh; without one they are nan.",
+    .notes =
+        "Each variant is an experiment. --help says for each option which one uses it; rows of the others leave\n"
+        "it empty.\n"
+        "accumulation: every addition is an op of its own, and must agree with PyTorch in every bit.\n"
+        "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor, and its\n"
+        "dtype follows from autocast's rules.\n"
+        "norm: 64 rows of N(0, magnitude^2) through the steps of the norm, each stored in the statistics' dtype.\n"
+        "timing: --overlap is none by default, so that forward, backward and AdamW are separate. speedup_* are\n"
+        "relative to the fp32 row of the same shape, GPU and run, or ./run_all.sh; without one they are nan.\n"
+        "float8: D = A B^T with operands in bf16, cast to 8 bits. Casts must equal the CPU's in every bit before they\n"
+        "are timed, and the product what double sums of the codes give.",
     .examples = "./bench_mixed_precision\n"
                 "./bench_mixed_precision --variant accumulation --sum 1000000x0.1 --pair fp32+fp32,bf16-kahan\n"
                 "./bench_mixed_precision --variant norm --dtype fp16 --magnitude 1:256:*2 --eps 1e-5,1e-8\n"
-                "./bench_mixed_precision --variant timing --size large --seq 128:1024:*2",
+                "./bench_mixed_precision --variant timing --size large --seq 128:1024:*2\n"
+                "./bench_mixed_precision --variant float8 --product bf16,tensor-fast,block --shape 8192x8192x8192\n"
+                "./bench_mixed_precision " FLOAT8_ERRORS,
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
     .validate = validate,
     .applies = applies,
     .order = 50,
-    .small = "--size tiny --seq 32 --width 768 --iters 3 --warmup 1",
+    .small = "--size tiny --seq 32 --width 768 --shape 128x48x256 --iters 3 --warmup 1",
     .runs = run_table,
     .section = "mixed",
-    .figures = (const char *const[]){"mixed_norm", "mixed_speedup", NULL},
+    .figures = (const char *const[]){"mixed_norm", "mixed_speedup", "mixed_float8", NULL},
 };
 
 static void mixed_run(session *s, const bench_case *c, row *w)
@@ -168,7 +232,8 @@ static void mixed_run(session *s, const bench_case *c, row *w)
     } experiments[] = {{"accumulation", mixed_run_accumulation},
                        {"autocast", mixed_run_autocast},
                        {"norm", mixed_run_norm},
-                       {"timing", mixed_run_timing}};
+                       {"timing", mixed_run_timing},
+                       {"float8", mixed_run_float8}};
     const model_bench *b = s->user;
     mixed m = {.s = s, .kernels = b->kernels, .ctx = b->ctx, .c = c, .w = w};
     for (size_t i = 0; i < sizeof experiments / sizeof *experiments; i++)
@@ -178,12 +243,21 @@ static void mixed_run(session *s, const bench_case *c, row *w)
 
 static double estimate_bytes(const options *o, const bench_case *c)
 {
-    return text_is(case_variant(c), "timing") ? model_case_estimate(o, c) : 0;
+    return text_is(case_variant(c), "timing")   ? model_case_estimate(o, c)
+           : text_is(case_variant(c), "float8") ? mixed_float8_estimate(c)
+                                                : 0;
+}
+
+static void start(session *s)
+{
+    model_start(s);
+    const model_bench *b = s->user;
+    mixed_float8_gate(s, b->kernels, b->ctx);
 }
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, mixed_run, model_finish, estimate_bytes};
+    const session_hooks hooks = {start, mixed_run, model_finish, estimate_bytes};
     for (option_spec *o = option_table; o->name; o++)
         if (text_is(o->name, "overlap"))
             o->def = "none"; /* phases apart */

@@ -36,6 +36,13 @@ void mixed_run_accumulation(mixed *m);
 void mixed_run_autocast(mixed *m);
 void mixed_run_norm(mixed *m);
 void mixed_run_timing(mixed *m);
+void mixed_run_float8(mixed *m);
+
+bool mixed_shape_parse(const char *text, int *m, int *n, int *k); /* "4096x4800x1600", multiples of 16 */
+/* Ends the program where float8 alone was asked for by name, and the device can run none of it. */
+void mixed_float8_gate(session *s, const sb_kernels *kernels, sb_context *ctx);
+double mixed_float8_estimate(const bench_case *c); /* bytes of device memory */
+#define MIXED_VALUES "normal|outlier|rows|heavy|positive"
 
 #define MIXED_PAIRS "fp32+fp32|fp16+fp16|fp32+fp16|fp32+fp16-cast|bf16+bf16|fp32+bf16|fp16-kahan|bf16-kahan"
 bool mixed_sum_parse(const char *text, int64_t *terms, double *term); /* "1000x0.01" */

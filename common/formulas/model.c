@@ -59,17 +59,17 @@ double transformer_repeated_flops(const transformer_shape *s, transformer_repeat
 /* Names begin so. The first match counts, so the PCIe card stands before the SXM module of the same family. */
 static const struct peak {
     const char *gpu;
-    double half, tf32, fp32; /* half: bf16 and fp16 */
-    double gb_s;             /* of the memory */
+    double fp8, half, tf32, fp32; /* half: bf16 and fp16 */
+    double gb_s;                  /* of the memory */
 } peaks[] = {
     /* NVIDIA H100 Tensor Core GPU Architecture, white paper, table of peak rates without sparsity. */
-    {"NVIDIA H100 PCIe", 756, 378, 51.2, 2000},
-    {"NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9, 3350},
+    {"NVIDIA H100 PCIe", 1513, 756, 378, 51.2, 2000},
+    {"NVIDIA H100 80GB HBM3", 1978.9, 989.4, 494.7, 66.9, 3350},
     /* NVIDIA H200 data sheet: the rates of the H100 SXM, whose chip it has. Those of the NVL card are others. */
-    {"NVIDIA H200 NVL", NAN, NAN, NAN, 4800},
-    {"NVIDIA H200", 989.4, 494.7, 66.9, 4800},
+    {"NVIDIA H200 NVL", NAN, NAN, NAN, NAN, 4800},
+    {"NVIDIA H200", 1978.9, 989.4, 494.7, 66.9, 4800},
     /* NVIDIA A100 Tensor Core GPU data sheet: the same for SXM and PCIe, but for the memory. */
-    {"NVIDIA A100", 312, 156, 19.5, NAN},
+    {"NVIDIA A100", NAN, 312, 156, 19.5, NAN},
 };
 
 static const struct peak *peak_of(const char *gpu)
@@ -85,6 +85,8 @@ double peak_tflops(const char *gpu, const char *dtype)
     const struct peak *p = peak_of(gpu);
     if (!p)
         return NAN;
+    if (strcmp(dtype, "fp8") == 0)
+        return p->fp8;
     if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "fp16") == 0)
         return p->half;
     if (strcmp(dtype, "fp16x3") == 0 || strcmp(dtype, "bf16x3") == 0)

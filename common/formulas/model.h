@@ -36,7 +36,7 @@ double transformer_forward_flops(const transformer_shape *s, flops_convention c)
 double transformer_repeated_flops(const transformer_shape *s, transformer_repeats r, flops_convention c);
 
 /* Dense peak of a GPU by the data sheet, in TFLOP/s. `gpu` is the name that the driver gives; `dtype` is that of the
- * products: "bf16", "fp16", "tf32", "fp32" (without tensor cores), or a third or sixth of 16 bits for fp32 products that are three
+ * products: "fp8", "bf16", "fp16", "tf32", "fp32" (without tensor cores), or a third or sixth of 16 bits for fp32 products that are three
  * ("fp16x3", "bf16x3") or six ("bf16x6") of 16-bit parts. NAN where it is not known: never a guess. */
 double peak_tflops(const char *gpu, const char *dtype);
 /* Bandwidth of its memory by the data sheet, in GB/s, reads and writes together; NAN where it is not known. */

@@ -75,7 +75,8 @@ static void check_column(verdict *v, const char *table, const char *column, doub
         complain(
             v, sqlite3_mprintf(
                    "SELECT printf('%q: %q is %%.4g where the data sheet has %%.4g', x, peak) FROM (SELECT \"%w\" AS x, "
-                   "peak_tflops(gpu, iif(variant = 'gemm', %s, 'bf16')) AS peak FROM \"%w\" WHERE status = 'ok' ORDER "
+                   "peak_tflops(gpu, CASE variant WHEN 'gemm' THEN %s WHEN 'float8' THEN 'fp8' ELSE 'bf16' END) AS "
+                   "peak FROM \"%w\" WHERE status = 'ok' ORDER "
                    "BY id) WHERE x > 1.02 * peak LIMIT 1",
                    table, column, column, strcmp(table, "bench_roofline") == 0 ? "dtype" : "'bf16'", table));
     else if (share)

@@ -545,6 +545,35 @@ FORMULA(mixed_five, timing(c, row) == 1 ? five(c, row) : NAN)
 FORMULA(mixed_speedup_fwd, fp32_over(c, row, "fwd_ms"))
 FORMULA(mixed_speedup_bwd, fp32_over(c, row, "bwd_ms"))
 FORMULA(mixed_speedup_step, fp32_over(c, row, "step_ms"))
+FORMULA(float8, IS("variant", "float8"))
+
+/* product_ms of bf16 in the same shape and values. */
+static double bf16_of(const csv *c, size_t row)
+{
+    for (size_t r = 0; r < c->rows; r++)
+        if (csv_is(c, r, "variant", "float8") && csv_is(c, r, "product", "bf16") && csv_is(c, r, "shape", T("shape")) &&
+            csv_is(c, r, "values", T("values")))
+            return csv_real(c, r, "product_ms");
+    return NAN;
+}
+
+static double shape_size(const csv *c, size_t row, int which)
+{
+    double size[3];
+    return sscanf(T("shape"), "%lfx%lfx%lf", &size[0], &size[1], &size[2]) == 3 ? size[which] : NAN;
+}
+
+static double or_zero(double x)
+{
+    return isnan(x) ? 0 : x;
+}
+
+FORMULA(mixed_cast_gb_s, 4 * shape_size(c, row, 0) * shape_size(c, row, 2) / N("cast_ms") / 1e6)
+FORMULA(mixed_product_tflops,
+        2 * shape_size(c, row, 0) * shape_size(c, row, 1) * shape_size(c, row, 2) / N("product_ms") / 1e9)
+FORMULA(mixed_speedup_bf16, float8(c, row) == 1 ? bf16_of(c, row) / N("product_ms") : NAN)
+FORMULA(mixed_speedup_with_cast,
+        float8(c, row) == 1 ? bf16_of(c, row) / (N("product_ms") + or_zero(N("cast_ms")) + or_zero(N("amax_ms"))) : NAN)
 FORMULA(accumulates, IS("variant", "accumulation"))
 FORMULA(exact, accumulates(c, row) == 1 ? atof(T("sum")) * atof(strchr(T("sum"), 'x') + 1) : NAN)
 FORMULA(err_abs, fabs(N("value") - exact(c, row)))
@@ -584,6 +613,26 @@ static const column_rule mixed_rules[] = {{"fwd_ms", MEASURED, mixed_fwd, 0},
                                           {"eps_smallest", MEASURED, NULL, 0},
                                           {"err_rel", MEASURED, err_rel, 1e-8},
                                           {"err_fused", MEASURED, NULL, 0},
+                                          {"err_exact", MEASURED, NULL, 0},
+                                          {"bias_pct", MEASURED, NULL, 0},
+                                          {"predicted_pct", MEASURED, NULL, 0},
+                                          {"underflow_pct", MEASURED, NULL, 0},
+                                          {"saturated", MEASURED, NULL, 0},
+                                          {"amax_ms", MEASURED, NULL, 0},
+                                          {"amax_p10_ms", MEASURED, NULL, 0},
+                                          {"amax_p90_ms", MEASURED, NULL, 0},
+                                          {"cast_ms", MEASURED, NULL, 0},
+                                          {"cast_p10_ms", MEASURED, NULL, 0},
+                                          {"cast_p90_ms", MEASURED, NULL, 0},
+                                          {"cast_gb_s", DERIVED, mixed_cast_gb_s, 0},
+                                          {"product_ms", MEASURED, NULL, 0},
+                                          {"product_p10_ms", MEASURED, NULL, 0},
+                                          {"product_p90_ms", MEASURED, NULL, 0},
+                                          {"n_product", MEASURED, NULL, 0},
+                                          {"product_tflops", DERIVED, mixed_product_tflops, 0},
+                                          {"product_peak_pct", MEASURED, NULL, 0},
+                                          {"speedup_bf16", DERIVED, mixed_speedup_bf16, 0},
+                                          {"speedup_with_cast", DERIVED, mixed_speedup_with_cast, 0},
                                           {0}};
 
 static void mixed_precision(void **state)
@@ -598,6 +647,10 @@ static void mixed_precision(void **state)
     columns_hold(
         bench_rows(*state, "bench_mixed_precision", "", "--variant accumulation --sum 1000x0.01,3x0.5", EXIT_CODE_OK),
         "bench_mixed_precision", mixed_rules);
+    columns_hold(bench_rows(*state, "bench_mixed_precision", "",
+                            "--variant float8 --shape 48x32x128,16x16x64 --product bf16,tensor-fast,block --iters 3",
+                            EXIT_CODE_OK),
+                 "bench_mixed_precision", mixed_rules);
     columns_were_seen("bench_mixed_precision", mixed_rules);
 }
 

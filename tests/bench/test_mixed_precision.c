@@ -195,6 +195,35 @@ static void speed_ups_are_over_fp32(void **state)
     csv_free(c);
 }
 
+static double of_row(const csv *c, const char *product, const char *values, const char *column)
+{
+    return csv_real(c, row_with(c, "product", product, "values", values), column);
+}
+
+/* What casts and sums lose, as theory and an H100 have it. */
+static void float8_loses_what_it_must(void **state)
+{
+    csv *c = rows_of(*state, "--variant float8 --shape 32x64x1024 --values all --iters 3", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 5 * 9);
+    static const char *const e4m3[] = {"tensor-fast", "tensor", "row-fast", "row", "block", "block-dw", "mx"};
+    for (size_t i = 0; i < sizeof e4m3 / sizeof *e4m3; i++)
+        assert_true(fabs(of_row(c, e4m3[i], "normal", "err_rel") - 0.038) < 0.002);
+    assert_true(fabs(of_row(c, "tensor-e5m2", "normal", "err_rel") - 0.058) < 0.004);
+    assert_true(fabs(of_row(c, "tensor-fast", "positive", "bias_pct") + 1.5) < 0.3);
+    assert_true(fabs(of_row(c, "tensor", "positive", "bias_pct") + 0.06) < 0.06);
+    /* One feature spoils what shares its scale: a matrix, a row, 128 of a row, 32 of a row. */
+    assert_true(of_row(c, "tensor", "outlier", "err_rel") > 1.5 * of_row(c, "row", "outlier", "err_rel"));
+    assert_true(of_row(c, "row", "outlier", "err_rel") > 1.05 * of_row(c, "block", "outlier", "err_rel"));
+    assert_true(of_row(c, "block", "outlier", "err_rel") > of_row(c, "mx", "outlier", "err_rel"));
+    assert_true(of_row(c, "tensor", "rows", "err_rel") > 2 * of_row(c, "row", "rows", "err_rel"));
+    assert_true(of_row(c, "tensor", "rows", "underflow_pct") > 1 && of_row(c, "row", "rows", "underflow_pct") < 0.1);
+    for (size_t r = 0; r < c->rows; r++)
+        if (!csv_is(c, r, "product", "bf16"))
+            assert_true(csv_real(c, r, "predicted_pct") == 100 && csv_real(c, r, "saturated") == 0);
+    csv_free(c);
+    csv_free(rows_of(*state, "--variant float8 --shape 32x33x64", EXIT_CODE_USAGE));
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, folder_create, folder_remove)
@@ -205,6 +234,7 @@ int main(void)
         TEST(norms_overflow_in_fp16_and_stall_in_bf16),
         TEST(eps_vanishes_in_fp16),
         TEST(speed_ups_are_over_fp32),
+        TEST(float8_loses_what_it_must),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,8 @@ static void peaks_of_known_gpus_alone(void **state)
     (void)state;
     assert_true(peak_tflops("NVIDIA H200", "bf16") == 989.4);
     assert_true(peak_tflops("NVIDIA H100 80GB HBM3", "fp16") == 989.4);
+    assert_true(peak_tflops("NVIDIA H200", "fp8") == 1978.9);
+    assert_true(isnan(peak_tflops("NVIDIA A100-SXM4-80GB", "fp8")));
     assert_true(peak_tflops("NVIDIA H200", "tf32") == 494.7);
     assert_true(peak_tflops("NVIDIA H200", "fp32") == 66.9);
     assert_true(peak_gb_s("NVIDIA H200") == 4800 && peak_gb_s("NVIDIA H100 PCIe") == 2000);
@@ -114,7 +116,7 @@ static void peaks_of_known_gpus_alone(void **state)
     static const char *const unknown[] = {"NVIDIA H200 NVL", "NVIDIA H2", "NVIDIA GeForce RTX 4090", "Intel Xeon", ""};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_true(isnan(peak_tflops(unknown[i], "bf16")));
-    assert_true(isnan(peak_tflops("NVIDIA H200", "fp8")));
+    assert_true(isnan(peak_tflops("NVIDIA H200", "fp6")));
 }
 
 /* Where attention has a third of the operations of the weights and a peak six times theirs: 4 / (3/10 + 1/60) = 12.63. */

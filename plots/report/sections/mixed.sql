@@ -43,6 +43,52 @@ FROM bench_mixed_precision
 WHERE norm IS NOT NULL AND (magnitude = 1 OR width = (SELECT max(width) FROM bench_mixed_precision))
     ORDER BY norm, dtype = 'bf16', dtype = 'fp16', statistics, magnitude <> 1, magnitude, width
 
+### Does float8 pay?
+
+@view float8
+SELECT *, (SELECT min(id) FROM bench_mixed_precision p WHERE p.variant = 'float8' AND p.product = b.product) AS place,
+    CAST(substr(shape, instr(shape, 'x') + instr(substr(shape, instr(shape, 'x') + 1), 'x') + 1) AS INTEGER) AS k
+FROM bench_mixed_precision b WHERE variant = 'float8'
+
+With exact sums, products of float8 are {n(min(speedup_bf16))} to {n(max(speedup_bf16))} times as fast as those of bf16; where A is cast
+for one product alone, cast included, {n(min(speedup_with_cast))} to {n(max(speedup_with_cast))} times.
+@from (SELECT * FROM float8 WHERE status = 'ok' AND "values" = 'normal' AND product NOT IN ('bf16', 'tensor-fast', 'row-fast')
+    AND device = 'cuda') GROUP BY 1 = 1
+
+A product of float8 loses some 4 % of N(0,1), whatever k is, where one of bf16 loses 0.2 %. That is what its codes lose: the sums add
+little, unless they are fast and all products have one sign. Where magnitudes differ within what shares a scale, small numbers become
+zero (`underflow_pct`).
+
+@figures mixed_float8
+
+Error of the product against its operands in bf16, and share of A's elements that become zero:
+
+@grid
+SELECT shape, product, "values" || ':' AS across,
+    iif(status = 'ok', printf('%.2g', 100 * err_rel) || ' %' || iif(underflow_pct >= 0.005, ', ' || printf('%.2g', underflow_pct)
+    || ' % zero', ''), status) AS cell
+FROM float8 WHERE shape IN (SELECT shape FROM float8 GROUP BY shape HAVING count(DISTINCT "values") > 1)
+    ORDER BY k, shape, place, id
+
+@if (SELECT count(*) FROM float8 WHERE device = 'cuda')
+
+Each cell: rate of the product, how many times faster than bf16 it is, and how many times with the cast of A.
+
+@grid
+SELECT shape, product || ':' AS across,
+    iif(status = 'ok', n(product_tflops) || ' TFLOP/s: ' || coalesce(n(speedup_bf16), '-') || ' / '
+    || coalesce(n(speedup_with_cast), '-'), status) AS cell
+FROM float8 WHERE "values" = 'normal' ORDER BY id
+
+Casting A in both orders, with the words of its largest magnitudes where scales need them:
+
+@grid
+SELECT shape, product || ':' AS across,
+    iif(status = 'ok', n(cast_ms) || ' ms, ' || n(cast_gb_s) || ' GB/s' || coalesce(' + ' || n(amax_ms) || ' ms', ''), status) AS cell
+FROM float8 WHERE "values" = 'normal' AND product <> 'bf16' ORDER BY id
+
+@end
+
 ### Speed-up over fp32
 
 Each cell: time of a step, then how many times faster than fp32 (by fused multiply-adds) forward, backward and the whole

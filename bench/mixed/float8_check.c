@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+/* Is a product of float8 right? Casts are compared bit for bit with the CPU's on the first and the last 128 rows, whose scales
+ * depend on no other rows, or on words that are compared, too. Of the product, blocks at the corners are compared with what the CPU
+ * predicts by its model of Hopper's sums, with double sums of the codes, and with double sums of the operands in bf16. */
+#include "bench/mixed/float8.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/core/text.h"
+
+enum {
+    TILE = 128,
+    PATCH = 16,
+    WIDEST = 64
+}; /* patches of D have 16 rows and up to 64 columns, none across two tiles */
+
+/* bf16's own rounding and a little, relative L2; what codes lose of N(0,1), at most, with one operand of e5m2. */
+static const double rounding = 2.2e-3, lost_e4m3 = 0.05, lost_e5m2 = 0.075;
+
+static const sb_train_ops *cpu(void)
+{
+    return sb_kernels_cpu()->train;
+}
+
+static void *downloaded(const float8_case *f, const void *from, size_t bytes)
+{
+    void *to = xmalloc(bytes ? bytes : 1);
+    device_download(f->m->s->dev, to, from, bytes);
+    return to;
+}
+
+/* An operand on the host: all that the device has of it. */
+typedef struct host_side {
+    uint16_t *x;
+    uint8_t *codes, *codes_t;
+    float *scales, *scales_t;
+    uint32_t of_all, *of_rows, *of_columns; /* by the CPU */
+} host_side;
+
+static host_side download(const float8_case *f, const float8_side *s)
+{
+    const size_t n = (size_t)s->rows * (size_t)s->k;
+    host_side h = {.x = downloaded(f, s->x, 2 * n)};
+    if (f->product) {
+        h.codes = downloaded(f, s->codes, n);
+        h.scales = downloaded(f, s->scales, sb_scale_count(s->as.scaling, s->rows, s->k) * sizeof(float));
+    }
+    if (s->codes_t) {
+        h.codes_t = downloaded(f, s->codes_t, n);
+        h.scales_t = downloaded(f, s->scales_t, sb_scale_count(s->as.scaling, s->k, s->rows) * sizeof(float));
+    }
+    return h;
+}
+
+static void release(host_side *h)
+{
+    free(h->x), free(h->codes), free(h->codes_t), free(h->scales), free(h->scales_t), free(h->of_rows),
+        free(h->of_columns);
+}
+
+/* ---- casts ---- */
+
+static bool wrong(const float8_case *f, const char *what, const char *operand)
+{
+    row_status_set(f->m->w, ROW_FAIL, "the %s of %s differ from the CPU's", what, operand);
+    return false;
+}
+
+/* Largest magnitudes of the whole operand. */
+static bool check_words(const float8_case *f, const float8_side *s, host_side *h, const char *operand)
+{
+    const sb_amax p = {.dtype = SB_BF16,
+                       .rows = s->rows,
+                       .columns = s->k,
+                       .ld = s->k,
+                       .x = h->x,
+                       .of_all = &h->of_all,
+                       .of_rows = h->of_rows = xmalloc((size_t)s->rows * sizeof(uint32_t)),
+                       .of_columns = h->of_columns = xmalloc((size_t)s->k * sizeof(uint32_t))};
+    if (!mixed_ok(f->m, cpu()->amax(NULL, &p, NULL)))
+        return false;
+    const struct {
+        const uint32_t *device, *want;
+        size_t n;
+    } words[] = {{s->of_all, &h->of_all, 1},
+                 {s->of_rows, h->of_rows, (size_t)s->rows},
+                 {s->of_columns, h->of_columns, (size_t)s->k}};
+    bool same = true;
+    for (int i = 0; i < 3; i++) {
+        uint32_t *got = words[i].device ? downloaded(f, words[i].device, words[i].n * sizeof *got) : NULL;
+        same = same && (!got || memcmp(got, words[i].want, words[i].n * sizeof *got) == 0);
+        free(got);
+    }
+    return same || wrong(f, "largest magnitudes", operand);
+}
+
+/* The place of a scale of rows from `first` on among those of all rows, for the i-th of a group of `rows` rows alone. */
+static size_t place_in_all(sb_scaling scaling, int first, int rows, int all, size_t i)
+{
+    switch (scaling) {
+    case SB_SCALE_NONE:
+    case SB_SCALE_TENSOR: break;
+    case SB_SCALE_ROW: return (size_t)first + i;
+    case SB_SCALE_1X128:
+    case SB_SCALE_1X32: return i / (size_t)rows * (size_t)all + (size_t)first + i % (size_t)rows;
+    case SB_SCALE_128X128: break;
+    }
+    return i;
+}
+
+/* Scales of `rows` rows from `first` on, as if they were all; of squares `first` is a multiple of 128. */
+static float *scales_of(const float8_side *s, const float *all, int first, int rows)
+{
+    const size_t n = sb_scale_count(s->as.scaling, rows, s->k);
+    const size_t skipped = s->as.scaling == SB_SCALE_128X128 ? sb_scale_count(s->as.scaling, first, s->k) : 0;
+    float *out = xmalloc(n * sizeof *out);
+    for (size_t i = 0; i < n; i++)
+        out[i] = all[skipped + place_in_all(s->as.scaling, first, rows, s->rows, i)];
+    return out;
+}
+
+/* The transposed copy of rows from `first` on: columns of what is there. Scales of blocks that run down them lie together. */
+static bool same_transposed(const float8_side *s, const host_side *h, int first, int rows, const uint8_t *codes,
+                            const float *scales)
+{
+    bool same = true;
+    for (int j = 0; j < s->k; j++)
+        same = same && memcmp(codes + (size_t)j * rows, h->codes_t + (size_t)j * s->rows + first, (size_t)rows) == 0;
+    const size_t n = sb_scale_count(s->as.scaling, s->k, rows), before = (size_t)first / TILE;
+    const size_t ld = (size_t)sb_scale_count(SB_SCALE_128X128, 1, rows),
+                 ld_all = sb_scale_count(SB_SCALE_128X128, 1, s->rows);
+    for (size_t i = 0; same && i < n; i++) {
+        size_t place = i;
+        if (s->as.scaling == SB_SCALE_1X128 || s->as.scaling == SB_SCALE_1X32)
+            place += before * (s->as.scaling == SB_SCALE_1X128 ? 1 : TILE / 32) * (size_t)s->k;
+        else if (s->as.scaling == SB_SCALE_128X128)
+            place = i / ld * ld_all + before;
+        if (s->as.scaling == SB_SCALE_128X128 && i % ld > 0)
+            continue; /* what is beyond these rows is another tile's, or filled up */
+        same = memcmp(&scales[i], &h->scales_t[place], sizeof *scales) == 0;
+    }
+    return same;
+}
+
+static bool check_rows(const float8_case *f, const float8_side *s, const host_side *h, int first, const char *operand)
+{
+    const int rows = s->rows - first < TILE ? s->rows - first : TILE;
+    const size_t n = (size_t)rows * (size_t)s->k, scales = sb_scale_count(s->as.scaling, rows, s->k);
+    const sb_quantize p = {.dtype = SB_BF16,
+                           .format = s->as.format,
+                           .scaling = s->as.scaling,
+                           .rows = rows,
+                           .columns = s->k,
+                           .ld = s->k,
+                           .x = h->x + (size_t)first * (size_t)s->k,
+                           .amax = s->as.scaling == SB_SCALE_ROW ? h->of_rows + first : &h->of_all,
+                           .amax_t = h->of_columns,
+                           .y = xmalloc(n),
+                           .ld_y = s->k,
+                           .scales = xmalloc(scales * sizeof(float)),
+                           .y_t = xmalloc(n),
+                           .ld_t = rows,
+                           .scales_t = xmalloc(sb_scale_count(s->as.scaling, s->k, rows) * sizeof(float))};
+    bool ok = mixed_ok(f->m, cpu()->quantize(NULL, &p, NULL));
+    float *got = scales_of(s, h->scales, first, rows);
+    if (ok && memcmp(got, p.scales, scales * sizeof *got) != 0)
+        ok = wrong(f, "scales", operand);
+    if (ok && memcmp(h->codes + (size_t)first * (size_t)s->k, p.y, n) != 0)
+        ok = wrong(f, "codes", operand);
+    if (ok && h->codes_t && !same_transposed(s, h, first, rows, p.y_t, p.scales_t))
+        ok = wrong(f, "transposed codes or scales", operand);
+    free(got), free(p.y), free(p.scales), free(p.y_t), free(p.scales_t);
+    return ok;
+}
+
+static bool check_cast(const float8_case *f, const float8_side *s, host_side *h, const char *operand)
+{
+    const bool words = s->as.scaling == SB_SCALE_TENSOR || s->as.scaling == SB_SCALE_ROW;
+    return (!words || check_words(f, s, h, operand)) && check_rows(f, s, h, 0, operand) &&
+           check_rows(f, s, h, (s->rows - 1) / TILE * TILE, operand);
+}
+
+/* ---- the product ---- */
+
+/* Of rows: the squares of their relative errors, so that small rows count as large ones do; and the mean of got / want along want. */
+typedef struct error {
+    double squares, along;
+    int rows;
+} error;
+
+static void add(error *e, const double *want, const double *got, int n)
+{
+    double squares = 0, of_want = 0, along = 0;
+    for (int i = 0; i < n; i++) {
+        squares += (got[i] - want[i]) * (got[i] - want[i]);
+        of_want += want[i] * want[i];
+        along += got[i] * want[i];
+    }
+    e->squares += of_want > 0 ? squares / of_want : squares > 0 ? INFINITY : 0;
+    e->along += of_want > 0 ? along / of_want : 1;
+    e->rows++;
+}
+
+static double relative(const error *e)
+{
+    return sqrt(e->squares / e->rows);
+}
+
+typedef struct errors {
+    error codes, operands; /* of the product, against double sums of these */
+    error model;           /* of the prediction, against the codes */
+    size_t n, equal;
+} errors;
+
+/* What the CPU makes of rows of A and of B. */
+static void predict(const float8_case *f, const host_side *a, const host_side *b, const float *scales[2], int row,
+                    int column, int width, uint16_t *out)
+{
+    sb_matmul p = float8_matmul(f);
+    p.m = PATCH, p.n = p.ldd = width;
+    p.a = a->codes + (size_t)row * (size_t)f->k, p.b = b->codes + (size_t)column * (size_t)f->k;
+    p.scale_a = scales[0], p.scale_b = scales[1];
+    p.d = out;
+    p.workspace = NULL, p.workspace_bytes = 0;
+    mixed_ok(f->m, cpu()->matmul(NULL, &p, NULL));
+}
+
+/* A row of an operand as doubles: as it was, or of its codes. */
+static void values_of(const float8_side *s, const host_side *h, const float *scales, int rows, int row, int of_patch,
+                      bool of_codes, double *out)
+{
+    for (int l = 0; l < s->k; l++) {
+        const size_t at = (size_t)row * (size_t)s->k + (size_t)l;
+        if (!of_codes) {
+            out[l] = bf16_to_float(h->x[at]);
+            continue;
+        }
+        size_t place = 0;
+        if (s->as.scaling == SB_SCALE_ROW)
+            place = (size_t)of_patch;
+        else if (s->as.scaling == SB_SCALE_1X128 || s->as.scaling == SB_SCALE_1X32)
+            place = (size_t)(l / (s->as.scaling == SB_SCALE_1X128 ? TILE : 32)) * (size_t)rows + (size_t)of_patch;
+        else if (s->as.scaling == SB_SCALE_128X128)
+            place = (size_t)(l / TILE);
+        out[l] = (double)scales[place] *
+                 (s->as.format == SB_E4M3 ? e4m3_to_float(h->codes[at]) : e5m2_to_float(h->codes[at]));
+    }
+}
+
+/* Rows of an operand and of its codes as doubles, one set behind the other. */
+static double *patch_values(const float8_case *f, const float8_side *s, const host_side *h, const float *scales,
+                            int first, int rows)
+{
+    double *values = xmalloc(2 * (size_t)rows * (size_t)s->k * sizeof *values);
+    for (int i = 0; i < rows; i++)
+        for (int of_codes = 0; of_codes <= (f->product != NULL); of_codes++)
+            values_of(s, h, scales, rows, first + i, i, of_codes,
+                      values + (size_t)(of_codes * rows + i) * (size_t)s->k);
+    return values;
+}
+
+static double dot(const double *x, const double *y, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] * y[i];
+    return sum;
+}
+
+/* The scales of rows of a patch. Of squares it lies in one row of them. */
+static float *patch_scales(const float8_case *f, const float8_side *s, const host_side *h, int first, int rows)
+{
+    return f->product ? scales_of(s, h->scales, s->as.scaling == SB_SCALE_128X128 ? first / TILE * TILE : first, rows)
+                      : NULL;
+}
+
+static void compare_patch(const float8_case *f, const host_side *a, const host_side *b, int row, int column, int width,
+                          errors *e)
+{
+    const int last = f->product != NULL;
+    const size_t k = (size_t)f->k;
+    float *scales[2] = {patch_scales(f, &f->a, a, row, PATCH), patch_scales(f, &f->b, b, column, width)};
+    double *x = patch_values(f, &f->a, a, scales[0], row, PATCH),
+           *y = patch_values(f, &f->b, b, scales[1], column, width);
+    uint16_t predicted[PATCH * WIDEST] = {0}, got[WIDEST];
+    if (last)
+        predict(f, a, b, (const float *[]){scales[0], scales[1]}, row, column, width, predicted);
+    for (int i = 0; i < PATCH; i++) {
+        double want[2][WIDEST], d[WIDEST], model[WIDEST];
+        device_download(f->m->s->dev, got,
+                        (const uint16_t *)f->d + (size_t)(row + i) * (size_t)f->columns + (size_t)column,
+                        (size_t)width * sizeof *got);
+        for (int j = 0; j < width; j++) {
+            for (int of_codes = 0; of_codes <= last; of_codes++)
+                want[of_codes][j] =
+                    dot(x + (size_t)(of_codes * PATCH + i) * k, y + (size_t)(of_codes * width + j) * k, f->k);
+            d[j] = bf16_to_float(got[j]);
+            model[j] = bf16_to_float(predicted[i * width + j]);
+            e->equal += got[j] == predicted[i * width + j];
+        }
+        add(&e->operands, want[0], d, width);
+        add(&e->codes, want[last], d, width);
+        add(&e->model, want[last], model, width);
+        e->n += (size_t)width;
+    }
+    free(x), free(y), free(scales[0]), free(scales[1]);
+}
+
+/* Fills the columns and judges. Fast sums are as wrong as their model says they are. */
+static bool judge(const float8_case *f, const errors *e)
+{
+    row *w = f->m->w;
+    const double exact = relative(&e->codes), all = relative(&e->operands);
+    const bool e5m2 = f->product && (f->a.as.format == SB_E5M2 || f->b.as.format == SB_E5M2);
+    const double allowed =
+        f->product && f->product->sums == SB_SUMS_FAST ? 1.3 * relative(&e->model) + rounding : rounding + 7e-4;
+    row_real(w, "err_rel", all);
+    row_real(w, "err_exact", exact);
+    row_real(w, "bias_pct", 100 * (e->codes.along / e->codes.rows - 1));
+    if (f->product)
+        row_real(w, "predicted_pct", 100.0 * (double)e->equal / (double)e->n);
+    if (!(exact <= allowed))
+        row_status_set(w, ROW_FAIL, "the product differs from that of its operands by %.2e; %.2e is allowed", exact,
+                       allowed);
+    else if (f->product && text_is(f->values, "normal") && !(all <= (e5m2 ? lost_e5m2 : lost_e4m3)))
+        row_status_set(w, ROW_FAIL, "codes of N(0,1) lose %.2e of the product; %.2e is allowed", all,
+                       e5m2 ? lost_e5m2 : lost_e4m3);
+    return row_status_get(w) == ROW_OK;
+}
+
+bool float8_check(float8_case *f)
+{
+    host_side a = download(f, &f->a), b = download(f, &f->b);
+    bool ok = !f->product || (check_cast(f, &f->a, &a, "A") && check_cast(f, &f->b, &b, "B"));
+    const int in_last = f->columns - (f->columns - 1) / TILE * TILE, first = f->columns < WIDEST ? f->columns : WIDEST;
+    const int rows[] = {0, f->rows - PATCH}, widths[] = {first, in_last < WIDEST ? in_last : WIDEST};
+    errors e = {0};
+    for (int i = 0; ok && i < 4; i++)
+        compare_patch(f, &a, &b, rows[i / 2], i % 2 ? f->columns - widths[1] : 0, widths[i % 2], &e);
+    ok = ok && judge(f, &e);
+    release(&a);
+    release(&b);
+    return ok;
+}

@@ -26,7 +26,7 @@ typedef struct float8_case {
     size_t workspace_bytes;
 } float8_case;
 
-/* float8.c: enqueue; false on failure. */
+/* float8_calls.c: they enqueue; false on failure. */
 bool float8_amax(float8_case *f, float8_side *s);
 bool float8_cast(float8_case *f, float8_side *s);
 sb_matmul float8_matmul(const float8_case *f);

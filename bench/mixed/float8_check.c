@@ -186,7 +186,8 @@ static bool check_cast(const float8_case *f, const float8_side *s, host_side *h,
 
 /* ---- the product ---- */
 
-/* Of rows: the squares of their relative errors, so that small rows count as large ones do; and the mean of got / want along want. */
+/* Squares of the relative errors of rows, so that small rows count as large ones do; how long the product is along what is
+ * wanted; both summed over rows. */
 typedef struct error {
     double squares, along;
     int rows;

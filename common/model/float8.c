@@ -39,7 +39,7 @@ const float8_product float8_products[] = {
      SB_SUMS_EXACT},
     {0}};
 
-/* Those of torchao (tensorwise, rowwise, rowwise_with_gw_hp), DeepSeek-V3 (block), TransformerEngine (delayed) and OCP's MX. */
+/* The recipes of torchao (tensorwise, rowwise, rowwise_with_gw_hp), DeepSeek-V3 (block), TransformerEngine (delayed) and OCP's MX. */
 const float8_recipe float8_recipes[] = {
     {"fp8-tensorwise", "a scale for each matrix; gradients in e5m2", "tensor-fast", "tensor-e5m2", "tensor-e5m2",
      false},

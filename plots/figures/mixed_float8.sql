@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Error of positive products against k, and rates of N(0,1) by shape: the two sides of whether float8 pays. Points of error are
--- joined in the order of k.
+-- Error of positive products against k, and rates of N(0,1) by shape: the two sides of whether float8 pays. Points of
+-- error are joined in the order of k.
 @view float8
 SELECT *, CAST(substr(shape, instr(shape, 'x') + instr(substr(shape, instr(shape, 'x') + 1), 'x') + 1) AS INTEGER) AS k
 FROM bench_mixed_precision WHERE variant = 'float8' AND status = 'ok'

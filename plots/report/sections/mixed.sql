@@ -50,14 +50,15 @@ SELECT *, (SELECT min(id) FROM bench_mixed_precision p WHERE p.variant = 'float8
     CAST(substr(shape, instr(shape, 'x') + instr(substr(shape, instr(shape, 'x') + 1), 'x') + 1) AS INTEGER) AS k
 FROM bench_mixed_precision b WHERE variant = 'float8'
 
-With exact sums, products of float8 are {n(min(speedup_bf16))} to {n(max(speedup_bf16))} times as fast as those of bf16; where A is cast
-for one product alone, cast included, {n(min(speedup_with_cast))} to {n(max(speedup_with_cast))} times.
-@from (SELECT * FROM float8 WHERE status = 'ok' AND "values" = 'normal' AND product NOT IN ('bf16', 'tensor-fast', 'row-fast')
-    AND device = 'cuda') GROUP BY 1 = 1
+With exact sums, products of float8 are {n(min(speedup_bf16))} to {n(max(speedup_bf16))} times as fast as those of
+bf16; where A is cast for one product alone, cast included, {n(min(speedup_with_cast))} to {n(max(speedup_with_cast))}
+times.
+@from (SELECT * FROM float8 WHERE status = 'ok' AND "values" = 'normal'
+    AND product NOT IN ('bf16', 'tensor-fast', 'row-fast') AND device = 'cuda') GROUP BY 1 = 1
 
-A product of float8 loses some 4 % of N(0,1), whatever k is, where one of bf16 loses 0.2 %. That is what its codes lose: the sums add
-little, unless they are fast and all products have one sign. Where magnitudes differ within what shares a scale, small numbers become
-zero (`underflow_pct`).
+A product of float8 loses some 4 % of N(0,1), whatever k is, where one of bf16 loses 0.2 %. That is what its codes lose:
+the sums add little, unless they are fast and all products have one sign. Where magnitudes differ within what shares a
+scale, small numbers become zero (`underflow_pct`).
 
 @figures mixed_float8
 
@@ -65,8 +66,8 @@ Error of the product against its operands in bf16, and share of A's elements tha
 
 @grid
 SELECT shape, product, "values" || ':' AS across,
-    iif(status = 'ok', printf('%.2g', 100 * err_rel) || ' %' || iif(underflow_pct >= 0.005, ', ' || printf('%.2g', underflow_pct)
-    || ' % zero', ''), status) AS cell
+    iif(status = 'ok', printf('%.2g', 100 * err_rel) || ' %'
+    || iif(underflow_pct >= 0.005, ', ' || printf('%.2g', underflow_pct) || ' % zero', ''), status) AS cell
 FROM float8 WHERE shape IN (SELECT shape FROM float8 GROUP BY shape HAVING count(DISTINCT "values") > 1)
     ORDER BY k, shape, place, id
 
@@ -84,7 +85,8 @@ Casting A in both orders, with the words of its largest magnitudes where scales 
 
 @grid
 SELECT shape, product || ':' AS across,
-    iif(status = 'ok', n(cast_ms) || ' ms, ' || n(cast_gb_s) || ' GB/s' || coalesce(' + ' || n(amax_ms) || ' ms', ''), status) AS cell
+    iif(status = 'ok', n(cast_ms) || ' ms, ' || n(cast_gb_s) || ' GB/s'
+    || coalesce(' + ' || n(amax_ms) || ' ms', ''), status) AS cell
 FROM float8 WHERE "values" = 'normal' AND product <> 'bf16' ORDER BY id
 
 @end

@@ -29,6 +29,7 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 77
 # What a peer is, what it needs, on how many GPUs at least, and the benches that do the same.
 PEERS = {
     "gemm": ("PyTorch's matrix products and copies", "torch", 1, ("roofline",)),
+    "fp8": ("PyTorch's products of float8", "torch", 1, ("mixed_precision",)),
     "adamw": ("PyTorch's fused AdamW", "torch", 1, ("transformer",)),
     "flash": ("attention by each backend of PyTorch, FlashAttention-4 where it is installed, and libstepbench.so, in turn", "torch", 1, ("flash",)),
     "model": ("training steps of PyTorch: eager, compiled, with CUDA graphs; autocast, bf16, bf16 with fp32 master", "torch", 1,
@@ -85,6 +86,9 @@ def run_one(name, options):
     if name == "model":
         import steps
         steps.model(rows, options.small)
+    elif name == "fp8":
+        import fp8
+        fp8.fp8(rows, options.small)
     elif name == "flash":
         import flash
         flash.flash(rows, options.small, options.lib)

@@ -16,6 +16,7 @@ PROVENANCE = ("torch", "cuda", "cudnn", "nccl", "driver", "gpu", "gpu_uuid", "ut
 COLUMNS = {
     "gemm": (("bench", "dtype", "size", "mode", "policy"), ("median_ms", "tflops", "gb_s")),
     "adamw": (("bench", "impl", "params", "mode", "policy"), ("median_ms", "gb_s")),
+    "fp8": (("bench", "product", "shape", "mode", "policy"), ("median_ms", "tflops", "err_rel", "note")),
     "flash": (("bench", "impl", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "head_dim_v", "causal", "layout", "mode", "policy"),
               ("fwd_ms", "bwd_ms", "fwd_tflops", "bwd_tflops", "fwd_ratio", "fwd_ratio_lo", "fwd_ratio_hi", "bwd_ratio",
                "bwd_ratio_lo", "bwd_ratio_hi", "reference", "fwd_diff", "bwd_diff", "note")),

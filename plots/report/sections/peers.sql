@@ -61,6 +61,20 @@ JOIN bench_roofline o ON o.status = 'ok'
     AND iif(p.bench = 'copy', o.variant = 'copy_kernel' AND o.bytes = p.size, o.variant = 'gemm' AND o.dtype = p.dtype
     AND o.size = p.size) ORDER BY p.id
 
+-- ---- products of float8: by cuBLAS on both sides, but for scales by row, where PyTorch may have a kernel of its own ----
+@into pairs
+SELECT 'float8 product, ' || p.product, iif(p.product LIKE 'row%', NULL, 'cuBLAS'), 'PyTorch', p.shape,
+    p.median_ms / o.product_ms, NULL, NULL, 'bench_mixed_precision', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
+    coalesce(o.campaign, o.run_id), iif(p.mode IN ('eager', 'event', 'host'), 'calls', 'graph'),
+    iif(o.timer_product IN ('eager', 'event', 'host'), 'calls', 'graph'),
+    iif(instr(p.policy, 'samples after'), 'settled', 'not'), iif(o.settle_s > 0, 'settled', 'not'),
+    CASE WHEN p.err_rel IS NULL THEN 'its result was not checked' WHEN NOT p.err_rel <= 0.075
+    THEN 'its result is wrong' END, 0, NULL, NULL
+FROM peer_fp8 p
+JOIN bench_mixed_precision o ON o.status = 'ok' AND o.variant = 'float8' AND o."values" = 'normal'
+    AND o.product = p.product AND o.shape = p.shape
+WHERE p.median_ms IS NOT NULL AND p.product <> 'bf16' ORDER BY p.id
+
 -- ---- a step of one GPU: the ways to run PyTorch's, the strongest first ----
 @view ways
 SELECT column1 AS mode, column2 AS attn, column3 AS master, column4 AS named

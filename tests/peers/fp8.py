@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's products of float8, torch._scaled_mm, in the scalings of bench_mixed_precision --variant float8."""
+import torch
+
+import clock
+
+SHAPES = ((4096, 4800, 1600), (4096, 1600, 1600), (4096, 12800, 1600), (4096, 1600, 6400), (12800, 1600, 4096), (1600, 6400, 4096),
+          (8192, 20480, 2560), (20480, 2560, 8192), (8192, 8192, 8192))
+
+# Formats of A and B, blocks of A and B as (rows, columns) with None for all, and whether sums are fast: use_fast_accum.
+PRODUCTS = {
+    "tensor-fast": ("e4m3", "e4m3", (None, None), (None, None), True),
+    "tensor": ("e4m3", "e4m3", (None, None), (None, None), False),
+    "tensor-e5m2": ("e5m2", "e4m3", (None, None), (None, None), False),
+    "row-fast": ("e4m3", "e4m3", (1, None), (1, None), True),
+    "row": ("e4m3", "e4m3", (1, None), (1, None), False),
+    "block": ("e4m3", "e4m3", (1, 128), (128, 128), False),
+    "block-dw": ("e4m3", "e4m3", (1, 128), (1, 128), False),
+}
+
+
+def up(n, unit):
+    return (n + unit - 1) // unit
+
+
+def cast(x, kind, block):
+    """Codes of (rows, k), and a scale for each block, all powers of two, that the largest magnitude of a block fits with."""
+    dtype = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}[kind]
+    most, (rows, k) = torch.finfo(dtype).max, x.shape
+    height, width = block[0] or rows, block[1] or k
+    padded = torch.nn.functional.pad(x.float(), (0, -k % width, 0, -rows % height))
+    blocks = padded.view(up(rows, height), height, up(k, width), width)
+    largest = blocks.abs().amax(dim=(1, 3), keepdim=True)
+    scales = torch.where(largest > 0, torch.exp2(torch.ceil(torch.log2(largest / most))), 1.0)
+    codes = (blocks / scales).clamp(-most, most).view(padded.shape)[:rows, :k].to(dtype)
+    return codes.contiguous(), scales[:, 0, :, 0]
+
+
+def lie(scales, block):
+    """As torch._scaled_mm asks for them: a number; a column; blocks of 1x128 with rows together; squares row by row, where cuBLAS
+    has each row padded to four."""
+    if block == (None, None):
+        return scales.reshape(())
+    if block[1] is None:
+        return scales.reshape(-1, 1)
+    if block == (1, 128):
+        return scales.t().contiguous().t()
+    padded = torch.zeros(scales.shape[0], up(scales.shape[1], 4) * 4, device=scales.device)
+    padded[:, :scales.shape[1]] = scales
+    return padded[:, :scales.shape[1]]
+
+
+def error(d, a, b):
+    """Relative L2 of the first 64 rows and columns against double sums of the operands in bf16."""
+    want = a[:64].double() @ b[:64].double().t()
+    return ((d[:64, :64].double() - want).norm() / want.norm()).item()
+
+
+def product_of(name, a, b):
+    """A call that multiplies the codes."""
+    if name == "bf16":
+        out = torch.empty(a.shape[0], b.shape[0], device="cuda", dtype=torch.bfloat16)
+        return lambda: torch.mm(a, b.t(), out=out)
+    kind_a, kind_b, block_a, block_b, fast = PRODUCTS[name]
+    codes_a, scales_a = cast(a, kind_a, block_a)
+    codes_b, scales_b = cast(b, kind_b, block_b)
+    scale_a, scale_b = lie(scales_a, block_a), lie(scales_b, block_b)
+    return lambda: torch._scaled_mm(codes_a, codes_b.t(), scale_a, scale_b.t(), out_dtype=torch.bfloat16, use_fast_accum=fast)
+
+
+def fp8(rows, small):
+    """What PyTorch refuses gets a row that says so."""
+    for m, n, k in ((512, 512, 1024),) if small else SHAPES:
+        a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
+        for name in ("bf16", *PRODUCTS):
+            case = dict(bench="fp8", product=name, shape=f"{m}x{n}x{k}", mode="graph",
+                        policy=f"{'torch.mm' if name == 'bf16' else 'torch._scaled_mm'}, operands ready; {clock.SETTLED}")
+            try:
+                call = product_of(name, a, b)
+                wrong = error(call(), a, b)
+                graph, calls = clock.capture(call, torch.cuda.Stream())
+            except (RuntimeError, ValueError) as refused:
+                rows.add(**case, note=str(refused).split("\n")[0][:200])
+                continue
+            ms = clock.median_ms(graph.replay, 2, 10, clock.SETTLE_S) / calls
+            rows.add(**case, median_ms=ms, tflops=2 * m * n * k / ms / 1e9, err_rel=wrong)

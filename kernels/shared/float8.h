@@ -6,7 +6,15 @@
 #include "kernels/float8.h"
 #include "kernels/shared/anywhere.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { SB_FLOAT8_BLOCK = 128, SB_FLOAT8_MX_BLOCK = 32, SB_FLOAT8_SCALE_UNIT = 4 };
+
+/* SB_OK, or why a GPU of this compute capability (90 for 9.0) with this version of cuBLAS (120900 for 12.9.0) multiplies no float8
+ * with the scaling. */
+sb_status sb_float8_gate(sb_scaling scaling, int capability, int library);
 
 /* The bits of the scale of a group whose largest magnitude has the bits `amax`. Both formats end with 1.75 times a power of two,
  * 2^8 and 2^15, so magnitudes above 1.75 times a power of two need the next one. */
@@ -34,4 +42,7 @@ SB_ANYWHERE int sb_float8_square_ld(int columns)
     return (blocks + SB_FLOAT8_SCALE_UNIT - 1) / SB_FLOAT8_SCALE_UNIT * SB_FLOAT8_SCALE_UNIT;
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

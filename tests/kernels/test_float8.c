@@ -7,6 +7,7 @@
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 #include "common/model/dtypes.h"
+#include "kernels/shared/float8.h"
 #include "tests/support/train_problem.h"
 
 #include <stdlib.h>
@@ -480,10 +481,37 @@ static void test_mx_and_nan(void **state)
         assert_true(isnan(d[i]) == (i / 4 == 1 || i % 4 == 2));
 }
 
+/* Which GPU multiplies what, and that a refusal says what is missing and what is there. */
+static void test_gate(void **state)
+{
+    static const struct {
+        sb_scaling scaling;
+        int capability, library;
+        const char *why; /* NULL: it can */
+    } gates[] = {
+        {SB_SCALE_TENSOR, 80, 130000, "8.9 or above; this GPU has 8.0;"},
+        {SB_SCALE_TENSOR, 89, 120400, NULL},
+        {SB_SCALE_TENSOR, 100, 130000, NULL},
+        {SB_SCALE_ROW, 90, 130000, NULL},
+        {SB_SCALE_ROW, 90, 120800, "need cuBLAS 12.9 or newer, not 12.8"},
+        {SB_SCALE_1X128, 89, 130000, "9.0 exactly; this GPU has 8.9, which takes scaling by tensor"},
+        {SB_SCALE_128X128, 100, 130000, "scaled by 128x128 need compute capability 9.0 exactly; this GPU has 10.0"},
+        {SB_SCALE_1X32, 90, 130000, "1x32 need compute capability 10.0"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof gates / sizeof *gates; i++) {
+        const sb_status s = sb_float8_gate(gates[i].scaling, gates[i].capability, gates[i].library);
+        if (gates[i].why)
+            expect_refused(s, SB_UNSUPPORTED, gates[i].why);
+        else
+            expect_ok(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),   cmocka_unit_test(test_not_finite),
                                        cmocka_unit_test(test_history), cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_bias),    cmocka_unit_test(test_mx_and_nan)};
+                                       cmocka_unit_test(test_bias),    cmocka_unit_test(test_mx_and_nan),
+                                       cmocka_unit_test(test_gate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

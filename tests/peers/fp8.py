@@ -4,8 +4,7 @@ import torch
 
 import clock
 
-SHAPES = ((4096, 4800, 1600), (4096, 1600, 1600), (4096, 12800, 1600), (4096, 1600, 6400), (12800, 1600, 4096), (1600, 6400, 4096),
-          (8192, 20480, 2560), (20480, 2560, 8192), (8192, 8192, 8192))
+SHAPES = ((4096, 4800, 1600), (4096, 1600, 1600), (4096, 12800, 1600), (4096, 1600, 6400), (12800, 1600, 4096), (8192, 8192, 8192))
 
 # Formats of A and B, blocks of A and B as (rows, columns) with None for all, and whether sums are fast: use_fast_accum.
 PRODUCTS = {

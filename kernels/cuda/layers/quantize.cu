@@ -23,7 +23,7 @@ constexpr int MAX_GRID_Y = 65535;
 
 /* A row of a thread's square as it lies in memory. */
 template <typename T>
-struct eight {
+struct alignas(16) eight {
     static constexpr int WORDS = SQUARE * (int)sizeof(T) / 4;
     unsigned w[WORDS];
 

@@ -61,7 +61,7 @@ JOIN bench_roofline o ON o.status = 'ok'
     AND iif(p.bench = 'copy', o.variant = 'copy_kernel' AND o.bytes = p.size, o.variant = 'gemm' AND o.dtype = p.dtype
     AND o.size = p.size) ORDER BY p.id
 
--- ---- products of float8: by cuBLAS on both sides, but for scales by row, where PyTorch may have a kernel of its own ----
+-- ---- products of float8: by cuBLAS on both sides, but for scales by row, where PyTorch may have its own kernel ----
 @into pairs
 SELECT 'float8 product, ' || p.product, iif(p.product LIKE 'row%', NULL, 'cuBLAS'), 'PyTorch', p.shape,
     p.median_ms / o.product_ms, NULL, NULL, 'bench_mixed_precision', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,

@@ -182,13 +182,20 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 /* Every distribution, and long sums of which fast ones lose what they lose. */
 #define FLOAT8_ERRORS "--variant float8 --values all --shape 512x512x1024,512x512x4096,512x512x16384"
 
-static const bench_run run_table[] = {{RUN_QUICK, 1, 50, "--size small --shape 4096x12800x1600,8192x8192x8192"},
-                                      {RUN_DEFAULT, 1, 140, ""},
-                                      {RUN_DEFAULT, 1, 50, FLOAT8_ERRORS " --settle 0"},
-                                      {RUN_FULL, 1, 60, "--variant timing --size large --seq 128,512,1024"},
-                                      {RUN_CPU, 0, 6, ""},
-                                      {RUN_CPU, 0, 3, "--variant float8 --values all --shape 128x48x256"},
-                                      {0}};
+/* Every experiment but float8. */
+#define OTHERS "--variant accumulation,autocast,norm,timing"
+
+static const bench_run run_table[] = {
+    {RUN_QUICK, 1, 11, OTHERS " --size small"},
+    {RUN_DEFAULT, 1, 50, OTHERS},
+    {RUN_QUICK | RUN_DEFAULT, 1, 18,
+     "--variant float8 --shape 4096x12800x1600,8192x8192x8192 --product bf16,tensor-fast,tensor,row,block"},
+    {RUN_FULL, 1, 140, "--variant float8"},
+    {RUN_FULL, 1, 50, FLOAT8_ERRORS " --settle 0"},
+    {RUN_FULL, 1, 60, "--variant timing --size large --seq 128,512,1024"},
+    {RUN_CPU, 0, 6, ""},
+    {RUN_CPU, 0, 3, "--variant float8 --values all --shape 128x48x256"},
+    {0}};
 
 static const bench_info info = {
     .name = "bench_mixed_precision",

@@ -25,6 +25,8 @@ static void on_ready(void *p, int64_t first, int64_t count, void *stream)
 static void update_begin(void *user, void *stream)
 {
     replica *r = user;
+    if (r->saver)
+        checkpoint_before_update(r->saver, stream);
     if (!r->hold)
         trainer_update_begin(r->t, stream);
 }
@@ -98,6 +100,8 @@ static void norms(void *user, const float *all, int n, void *stream)
 static void update_all(void *user)
 {
     replica *r = user;
+    if (r->saver)
+        checkpoint_before_update(r->saver, trainer_stream(r->t));
     if (!r->hold)
         trainer_update_all(r->t);
 }

@@ -11,6 +11,7 @@
 #ifndef STEPBENCH_REPLICA_REPLICA_H
 #define STEPBENCH_REPLICA_REPLICA_H
 
+#include "common/checkpoint/save.h"
 #include "common/core/cache.h"
 #include "common/launch/launch.h"
 #include "common/parallel/parallel.h"
@@ -41,7 +42,8 @@ typedef struct replica {
     size_t free_with_model; /* the device's free bytes before communicators were made */
     /* Called before gradients [first, first + count) are given to the strategy; for checks that plant an error. */
     void (*tamper)(struct replica *r, int64_t first, int64_t count, void *stream);
-    void *user; /* of tamper */
+    void *user;              /* of tamper */
+    checkpoint_saver *saver; /* what its updates must not overtake (state.h); NULL: nothing */
 } replica;
 
 /* Why something failed, the same on every rank. */

@@ -306,6 +306,18 @@ static void set_state(trainer *t, const sb_optimizer_state *state)
     device_upload(t->step.dev, t->step.state, state, sizeof *state);
 }
 
+void trainer_set_optimizer_state(trainer *t, const sb_optimizer_state *state)
+{
+    device_sync(t->step.dev);
+    set_state(t, state);
+}
+
+trainer_state trainer_state_of(const trainer *t)
+{
+    const step *s = &t->step;
+    return (trainer_state){s->master, s->m, s->v, (int64_t)state_elements(s)};
+}
+
 void trainer_set_lr(trainer *t, double lr)
 {
     sb_optimizer_state state;

@@ -80,6 +80,15 @@ void trainer_set_hops(trainer *t,
 void *trainer_stream(const trainer *t);
 void *trainer_grad_arena(const trainer *t);
 void *trainer_param_arena(const trainer *t);
+/* Arenas of the optimizer's state, as updates find them: of the whole index space, or of what is held here. NULL where the
+ * step or its precision has none. */
+typedef struct trainer_state {
+    void *master, *m, *v;
+    int64_t elements;
+} trainer_state;
+trainer_state trainer_state_of(const trainer *t);
+/* As trainer_optimizer_state gave it: for a run that goes on. */
+void trainer_set_optimizer_state(trainer *t, const sb_optimizer_state *state);
 /* In a step: gradient `element` of the unit whose gradients are made now, of step_made_dtype. */
 void *trainer_grad_at(const trainer *t, int64_t element);
 /* Memory that has no content between steps, at least one unit's parameters or gradients. */

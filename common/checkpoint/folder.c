@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/* Folders of checkpoints on any file system with an atomic rename; see folder.h. */
+#include "common/checkpoint/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+static const char marker[] = ".stepbench-checkpoints", trash[] = ".trash-";
+
+void (*checkpoint_point)(const char *name);
+
+void checkpoint_reach(const char *name)
+{
+    if (checkpoint_point)
+        checkpoint_point(name);
+}
+
+static bool fail(char *why, size_t bytes, const char *what, const char *path)
+{
+    snprintf(why, bytes, "can't %s %s: %s", what, path, strerror(errno));
+    return false;
+}
+
+char *checkpoint_path(const char *folder, int64_t step)
+{
+    return xasprintf("%s/step-%08lld", folder, (long long)step);
+}
+
+char *checkpoint_partial_path(const char *folder, int64_t step, int attempt)
+{
+    return xasprintf("%s/step-%08lld.partial-%d", folder, (long long)step, attempt);
+}
+
+bool checkpoint_sync_folder(const char *folder, char *why, size_t why_bytes)
+{
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0;
+    if (ok && fsync(fd) != 0 && errno != EINVAL) /* some file systems sync no folder */
+        ok = false;
+    if (!ok)
+        fail(why, why_bytes, "sync", folder);
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* ---- removing ---- */
+
+/* A folder of ours has files alone. */
+static void remove_folder(const char *path)
+{
+    DIR *d = opendir(path);
+    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+    rmdir(path);
+}
+
+static bool is_partial(const char *name)
+{
+    return strncmp(name, "step-", 5) == 0 && strstr(name, ".partial-");
+}
+
+/* The step of "step-00000012"; -1: it is another name. */
+static int64_t step_of(const char *name)
+{
+    char *end;
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strspn(name + 5, "0123456789") != strlen(name + 5))
+        return -1;
+    errno = 0;
+    const long long step = strtoll(name + 5, &end, 10);
+    return errno || *end ? -1 : step;
+}
+
+static void remove_leftovers(const char *folder)
+{
+    DIR *d = opendir(folder);
+    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        char *path = xasprintf("%s/%s", folder, e->d_name);
+        if (is_partial(e->d_name) || strncmp(e->d_name, trash, strlen(trash)) == 0)
+            remove_folder(path);
+        free(path);
+    }
+    if (d)
+        closedir(d);
+}
+
+void checkpoint_discard(const char *folder, int64_t step, int attempt)
+{
+    char *path = checkpoint_partial_path(folder, step, attempt);
+    remove_folder(path);
+    free(path);
+}
+
+void checkpoint_keep(const char *folder, int keep)
+{
+    int64_t *steps;
+    char why[256];
+    const int n = checkpoint_folder_list(folder, &steps, why, sizeof why);
+    for (int i = 0; i < n - keep; i++) {
+        char *from = checkpoint_path(folder, steps[i]),
+             *to = xasprintf("%s/%s%lld", folder, trash, (long long)steps[i]);
+        checkpoint_reach("trash");
+        if (rename(from, to) == 0)
+            remove_folder(to);
+        free(from);
+        free(to);
+    }
+    if (n >= 0)
+        free(steps);
+}
+
+/* ---- opening and listing ---- */
+
+static bool make_folders(const char *folder)
+{
+    char *path = xstrdup(folder);
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    const bool ok = mkdir(path, 0777) == 0 || errno == EEXIST;
+    free(path);
+    return ok;
+}
+
+/* The folder's own entry; the first save finds it there after a power cut. */
+static void sync_parent(const char *folder)
+{
+    char why[256], *parent = xasprintf("%s/..", folder);
+    checkpoint_sync_folder(parent, why, sizeof why);
+    free(parent);
+}
+
+int checkpoint_folder_open(const char *folder, char *why, size_t why_bytes)
+{
+    if (!make_folders(folder)) {
+        fail(why, why_bytes, "make the folder of checkpoints", folder);
+        return -1;
+    }
+    char *path = xasprintf("%s/%s", folder, marker);
+    const bool ours = access(path, F_OK) == 0;
+    const int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0) {
+        fail(why, why_bytes, "write to the folder of checkpoints", folder);
+    } else if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        snprintf(why, why_bytes, "another run writes checkpoints to %s; wait for it to end, or name another folder",
+                 folder);
+        close(lock);
+        free(path);
+        return -1;
+    }
+    free(path);
+    if (lock >= 0)
+        sync_parent(folder);
+    if (ours && lock >= 0)
+        remove_leftovers(folder);
+    return lock;
+}
+
+void checkpoint_folder_close(int lock)
+{
+    if (lock >= 0)
+        close(lock);
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int checkpoint_folder_list(const char *folder, int64_t **steps, char *why, size_t why_bytes)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+    *steps = NULL;
+    if (!d) {
+        fail(why, why_bytes, "read the folder of checkpoints", folder);
+        return -1;
+    }
+    for (const struct dirent *e = readdir(d); e; e = readdir(d)) {
+        const int64_t step = step_of(e->d_name);
+        if (step < 0)
+            continue;
+        *steps = xrealloc(*steps, (unsigned long)(n + 1) * sizeof **steps);
+        (*steps)[n++] = step;
+    }
+    closedir(d);
+    if (n)
+        qsort(*steps, (size_t)n, sizeof **steps, by_step);
+    return n;
+}
+
+int checkpoint_folder_partial(const char *folder)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+        n += is_partial(e->d_name);
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* ---- small files ---- */
+
+bool checkpoint_write_text(const char *folder, const char *name, const char *text, char *why, size_t why_bytes)
+{
+    char *path = xasprintf("%s/%s", folder, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const size_t bytes = strlen(text);
+    bool ok = fd >= 0;
+    for (size_t at = 0; ok && at < bytes;) {
+        const ssize_t n = pwrite(fd, text + at, bytes - at, (off_t)at);
+        ok = n > 0 || (n < 0 && errno == EINTR);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    ok = ok && fsync(fd) == 0;
+    if (!ok)
+        fail(why, why_bytes, "write", path);
+    if (fd >= 0 && close(fd) != 0 && ok)
+        ok = fail(why, why_bytes, "write", path);
+    free(path);
+    return ok;
+}
+
+char *checkpoint_read_text(const char *folder, const char *name, size_t *bytes, char *why, size_t why_bytes)
+{
+    enum { MOST = 100 << 20 };
+    char *path = xasprintf("%s/%s", folder, name), *text = NULL;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    *bytes = 0;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        fail(why, why_bytes, "read", path);
+    } else if (!S_ISREG(st.st_mode) || st.st_size > MOST) {
+        snprintf(why, why_bytes, "%s is no file of at most 100 MiB", path);
+    } else {
+        ssize_t n = 1;
+        text = xmalloc((size_t)st.st_size + 1);
+        while (*bytes < (size_t)st.st_size && n > 0) {
+            n = read(fd, text + *bytes, (size_t)st.st_size - *bytes);
+            *bytes += n > 0 ? (size_t)n : 0;
+        }
+        text[*bytes] = '\0';
+    }
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return text;
+}
+
+/* ---- the commit ---- */
+
+bool checkpoint_commit(const char *folder, int64_t step, int attempt, char *why, size_t why_bytes)
+{
+    char *from = checkpoint_partial_path(folder, step, attempt), *to = checkpoint_path(folder, step);
+    bool ok = checkpoint_sync_folder(from, why, why_bytes);
+    checkpoint_reach("rename");
+    /* A run that began again from an earlier step meets its own: they change places, so that one is always there. */
+    const bool again = ok && access(to, F_OK) == 0;
+    if (ok && (again ? renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) : rename(from, to)) != 0)
+        ok = fail(why, why_bytes, "rename", from);
+    checkpoint_reach("renamed");
+    ok = ok && checkpoint_sync_folder(folder, why, why_bytes);
+    if (ok && again)
+        remove_folder(from);
+    free(from);
+    free(to);
+    return ok;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* A folder of checkpoints: step-00001000/ for each complete one, step-N.partial-K/ while it is written, .trash-N/ while it is
+ * removed. One writing run at a time has it. A rename makes a checkpoint complete; only then old ones go.
+ *
+ * Every change of files goes through this file and save.c, and syncs what must not be lost: tests replay what they do. */
+#ifndef STEPBENCH_CHECKPOINT_FOLDER_H
+#define STEPBENCH_CHECKPOINT_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Makes the folder and takes it; what a run that died has left is removed, if the folder is one of ours. Returns a lock for
+ * checkpoint_folder_close, or -1 with a sentence. */
+int checkpoint_folder_open(const char *folder, char *why, size_t why_bytes);
+void checkpoint_folder_close(int lock);
+
+/* Steps of complete checkpoints, ascending; caller frees. Returns how many; -1 with a sentence when it can't be read. */
+int checkpoint_folder_list(const char *folder, int64_t **steps, char *why, size_t why_bytes);
+int checkpoint_folder_partial(const char *folder); /* incomplete ones */
+
+char *checkpoint_path(const char *folder, int64_t step); /* of a complete one; caller frees */
+char *checkpoint_partial_path(const char *folder, int64_t step, int attempt);
+
+/* Writes and syncs a small file; reads one. The text is NULL with a sentence when that fails; caller frees. */
+bool checkpoint_write_text(const char *folder, const char *name, const char *text, char *why, size_t why_bytes);
+char *checkpoint_read_text(const char *folder, const char *name, size_t *bytes, char *why, size_t why_bytes);
+bool checkpoint_sync_folder(const char *folder, char *why, size_t why_bytes);
+
+/* Renames a finished partial folder to its step, and syncs: the commit. */
+bool checkpoint_commit(const char *folder, int64_t step, int attempt, char *why, size_t why_bytes);
+void checkpoint_discard(const char *folder, int64_t step, int attempt); /* a partial one */
+void checkpoint_keep(const char *folder, int keep);                     /* removes all but the newest complete ones */
+
+/* Called at named points of a save when set: tests end the process there. */
+extern void (*checkpoint_point)(const char *name);
+void checkpoint_reach(const char *name);
+
+#endif

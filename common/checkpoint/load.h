@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads checkpoints: into any pieces of a model's state, whatever ranks and strategy wrote them. Every block that is needed
+ * is read whole and hashed, so that nothing is loaded that was not written; what is wrong is named by file and tensor. */
+#ifndef STEPBENCH_CHECKPOINT_LOAD_H
+#define STEPBENCH_CHECKPOINT_LOAD_H
+
+#include "common/checkpoint/manifest.h"
+#include "common/device/device.h"
+
+/* A complete checkpoint: its manifest read, and its files of the right size with the headers of the model. False with a
+ * sentence; free it in any case. */
+typedef struct checkpoint {
+    char *path;
+    checkpoint_manifest m;
+} checkpoint;
+bool checkpoint_open(const char *path, checkpoint *out, char *why, size_t why_bytes);
+void checkpoint_close(checkpoint *c);
+
+typedef struct checkpoint_loaded {
+    double seconds;
+    int64_t read_bytes;
+} checkpoint_loaded;
+/* Fills the pieces, sorted, on `d`, by so many threads. `d` NULL: pieces are the host's. */
+bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pieces, int readers,
+                     checkpoint_loaded *out, char *why, size_t why_bytes);
+/* Reads all of it, padding, index and strange files included. */
+bool checkpoint_verify(const checkpoint *c, int readers, char *why, size_t why_bytes);
+
+/* Opens the newest complete checkpoint of a folder whose files are there and whole; `step` -1: the newest, else that one
+ * alone. `model` NULL: any. Damaged newer ones are said on stderr and passed over. */
+bool checkpoint_open_in(const char *folder, int64_t step, const checkpoint_model *model, checkpoint *out, char *why,
+                        size_t why_bytes);
+
+#endif

@@ -1,0 +1,687 @@
+/* SPDX-License-Identifier: MIT */
+/* A save: the copy, the writers, the part, the commit; see save.h. Blocks of CHECKPOINT_BLOCK are shared out among the
+ * writers as they come; each is fetched, hashed and written by one thread, so that copies, hashes and writes of several
+ * blocks overlap. */
+#include "common/checkpoint/save.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/checkpoint/folder.h"
+#include "common/checkpoint/hash.h"
+#include "common/core/clock.h"
+#include "common/core/error.h"
+
+typedef struct saver_run { /* pieces that follow each other in a file */
+    int first, count;      /* pieces */
+    int64_t at;            /* in the copy of the state; as far behind a multiple of 4096 as in the file */
+} saver_run;
+
+typedef struct writer {
+    checkpoint_saver *s;
+    pthread_t thread;
+    char *slot; /* pinned: a block and room to align it */
+    void *stream;
+    device_event *fetched;
+} writer;
+
+struct checkpoint_saver {
+    checkpoint_save_options o;
+    device *d;
+    const checkpoint_layout *l;
+    const checkpoint_pieces *pieces;
+    checkpoint_runs runs;
+    saver_run *run;     /* of each of them */
+    int64_t *first;     /* block of each run; [runs] is the count of all */
+    int *file, *direct; /* descriptors of each file; -1 */
+    char *copy;         /* of all pieces: pinned, or on the device; NULL: blocks come from the state */
+    int64_t copy_bytes;
+    writer *writers;
+    void *stream; /* of copies */
+    device_event *begun, *copied;
+    double pin_s;
+
+    checkpoint_state state; /* of the save that is under way */
+    int attempt;
+    double start_s;
+    bool copying; /* the next update waits for it */
+    atomic_llong next;
+    atomic_bool refused; /* O_DIRECT, by the file system */
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    bool over;
+    checkpoint_saved saved;
+};
+
+checkpoint_way checkpoint_way_parse(const char *name)
+{
+    static const char *const names[] = {"sync", "async", "lazy", "device"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (checkpoint_way)i;
+    die(EXIT_CODE_USAGE, "there is no way '%s' to save a checkpoint", name);
+}
+
+static bool planted(const checkpoint_saver *s, const char *name)
+{
+    return s->o.plant && strcmp(s->o.plant, name) == 0;
+}
+
+/* The first problem of a save is kept. */
+static void fail(checkpoint_saver *s, const char *what, const char *path)
+{
+    const int error = errno;
+    pthread_mutex_lock(&s->lock);
+    if (s->saved.ok)
+        snprintf(s->saved.why, sizeof s->saved.why, "rank %d can't %s %s%s%s", s->o.rank, what, path, error ? ": " : "",
+                 error ? strerror(error) : "");
+    s->saved.ok = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static bool going_well(checkpoint_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool ok = s->saved.ok;
+    pthread_mutex_unlock(&s->lock);
+    return ok;
+}
+
+/* ---- blocks ---- */
+
+/* Copies what lies in [offset, offset + bytes) of run r to `to`. */
+static void fetch(writer *w, int r, int64_t offset, int64_t bytes, char *to)
+{
+    checkpoint_saver *s = w->s;
+    const bool cpu = device_kind_of(s->d) == DEVICE_CPU;
+    const bool staged = s->copy;
+    const checkpoint_piece whole = {s->copy + s->run[r].at, s->runs.r[r].file, s->runs.r[r].offset, s->runs.r[r].bytes};
+    const checkpoint_piece *p = staged ? &whole : &s->pieces->p[s->run[r].first],
+                           *end = p + (staged ? 1 : s->run[r].count);
+    for (; p < end; p++) {
+        const int64_t from = p->offset > offset ? p->offset : offset, piece_end = p->offset + p->bytes;
+        const int64_t last = piece_end < offset + bytes ? piece_end : offset + bytes;
+        if (from >= last)
+            continue;
+        if (cpu)
+            memcpy(to + from - offset, p->at + from - p->offset, (size_t)(last - from));
+        else
+            device_stream_copy(s->d, w->stream, to + from - offset, p->at + from - p->offset, (size_t)(last - from));
+    }
+    if (!cpu) {
+        device_stream_record(s->d, w->stream, w->fetched);
+        device_event_sync(s->d, w->fetched);
+    }
+}
+
+static bool write_all(int fd, const char *from, int64_t bytes, int64_t offset)
+{
+    while (bytes > 0) {
+        const ssize_t n = pwrite(fd, from, (size_t)bytes, (off_t)offset);
+        if (n < 0 && errno != EINTR)
+            return false;
+        from += n > 0 ? n : 0;
+        offset += n > 0 ? n : 0;
+        bytes -= n > 0 ? n : 0;
+    }
+    return true;
+}
+
+/* The aligned middle goes past the page cache, the edges through it. */
+static bool write_block(checkpoint_saver *s, int file, const char *from, int64_t bytes, int64_t offset)
+{
+    const int64_t unit = CHECKPOINT_ALIGNMENT, low = (offset + unit - 1) / unit * unit,
+                  high = (offset + bytes) / unit * unit;
+    if (s->direct[file] >= 0 && !atomic_load(&s->refused) && low < high) {
+        if (write_all(s->direct[file], from + low - offset, high - low, low))
+            return write_all(s->file[file], from, low - offset, offset) &&
+                   write_all(s->file[file], from + high - offset, offset + bytes - high, high);
+        if (errno != EINVAL)
+            return false;
+        atomic_store(&s->refused, true);
+    }
+    return write_all(s->file[file], from, bytes, offset);
+}
+
+/* Hashes and writes block b of run r. */
+static bool save_block(writer *w, int r, int64_t b)
+{
+    checkpoint_saver *s = w->s;
+    checkpoint_run *run = &s->runs.r[r];
+    const int64_t at = b * CHECKPOINT_BLOCK, left = run->bytes - at;
+    const int64_t bytes = left < CHECKPOINT_BLOCK ? left : CHECKPOINT_BLOCK, offset = run->offset + at;
+    const bool pinned = s->copy && s->o.way != CHECKPOINT_DEVICE;
+    char *from = pinned ? s->copy + s->run[r].at + at : w->slot + offset % CHECKPOINT_ALIGNMENT;
+    if (!pinned)
+        fetch(w, r, offset, bytes, from);
+    run->hashes[b] = checkpoint_hash(from, (size_t)bytes);
+    if (r == 0 && b == 0 && planted(s, "bit"))
+        from[bytes / 2] ^= 1;
+    if (r == 0 && b == 0 && planted(s, "hole"))
+        return true;
+    if (r == 0 && b == 0 && planted(s, "swap") && bytes > 1) {
+        for (int64_t i = 0; i < bytes / 2; i++) {
+            const char kept = from[i];
+            from[i] = from[i + bytes / 2];
+            from[i + bytes / 2] = kept;
+        }
+    }
+    checkpoint_reach("block");
+    return write_block(s, run->file, from, bytes, offset);
+}
+
+static int run_of(const checkpoint_saver *s, int64_t block)
+{
+    int low = 0, high = s->runs.n; /* first[low] <= block < first[high] */
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (s->first[middle] <= block)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void *write_blocks(void *arg)
+{
+    writer *w = arg;
+    checkpoint_saver *s = w->s;
+    const int64_t blocks = s->first[s->runs.n];
+    for (int64_t b = atomic_fetch_add(&s->next, 1); b < blocks && going_well(s); b = atomic_fetch_add(&s->next, 1)) {
+        const int r = run_of(s, b);
+        errno = 0;
+        if (!save_block(w, r, b - s->first[r]))
+            fail(s, "write", s->l->file[s->runs.r[r].file].name);
+    }
+    return NULL;
+}
+
+/* Files whose pages are to reach the disk, one after another, by whichever thread is free. */
+static void *sync_files(void *arg)
+{
+    writer *w = arg;
+    checkpoint_saver *s = w->s;
+    for (int64_t f = atomic_fetch_add(&s->next, 1); f < s->l->files; f = atomic_fetch_add(&s->next, 1)) {
+        checkpoint_reach("sync");
+        errno = 0;
+        if (s->file[f] >= 0 && fsync(s->file[f]) != 0)
+            fail(s, "sync", s->l->file[f].name);
+    }
+    return NULL;
+}
+
+static void on_all_writers(checkpoint_saver *s, void *(*work)(void *))
+{
+    atomic_store(&s->next, 0);
+    for (int i = 1; i < s->o.writers; i++)
+        if (pthread_create(&s->writers[i].thread, NULL, work, &s->writers[i]) != 0)
+            die(EXIT_CODE_FAILURE, "can't start a thread that writes a checkpoint");
+    work(&s->writers[0]);
+    for (int i = 1; i < s->o.writers; i++)
+        pthread_join(s->writers[i].thread, NULL);
+}
+
+/* ---- files ---- */
+
+/* Rank f mod n gives file f its size and header; what nobody writes is padding, and zero. */
+static bool open_file(checkpoint_saver *s, const char *folder, int f)
+{
+    const checkpoint_file *x = &s->l->file[f];
+    char *path = xasprintf("%s/%s", folder, x->name);
+    errno = 0;
+    s->file[f] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    bool ok = s->file[f] >= 0;
+    if (ok && f % s->o.ranks == s->o.rank)
+        ok = ftruncate(s->file[f], (off_t)x->bytes) == 0 && write_all(s->file[f], x->header, x->header_bytes, 0);
+    if (ok && s->o.direct)
+        s->direct[f] = open(path, O_RDWR | O_CLOEXEC | O_DIRECT);
+    if (ok && s->o.direct && s->direct[f] < 0 && errno == EINVAL)
+        atomic_store(&s->refused, true);
+    if (!ok)
+        fail(s, "write", x->name);
+    free(path);
+    return ok;
+}
+
+static bool open_files(checkpoint_saver *s, const char *folder)
+{
+    bool *mine = xcalloc((unsigned long)s->l->files, sizeof *mine), ok = true;
+    errno = 0;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        fail(s, "make", folder);
+        ok = false;
+    }
+    for (int r = 0; r < s->runs.n; r++)
+        mine[s->runs.r[r].file] = true;
+    for (int f = 0; f < s->l->files && ok; f++)
+        if (mine[f] || f % s->o.ranks == s->o.rank)
+            ok = open_file(s, folder, f);
+    free(mine);
+    return ok;
+}
+
+/* After a failure the room goes back first, so that a full disk can take the sentence that says so. */
+static void close_files(checkpoint_saver *s, bool ok)
+{
+    for (int f = 0; f < s->l->files; f++) {
+        if (s->direct[f] >= 0)
+            close(s->direct[f]);
+        if (s->file[f] >= 0 && !ok && ftruncate(s->file[f], 0) != 0)
+            errno = 0;
+        if (s->file[f] >= 0 && close(s->file[f]) != 0 && ok)
+            fail(s, "close", s->l->file[f].name);
+        s->file[f] = s->direct[f] = -1;
+    }
+}
+
+/* ---- parts and the commit ---- */
+
+static void part_name(int rank, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "part-%d", rank);
+}
+
+/* Written under another name first: a part that is there is whole. */
+static void write_part(checkpoint_saver *s, const char *folder)
+{
+    char name[32], *text, why[300];
+    unsigned long bytes;
+    FILE *out = text_stream(&text, &bytes);
+    const bool ok = going_well(s);
+    if (!ok)
+        fprintf(out, "failed %s\n", s->saved.why);
+    for (int r = 0; r < s->runs.n && ok; r++) {
+        const checkpoint_run *x = &s->runs.r[r];
+        fprintf(out, "%d %" PRId64 " %" PRId64 "\n", x->file, x->offset, x->bytes);
+        for (int64_t b = 0; b < checkpoint_blocks(x->bytes); b++)
+            fprintf(out, "%016" PRIx64 "\n", x->hashes[b]);
+    }
+    fclose(out);
+    part_name(s->o.rank, name, sizeof name);
+    char *begun = xasprintf("%s.new", name), *from = xasprintf("%s/%s", folder, begun),
+         *to = xasprintf("%s/%s", folder, name);
+    errno = 0;
+    if (!checkpoint_write_text(folder, begun, text, why, sizeof why) || rename(from, to) != 0)
+        fail(s, "write", to);
+    free(begun);
+    free(from);
+    free(to);
+    free(text);
+}
+
+/* False and a sentence when a rank has failed; true without runs: the part is not there yet. */
+static bool read_part(checkpoint_saver *s, const char *folder, int rank, checkpoint_runs *all, bool *there)
+{
+    char name[32], why[300];
+    size_t bytes;
+    part_name(rank, name, sizeof name);
+    char *path = xasprintf("%s/%s", folder, name);
+    *there = access(path, F_OK) == 0;
+    free(path);
+    char *text = *there ? checkpoint_read_text(folder, name, &bytes, why, sizeof why) : NULL;
+    bool ok = !*there || text;
+    if (text && strncmp(text, "failed ", 7) == 0) {
+        pthread_mutex_lock(&s->lock);
+        if (s->saved.ok)
+            snprintf(s->saved.why, sizeof s->saved.why, "%.*s", (int)strcspn(text + 7, "\n"), text + 7);
+        s->saved.ok = false;
+        pthread_mutex_unlock(&s->lock);
+        ok = false;
+    }
+    for (char *at = text; ok && at && *at;) {
+        char *end;
+        const int file = (int)strtol(at, &end, 10);
+        const int64_t offset = strtoll(end, &end, 10), length = strtoll(end, &end, 10);
+        if (*end != '\n' || length < 1) {
+            ok = false;
+            break;
+        }
+        checkpoint_run *x = checkpoint_runs_add(all, file, offset, length);
+        for (int64_t b = 0; b < checkpoint_blocks(length); b++)
+            x->hashes[b] = strtoull(end, &end, 16);
+        at = end + (*end == '\n');
+    }
+    free(text);
+    return ok;
+}
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+static bool wait_for_parts(checkpoint_saver *s, const char *folder, checkpoint_runs *all)
+{
+    const double until = host_seconds() + (s->o.timeout_s > 0 ? s->o.timeout_s : 600);
+    for (int rank = 0; rank < s->o.ranks;) {
+        bool there;
+        errno = 0;
+        if (!read_part(s, folder, rank, all, &there)) {
+            fail(s, "read the part of another rank in", folder);
+            return false;
+        }
+        rank += there;
+        if (!there && host_seconds() > until) {
+            char what[64];
+            snprintf(what, sizeof what, "wait longer for rank %d to write to", rank);
+            errno = 0;
+            fail(s, what, folder);
+            return false;
+        }
+        if (!there)
+            pause_ms(1);
+    }
+    return true;
+}
+
+static bool finish_files(checkpoint_saver *s, const char *folder, checkpoint_runs *all, char *why, size_t why_bytes)
+{
+    char *index = checkpoint_index(s->l), name[32];
+    bool ok = checkpoint_runs_cover(all, s->l, why, why_bytes) &&
+              checkpoint_write_text(folder, "model.safetensors.index.json", index, why, why_bytes);
+    free(index);
+    char *manifest = ok ? checkpoint_manifest_write(s->l, &s->state, all) : NULL;
+    checkpoint_reach("manifest");
+    ok = ok && checkpoint_write_text(folder, "manifest.json", manifest, why, why_bytes);
+    free(manifest);
+    for (int rank = 0; rank < s->o.ranks && ok; rank++) {
+        part_name(rank, name, sizeof name);
+        char *path = xasprintf("%s/%s", folder, name);
+        unlink(path);
+        free(path);
+    }
+    return ok;
+}
+
+static void commit(checkpoint_saver *s, const char *folder)
+{
+    checkpoint_runs all = {0};
+    char why[400] = "";
+    if (wait_for_parts(s, folder, &all)) {
+        if (!finish_files(s, folder, &all, why, sizeof why) ||
+            !checkpoint_commit(s->o.folder, s->state.step, s->attempt, why, sizeof why)) {
+            pthread_mutex_lock(&s->lock);
+            s->saved.ok = false;
+            snprintf(s->saved.why, sizeof s->saved.why, "%s", why);
+            pthread_mutex_unlock(&s->lock);
+        }
+    }
+    checkpoint_runs_free(&all);
+    if (!going_well(s))
+        checkpoint_discard(s->o.folder, s->state.step, s->attempt);
+    s->saved.committed_s = host_seconds() - s->start_s;
+}
+
+static void announce_over(checkpoint_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->over = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *save_thread(void *arg)
+{
+    checkpoint_saver *s = arg;
+    char *folder = checkpoint_partial_path(s->o.folder, s->state.step, s->attempt);
+    if (s->copy) {
+        device_event_sync(s->d, s->copied);
+        s->saved.copied_s = host_seconds() - s->start_s;
+    }
+    checkpoint_reach("begin");
+    if (open_files(s, folder))
+        on_all_writers(s, write_blocks);
+    s->saved.written_s = host_seconds() - s->start_s;
+    if (going_well(s))
+        on_all_writers(s, sync_files);
+    close_files(s, going_well(s));
+    s->saved.synced_s = host_seconds() - s->start_s;
+    if (!s->copy)
+        s->saved.copied_s = s->saved.written_s;
+    s->saved.direct = s->o.direct && !atomic_load(&s->refused);
+    checkpoint_reach("part");
+    write_part(s, folder);
+    if (s->o.rank == 0)
+        commit(s, folder);
+    free(folder);
+    const bool ok = going_well(s);
+    if (s->o.way == CHECKPOINT_SYNC)
+        announce_over(s); /* the caller need not wait for old ones to go */
+    if (s->o.rank == 0 && ok)
+        checkpoint_keep(s->o.folder, s->o.keep);
+    announce_over(s);
+    return NULL;
+}
+
+/* ---- making ---- */
+
+static void make_runs(checkpoint_saver *s)
+{
+    int64_t at = 0, blocks = 0;
+    for (int i = 0; i < s->pieces->n; i++) {
+        const checkpoint_piece *p = &s->pieces->p[i];
+        checkpoint_run *last = s->runs.n ? &s->runs.r[s->runs.n - 1] : NULL;
+        if (last && last->file == p->file && last->offset + last->bytes == p->offset) {
+            last->bytes += p->bytes;
+            s->run[s->runs.n - 1].count++;
+        } else {
+            checkpoint_runs_add(&s->runs, p->file, p->offset, p->bytes);
+            s->run[s->runs.n - 1] = (saver_run){.first = i, .count = 1};
+        }
+    }
+    for (int r = 0; r < s->runs.n; r++) {
+        checkpoint_run *x = &s->runs.r[r];
+        const int64_t unit = CHECKPOINT_ALIGNMENT;
+        free(x->hashes);
+        x->hashes = xcalloc((unsigned long)checkpoint_blocks(x->bytes), sizeof *x->hashes);
+        s->run[r].at = (at + unit - 1) / unit * unit + x->offset % unit;
+        at = s->run[r].at + x->bytes;
+        s->first[r] = blocks;
+        blocks += checkpoint_blocks(x->bytes);
+    }
+    s->first[s->runs.n] = blocks;
+    s->copy_bytes = at;
+}
+
+static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
+{
+    const double start = host_seconds();
+    const bool pinned = s->o.way == CHECKPOINT_ASYNC || s->o.way == CHECKPOINT_LAZY;
+    bool ok = true;
+    if (pinned && s->copy_bytes)
+        s->copy = device_host_malloc(s->d, (size_t)s->copy_bytes);
+    if (s->o.way == CHECKPOINT_DEVICE && s->copy_bytes)
+        s->copy = device_malloc(s->d, (size_t)s->copy_bytes);
+    if ((pinned || s->o.way == CHECKPOINT_DEVICE) && s->copy_bytes && !s->copy) {
+        ok = false;
+        snprintf(why, why_bytes, "%s has no room for a copy of the state, %.1f GB; try %s",
+                 pinned ? "the host" : "the device", (double)s->copy_bytes / 1e9,
+                 pinned ? "device or sync" : "lazy or sync");
+    }
+    if (s->copy && pinned)
+        memset(s->copy, 0, (size_t)s->copy_bytes); /* first touches are slow */
+    for (int i = 0; i < s->o.writers && ok; i++) {
+        writer *w = &s->writers[i];
+        w->s = s;
+        w->slot = device_host_malloc(s->d, CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT);
+        w->stream = device_stream_create(s->d, STREAM_BACKGROUND, "save");
+        w->fetched = device_event_create(s->d);
+        if (!w->slot) {
+            ok = false;
+            snprintf(why, why_bytes, "the host has no pinned memory for %d writers", s->o.writers);
+        }
+    }
+    s->pin_s = host_seconds() - start;
+    return ok;
+}
+
+checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, device *d, const checkpoint_layout *l,
+                                          const checkpoint_pieces *pieces, char *why, size_t why_bytes)
+{
+    checkpoint_saver *s = xcalloc(1, sizeof *s);
+    *s = (checkpoint_saver){.o = *o, .d = d, .l = l, .pieces = pieces, .over = true};
+    s->run = xcalloc((unsigned long)pieces->n + 1, sizeof *s->run);
+    s->first = xcalloc((unsigned long)pieces->n + 1, sizeof *s->first);
+    s->file = xcalloc((unsigned long)l->files, sizeof *s->file);
+    s->direct = xcalloc((unsigned long)l->files, sizeof *s->direct);
+    s->writers = xcalloc((unsigned long)o->writers, sizeof *s->writers);
+    for (int f = 0; f < l->files; f++)
+        s->file[f] = s->direct[f] = -1;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    make_runs(s);
+    s->stream = device_stream_create(d, STREAM_NORMAL, "snapshot");
+    s->begun = device_event_create(d);
+    s->copied = device_event_create(d);
+    if (take_memory(s, why, why_bytes))
+        return s;
+    checkpoint_saver_free(s);
+    return NULL;
+}
+
+void checkpoint_saver_free(checkpoint_saver *s)
+{
+    if (!s)
+        return;
+    checkpoint_save_wait(s);
+    device_stream_destroy(s->d, s->stream);
+    device_event_destroy(s->d, s->begun);
+    device_event_destroy(s->d, s->copied);
+    for (int i = 0; i < s->o.writers && s->writers[i].s; i++) {
+        device_host_free(s->d, s->writers[i].slot);
+        device_stream_destroy(s->d, s->writers[i].stream);
+        device_event_destroy(s->d, s->writers[i].fetched);
+    }
+    if (s->copy && s->o.way == CHECKPOINT_DEVICE)
+        device_free(s->d, s->copy);
+    else if (s->copy)
+        device_host_free(s->d, s->copy);
+    checkpoint_runs_free(&s->runs);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    free(s->writers);
+    free(s->direct);
+    free(s->file);
+    free(s->first);
+    free(s->run);
+    free(s);
+}
+
+double checkpoint_saver_pin_s(const checkpoint_saver *s)
+{
+    return s->pin_s;
+}
+
+int64_t checkpoint_saver_host_bytes(const checkpoint_saver *s)
+{
+    const int64_t slots = (int64_t)s->o.writers * (CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT);
+    return slots + (s->o.way == CHECKPOINT_DEVICE ? 0 : s->copy ? s->copy_bytes : 0);
+}
+
+int64_t checkpoint_saver_device_bytes(const checkpoint_saver *s)
+{
+    return s->copy && s->o.way == CHECKPOINT_DEVICE ? s->copy_bytes : 0;
+}
+
+/* ---- saving ---- */
+
+/* Of a plain 16-bit weight nothing is left out: then the fault takes the second moments. */
+static bool left_out(const checkpoint_saver *s, const checkpoint_piece *p)
+{
+    char what[96];
+    checkpoint_at(s->l, p->file, p->offset, what, sizeof what);
+    return planted(s, "low") && strstr(what, s->l->model.master == SB_MASTER_NONE ? ".exp_avg_sq" : ".master");
+}
+
+/* The compute stream goes on as soon as it likes; the copy has what it had by now. */
+static void enqueue_copy(checkpoint_saver *s)
+{
+    device_event_record(s->d, s->begun);
+    device_stream_wait(s->d, s->stream, s->begun);
+    for (int r = 0; r < s->runs.n; r++)
+        for (int i = s->run[r].first; i < s->run[r].first + s->run[r].count; i++) {
+            const checkpoint_piece *p = &s->pieces->p[i];
+            if (!left_out(s, p))
+                device_stream_copy(s->d, s->stream, s->copy + s->run[r].at + p->offset - s->runs.r[r].offset, p->at,
+                                   (size_t)p->bytes);
+        }
+    device_stream_record(s->d, s->stream, s->copied);
+    s->copying = true;
+}
+
+static void wait_over(checkpoint_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!s->over) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 100000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+        if (s->o.beat)
+            s->o.beat();
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void checkpoint_save(checkpoint_saver *s, const checkpoint_state *state)
+{
+    const double asked = host_seconds();
+    checkpoint_save_wait(s);
+    s->start_s = host_seconds();
+    s->saved = (checkpoint_saved){.ok = true, .waited_s = s->start_s - asked};
+    s->state = *state;
+    s->attempt++;
+    s->over = false;
+    atomic_store(&s->refused, false);
+    if (s->copy)
+        enqueue_copy(s);
+    else
+        device_sync(s->d);
+    if (s->o.way == CHECKPOINT_ASYNC)
+        device_event_sync(s->d, s->copied);
+    if (s->o.way == CHECKPOINT_DEVICE)
+        device_event_wait(s->d, s->copied);
+    if (pthread_create(&s->thread, NULL, save_thread, s) != 0)
+        die(EXIT_CODE_FAILURE, "can't start the thread that writes a checkpoint");
+    s->started = true;
+    if (s->o.way == CHECKPOINT_SYNC)
+        wait_over(s);
+}
+
+void checkpoint_before_update(checkpoint_saver *s, void *stream)
+{
+    if (s->copying && s->o.way == CHECKPOINT_LAZY && !planted(s, "torn"))
+        device_stream_wait(s->d, stream, s->copied);
+    s->copying = false;
+}
+
+bool checkpoint_save_over(checkpoint_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool over = s->over;
+    pthread_mutex_unlock(&s->lock);
+    return over;
+}
+
+checkpoint_saved checkpoint_save_wait(checkpoint_saver *s)
+{
+    wait_over(s);
+    if (s->started)
+        pthread_join(s->thread, NULL);
+    s->started = false;
+    return s->saved;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* The state of a replica as a checkpoint has it: which part of which tensor lies where on this rank, and which of them this
+ * rank saves. Ranges that several ranks hold are divided among them, so that every byte is written once; loading fills all
+ * that a rank holds. So a checkpoint of any strategy and number of ranks is loaded by any other. */
+#ifndef STEPBENCH_REPLICA_STATE_H
+#define STEPBENCH_REPLICA_STATE_H
+
+#include "common/checkpoint/load.h"
+#include "common/replica/replica.h"
+
+typedef struct replica_state {
+    replica *r;
+    checkpoint_layout *layout;
+    checkpoint_pieces save, load; /* of a rank that is no member: empty */
+} replica_state;
+
+checkpoint_model replica_model(const replica *r); /* of a member */
+replica_state *replica_state_create(replica *r);  /* of a member; it lives no longer than r */
+void replica_state_free(replica_state *x);        /* NULL is fine */
+
+/* Step, optimizer, seed, strategy and ranks; what a run knows of data and schedule is left to it. Waits for the device. */
+void replica_state_note(const replica_state *x, checkpoint_state *out);
+/* Between steps. All that this rank holds becomes the checkpoint's: arrays and the optimizer's state. False with a
+ * sentence; what the rank has is then undefined. No exchange: each rank loads by itself. */
+bool replica_state_load(replica_state *x, const checkpoint *c, int readers, checkpoint_loaded *out, char *why,
+                        size_t why_bytes);
+/* The way that updates of this replica can honour: lazy needs a hook before updates, which neither a process alone nor a
+ * captured step has, and is async there. */
+checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted);
+/* Of the bytes that this rank saves: the same again when the same ranks have the same state. */
+uint64_t replica_state_hash(const replica_state *x);
+
+#endif

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+/* Files of a checkpoint: the same bytes from any number of ranks, legal safetensors, loaded by any other number; whatever
+ * is wrong with them is one sentence, and the last complete one stays. */
+#include "tests/support/test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/checkpoint/hash.h"
+#include "common/checkpoint/json.h"
+#include "common/core/error.h"
+#include "common/core/rng.h"
+#include "tests/support/saved_state.h"
+
+static char why[512];
+
+static checkpoint_save_options plain(const char *folder)
+{
+    return (checkpoint_save_options){
+        .folder = folder, .way = CHECKPOINT_ASYNC, .writers = 2, .keep = 2, .timeout_s = 5};
+}
+
+static checkpoint_saved save(const char *folder, int ranks, int64_t step)
+{
+    const checkpoint_save_options o = plain(folder);
+    return saved_by(&saved_model, &o, ranks, step);
+}
+
+static void open_folder(const char *folder)
+{
+    const int lock = checkpoint_folder_open(folder, why, sizeof why);
+    assert_true(lock >= 0);
+    checkpoint_folder_close(lock);
+}
+
+static void hashes_are_those_of_xxhash(void **state)
+{
+    (void)state;
+    assert_int_equal(checkpoint_hash("", 0), 0xef46db3751d8e999u);
+    assert_int_equal(checkpoint_hash("a", 1), 0xd24ec4f1a98c6e5bu);
+    assert_int_equal(checkpoint_hash("abc", 3), 0x44bc2cf5ad770999u);
+    assert_int_equal(checkpoint_hash("Nobody inspects the spammish repetition", 39), 0xfbcea83c8a378bf1u);
+}
+
+/* ---- files ---- */
+
+static size_t file_bytes(const char *folder, int64_t step, const char *name, char **out)
+{
+    char *path = checkpoint_path(folder, step);
+    size_t bytes;
+    *out = checkpoint_read_text(path, name, &bytes, why, sizeof why);
+    if (!*out)
+        fail_msg("%s", why);
+    free(path);
+    return bytes;
+}
+
+static void ranks_do_not_show(void **state)
+{
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    open_folder(*state);
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        checkpoint_save_options o = plain(*state);
+        o.keep = 9;
+        o.way = ranks == 2 ? CHECKPOINT_LAZY : ranks == 3 ? CHECKPOINT_DEVICE : CHECKPOINT_ASYNC;
+        o.direct = ranks % 2;
+        char *folder = folder_path(*state, ranks == 1 ? "one" : "many");
+        o.folder = folder;
+        open_folder(folder);
+        assert_true(saved_by(&saved_model, &o, ranks, 7).ok);
+        for (int f = 0; f < l->files && ranks > 1; f++) {
+            char *one, *many, *first = folder_path(*state, "one");
+            const size_t n = file_bytes(first, 7, l->file[f].name, &one),
+                         m = file_bytes(folder, 7, l->file[f].name, &many);
+            assert_int_equal(n, l->file[f].bytes);
+            assert_int_equal(n, m);
+            assert_memory_equal(one, many, n);
+            free(one), free(many), free(first);
+        }
+        free(folder);
+    }
+    checkpoint_layout_free(l);
+}
+
+static int64_t dtype_bytes(const char *name)
+{
+    return strcmp(name, "F32") == 0 ? 4 : strcmp(name, "U8") == 0 ? 1 : 2;
+}
+
+/* The rules of safetensors: a header of JSON, tensors without holes, nothing behind the last. */
+static void files_are_safetensors(void **state)
+{
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    open_folder(*state);
+    assert_true(save(*state, 2, 3).ok);
+    for (int f = 0; f < l->files; f++) {
+        char *bytes;
+        const size_t n = file_bytes(*state, 3, l->file[f].name, &bytes);
+        uint64_t header;
+        memcpy(&header, bytes, sizeof header);
+        assert_true(header % 4096 == 4088 && header < n);
+        json *j = json_parse(bytes + 8, header, why, sizeof why);
+        assert_non_null(j);
+        int64_t at = 0;
+        for (const json *t = j->first->next; t; t = t->next) { /* behind __metadata__ */
+            const json *span = json_find(t, "data_offsets", JSON_ARRAY), *shape = json_find(t, "shape", JSON_ARRAY);
+            int64_t size = dtype_bytes(json_find(t, "dtype", JSON_STRING)->text);
+            for (const json *d = shape->first; d; d = d->next)
+                size *= d->value;
+            assert_int_equal(span->first->value, at);
+            assert_int_equal(span->first->next->value, at + size);
+            if (strstr(t->name, ".exp_avg") && t->first && strstr(t->name, "lm_head"))
+                assert_int_equal(at % 4096, 0);
+            at += size;
+        }
+        assert_int_equal(at + (int64_t)header + 8, n);
+        json_free(j);
+        free(bytes);
+    }
+    checkpoint_layout_free(l);
+}
+
+static void expect_loaded(const char *folder, int64_t step, int ranks)
+{
+    checkpoint c;
+    if (!checkpoint_open_in(folder, -1, &saved_model, &c, why, sizeof why))
+        fail_msg("%s", why);
+    assert_int_equal(c.m.state.step, step);
+    for (int i = 0; i < ranks; i++) {
+        saved_rank r = saved_rank_create(c.m.layout, i, ranks);
+        checkpoint_loaded loaded;
+        assert_true(checkpoint_load(&c, NULL, &r.pieces, 2, &loaded, why, sizeof why));
+        saved_expect(&r, step);
+        saved_rank_free(&r);
+    }
+    checkpoint_close(&c);
+}
+
+static void any_ranks_load_it(void **state)
+{
+    checkpoint c;
+    open_folder(*state);
+    assert_true(save(*state, 3, 11).ok);
+    for (int ranks = 1; ranks <= 4; ranks++)
+        expect_loaded(*state, 11, ranks);
+    assert_true(checkpoint_open_in(*state, 11, &saved_model, &c, why, sizeof why));
+    const checkpoint_state want = saved_note(11, 3);
+    assert_memory_equal(&c.m.state.optimizer, &want.optimizer, sizeof want.optimizer);
+    assert_memory_equal(&c.m.state.data, &want.data, sizeof want.data);
+    assert_memory_equal(&c.m.state.schedule, &want.schedule, sizeof want.schedule);
+    assert_int_equal(c.m.state.seed, want.seed);
+    assert_true(checkpoint_verify(&c, 2, why, sizeof why));
+    checkpoint_close(&c);
+}
+
+static void the_newest_are_kept(void **state)
+{
+    int64_t *steps;
+    open_folder(*state);
+    for (int step = 1; step <= 4; step++)
+        assert_true(save(*state, 2, step).ok);
+    assert_int_equal(checkpoint_folder_list(*state, &steps, why, sizeof why), 2);
+    assert_true(steps[0] == 3 && steps[1] == 4);
+    free(steps);
+    assert_true(save(*state, 1, 4).ok); /* a step that is there already: they change places */
+    expect_loaded(*state, 4, 2);
+}
+
+/* ---- what is wrong ---- */
+
+static void is_refused(const char *folder, int64_t step, const checkpoint_model *m, const char *sentence)
+{
+    checkpoint c;
+    const bool ok =
+        checkpoint_open_in(folder, step, m, &c, why, sizeof why) && checkpoint_verify(&c, 2, why, sizeof why);
+    checkpoint_close(&c);
+    if (ok || !strstr(why, sentence))
+        fail_msg("'%s' instead of '%s'", ok ? "all right" : why, sentence);
+}
+
+static void planted_errors_are_named(void **state)
+{
+    static const struct {
+        const char *plant, *sentence;
+    } faults[] = {{"bit", "model-00001-of-00004.safetensors is damaged"},
+                  {"hole", "lm_head.weight"},
+                  {"swap", "model-00001-of-00004.safetensors is damaged"}};
+    open_folder(*state);
+    assert_true(save(*state, 2, 1).ok);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        checkpoint_save_options o = plain(*state);
+        o.plant = faults[i].plant;
+        assert_true(saved_by(&saved_model, &o, 1, 2).ok);
+        is_refused(*state, 2, NULL, faults[i].sentence);
+    }
+}
+
+static void cut(const char *folder, int64_t step, const char *name, off_t by)
+{
+    char *path = checkpoint_path(folder, step), *file = folder_path(path, name);
+    struct stat st;
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(truncate(file, by ? st.st_size - by : st.st_size / 2), 0);
+    free(path), free(file);
+}
+
+static void damage_leaves_the_one_before(void **state)
+{
+    open_folder(*state);
+    static const struct {
+        const char *file;
+        off_t by; /* 0: half of it */
+        const char *sentence;
+    } cuts[] = {{"optim-00002-of-00004.safetensors", 1, "is 1 byte too short"},
+                {"optim-00002-of-00004.safetensors", 4096, "is 4096 bytes too short"},
+                {"model-00003-of-00004.safetensors", 0, "too short"},
+                {"manifest.json", 1, "it is damaged or cut"},
+                {"manifest.json", 0, "it is damaged or cut"}};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        assert_true(save(*state, 2, 1).ok);
+        assert_true(save(*state, 2, 2).ok);
+        cut(*state, 2, cuts[i].file, cuts[i].by);
+        is_refused(*state, 2, NULL, cuts[i].sentence);
+        expect_loaded(*state, 1, 3);
+    }
+}
+
+static void another_model_is_said(void **state)
+{
+    checkpoint_model other = saved_model;
+    open_folder(*state);
+    assert_true(save(*state, 1, 1).ok);
+    other.config.d_model = 48;
+    is_refused(*state, 1, &other, "of another model (d_model 24, here 48)");
+    other = saved_model;
+    other.moments = SB_BF16;
+    is_refused(*state, 1, &other, "other moments (F32, here BF16)");
+    other = saved_model;
+    other.master = SB_MASTER_NONE;
+    is_refused(*state, 1, &other, "other master weights (I16, here none)");
+    is_refused(*state, 5, NULL, "step-00000005/manifest.json: No such file");
+}
+
+static void folders_that_cannot_be_used(void **state)
+{
+    char *folder = folder_path(*state, "new/folder"), *file = folder_path(*state, "file");
+    const int lock = checkpoint_folder_open(folder, why, sizeof why);
+    assert_true(lock >= 0);
+    assert_int_equal(checkpoint_folder_open(folder, why, sizeof why), -1);
+    assert_non_null(strstr(why, "another run writes checkpoints to"));
+    is_refused(folder, -1, NULL, "no complete checkpoint is in");
+    checkpoint_folder_close(lock);
+    file_write(file, "");
+    assert_int_equal(checkpoint_folder_open(file, why, sizeof why), -1);
+    assert_int_equal(checkpoint_folder_open("/proc/stepbench", why, sizeof why), -1);
+    assert_non_null(strstr(why, "can't make the folder of checkpoints /proc/stepbench"));
+    free(folder), free(file);
+}
+
+/* A limit of file sizes stands for a full disk; the rank that meets it says so, and the room is free again. */
+static void a_full_disk_loses_nothing(void **state)
+{
+    struct rlimit all, little = {.rlim_cur = 20000};
+    open_folder(*state);
+    assert_true(save(*state, 2, 1).ok);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &all);
+    little.rlim_max = all.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &little);
+    const checkpoint_saved saved = save(*state, 2, 2);
+    setrlimit(RLIMIT_FSIZE, &all);
+    assert_false(saved.ok);
+    assert_non_null(strstr(saved.why, "can't write"));
+    assert_non_null(strstr(saved.why, "File too large"));
+    assert_int_equal(checkpoint_folder_partial(*state), 0);
+    expect_loaded(*state, 1, 2);
+    assert_true(save(*state, 2, 3).ok);
+    expect_loaded(*state, 3, 2);
+}
+
+/* A rank that never comes: the others' save ends with a sentence. */
+static void a_missing_rank_is_named(void **state)
+{
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    device *d = device_open(DEVICE_CPU, 0);
+    checkpoint_save_options o = plain(*state);
+    o.ranks = 2;
+    o.timeout_s = 0.1;
+    saved_rank r = saved_rank_create(l, 0, 2);
+    open_folder(*state);
+    checkpoint_saver *s = checkpoint_saver_create(&o, d, l, &r.pieces, why, sizeof why);
+    const checkpoint_state note = saved_note(4, 2);
+    checkpoint_save(s, &note);
+    const checkpoint_saved saved = checkpoint_save_wait(s);
+    assert_false(saved.ok);
+    assert_non_null(strstr(saved.why, "wait longer for rank 1"));
+    assert_int_equal(checkpoint_folder_partial(*state), 0);
+    checkpoint_saver_free(s);
+    saved_rank_free(&r);
+    device_close(d);
+    checkpoint_layout_free(l);
+}
+
+/* ---- whatever the bytes are ---- */
+
+/* Puts the hash that fits at the end, so that the reader behind it sees the damage. */
+static void seal(char *text, size_t bytes)
+{
+    const size_t tail = strlen(",\n\"hash\":\"") + 16 + 3;
+    char digits[17];
+    if (bytes < tail)
+        return;
+    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)checkpoint_hash(text, bytes - tail));
+    memcpy(text + bytes - tail, ",\n\"hash\":\"", 10);
+    memcpy(text + bytes - 19, digits, 16);
+    memcpy(text + bytes - 3, "\"}\n", 3);
+}
+
+static void damaged_manifests_never_crash(void **state)
+{
+    char *text;
+    open_folder(*state);
+    assert_true(save(*state, 3, 2).ok);
+    const size_t bytes = file_bytes(*state, 2, "manifest.json", &text);
+    char *copy = xmalloc(bytes + 1);
+    int read = 0;
+    for (uint64_t i = 0; i < 3000; i++) {
+        checkpoint_manifest m;
+        memcpy(copy, text, bytes + 1);
+        size_t n = bytes;
+        for (int k = 0; k < 1 + (int)(i % 3); k++)
+            copy[(size_t)(rng_uniform(i, 1, (uint64_t)k) * (double)(i % 2 ? bytes : 900))] =
+                i % 5 ? "0123456789-{}[]\",:ae\\\n"[(int)(rng_uniform(i, 2, (uint64_t)k) * 22)] : (char)(i * 37);
+        if (i % 7 == 0)
+            n = (size_t)(rng_uniform(i, 3, 0) * (double)bytes);
+        if (i % 10)
+            seal(copy, n);
+        read += checkpoint_manifest_read(copy, n, &m, why, sizeof why);
+        checkpoint_manifest_free(&m);
+    }
+    assert_true(read < 1500); /* some change a number that may be any */
+    free(copy);
+    free(text);
+}
+
+static void damaged_headers_are_refused(void **state)
+{
+    char *path, *file;
+    open_folder(*state);
+    assert_true(save(*state, 1, 2).ok);
+    path = checkpoint_path(*state, 2);
+    file = folder_path(path, "model-00002-of-00004.safetensors");
+    for (int i = 0; i < 200; i++) {
+        const int fd = open(file, O_RDWR);
+        const off_t at = (off_t)(rng_uniform(9, 1, (uint64_t)i) * 4096);
+        char kept, other;
+        assert_int_equal(pread(fd, &kept, 1, at), 1);
+        other = (char)(kept ^ (1 << i % 8));
+        assert_int_equal(pwrite(fd, &other, 1, at), 1);
+        is_refused(*state, 2, NULL, "header is not that of the model");
+        assert_int_equal(pwrite(fd, &kept, 1, at), 1);
+        close(fd);
+    }
+    expect_loaded(*state, 2, 1);
+    free(path), free(file);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_are_those_of_xxhash),
+                                       IN_FOLDER(ranks_do_not_show),
+                                       IN_FOLDER(files_are_safetensors),
+                                       IN_FOLDER(any_ranks_load_it),
+                                       IN_FOLDER(the_newest_are_kept),
+                                       IN_FOLDER(planted_errors_are_named),
+                                       IN_FOLDER(damage_leaves_the_one_before),
+                                       IN_FOLDER(another_model_is_said),
+                                       IN_FOLDER(folders_that_cannot_be_used),
+                                       IN_FOLDER(a_full_disk_loses_nothing),
+                                       IN_FOLDER(a_missing_rank_is_named),
+                                       IN_FOLDER(damaged_manifests_never_crash),
+                                       IN_FOLDER(damaged_headers_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

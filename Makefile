@@ -98,7 +98,7 @@ format:
 clean:
 	rm -rf $(BUILD)
 ifeq ($(BIN),.)
-	rm -f $(patsubst bench/%.c,%,$(wildcard bench/bench_*.c)) stepcmp libstepbench.so libstepbench.so.*
+	rm -f $(patsubst bench/%.c,%,$(wildcard bench/bench_*.c)) stepcmp stepckpt libstepbench.so libstepbench.so.*
 endif
 
 # git writes the commit into common/build/commit as it packs.
@@ -191,8 +191,9 @@ REPORT_TEXT := $(wildcard plots/report/sections/*.sql plots/figures/*.sql) plots
 REPORT_C    := plots/report.c $(wildcard plots/report/*.c)
 REPORT_O    := $(call object,$(REPORT_C)) $(BUILD)/report_text.o
 STEPCMP_O   := $(call object,plots/stepcmp.c)
+STEPCKPT_O  := $(call object,plots/stepckpt.c)
 REPORT      := $(if $(HAVE_SQLITE),$(BUILD)/report)
-PROGRAMS   := $(BENCHES) $(REPORT) $(BIN)/stepcmp
+PROGRAMS   := $(BENCHES) $(REPORT) $(BIN)/stepcmp $(BIN)/stepckpt
 
 NO_REPORT   := SQLite was not found, so build/report is not built; install libsqlite3-dev, or set SQLITE_HOME
 needs_report = @$(if $(HAVE_SQLITE),,echo 'make $@: $(NO_REPORT)' >&2; exit 1)
@@ -291,7 +292,7 @@ $(BUILD)/ptxas/portable: $(call object,$(PORTABLE_CU)) kernels/cuda/spill_free.t
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(COMMON_O) $(KERNEL_O) \
-           $(REPORT_O) $(STEPCMP_O) $(BENCH_O) $(TEST_O) $(call object,$(wildcard bench/*.c tests/*/*.c tests/*/*/*.c)))
+           $(REPORT_O) $(STEPCMP_O) $(STEPCKPT_O) $(BENCH_O) $(TEST_O) $(call object,$(wildcard bench/*.c tests/*/*.c tests/*/*/*.c)))
 
 # ---- link ----
 
@@ -333,7 +334,7 @@ define link_program
 endef
 PROGRAM_NEEDS := $(BUILD)/common.a $(BUILD)/link.flags $(BUILD)/libstepbench.map | $(BUILD)/lib/libstepbench.so
 
-$(BENCHES) $(BIN)/stepcmp: LIBRARY_FROM_HERE := $(if $(filter .,$(BIN)),$(BUILD)/lib,lib) ../lib
+$(BENCHES) $(BIN)/stepcmp $(BIN)/stepckpt: LIBRARY_FROM_HERE := $(if $(filter .,$(BIN)),$(BUILD)/lib,lib) ../lib
 $(BUILD)/report: LIBRARY_FROM_HERE := lib ../lib
 $(TESTS) $(GPU_TESTS): LIBRARY_FROM_HERE := ../../lib
 
@@ -344,6 +345,8 @@ $(BUILD)/report: $(REPORT_O) $(PROGRAM_NEEDS)
 	$(call link_program,$(SQLITE_LIBS))
 	@$@ --lint || { rm -f $@; exit 1; }
 $(BIN)/stepcmp: $(STEPCMP_O) $(PROGRAM_NEEDS)
+	$(call link_program)
+$(BIN)/stepckpt: $(STEPCKPT_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program,$(CMOCKA_LIBS))
@@ -383,7 +386,7 @@ INCLUDEDIR := $(DESTDIR)$(PREFIX)/include/stepbench
 install: $(PROGRAMS) lib
 	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR)/kernels
 	install -m 755 $(BENCHES) $(BINDIR)
-	install -m 755 $(BIN)/stepcmp $(BINDIR)
+	install -m 755 $(BIN)/stepcmp $(BIN)/stepckpt $(BINDIR)
 	$(if $(HAVE_SQLITE),install -m 755 $(BUILD)/report $(BINDIR)/stepbench-report)
 	install -m 755 $(LIBRARY) $(LIBDIR)
 	ln -sf $(notdir $(LIBRARY)) $(LIBDIR)/$(SONAME)
@@ -422,7 +425,7 @@ tidy: $(BUILD)/config.mk
 	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) -DNO_CUDA=\"\" -DCUDA_ARCHS=\"\" 2>/dev/null' tidy
 
 # Objects of the host's code: a link circle may go through any of them. Those of kernels count where they were built.
-lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(if $(HAVE_SQLITE),$(REPORT_O)) $(STEPCMP_O) $(call object,$(wildcard bench/*.c)))
+lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(if $(HAVE_SQLITE),$(REPORT_O)) $(STEPCMP_O) $(STEPCKPT_O) $(call object,$(wildcard bench/*.c)))
 	@OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
 
 plots: $(REPORT) $(BENCHES)

@@ -20,11 +20,12 @@ bool ddp_has_column(const ddp_case *k, const char *name)
     return c->name;
 }
 
-/* A bench whose variants are something else has an option for it. "unsharded" and "ddp" are what sharding is compared with; every other variant is the name of its strategy. */
+/* "unsharded" and "ddp" are what sharding is compared with; every other name is that of its strategy. Benches whose
+ * variants are something else have an option for it. */
 static const char *strategy_of(const bench_case *c)
 {
-    const char *variant = case_has(c, "strategy") ? case_text(c, "strategy") : case_variant(c);
-    return text_is(variant, "unsharded") || text_is(variant, "ddp") ? "bucketed" : variant;
+    const char *name = case_has(c, "strategy") ? case_text(c, "strategy") : case_variant(c);
+    return text_is(name, "unsharded") || text_is(name, "ddp") ? "bucketed" : name;
 }
 
 static grad_sums sums_of(const char *name)

@@ -27,7 +27,7 @@ bool replica_state_load(replica_state *x, const checkpoint *c, int readers, chec
 /* The way that updates of this replica can honour: lazy needs a hook before updates, which neither a process alone nor a
  * captured step has, and is async there. */
 checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted);
-/* Of the bytes that this rank saves: the same again when the same ranks have the same state. */
-uint64_t replica_state_hash(const replica_state *x);
+/* A hash of each piece that this rank saves: the same again when the same ranks have the same state. */
+void replica_state_hashes(const replica_state *x, uint64_t *out);
 
 #endif

@@ -72,7 +72,7 @@ static void bad_input_is_a_sentence(void **state)
     expect("list /nowhere", EXIT_CODE_USAGE, "can't read the folder of checkpoints /nowhere: No such file");
     expect("verify /nowhere", EXIT_CODE_USAGE, "/nowhere");
     expectf("export --to gguf", *state, " out", EXIT_CODE_USAGE, "--to is cs336 or llama, not 'gguf'");
-    expect("list a b c d", EXIT_CODE_USAGE, "'d' is not an option");
+    expect("list a b c d", EXIT_CODE_USAGE, "'c' is not an option");
     expect("--help", EXIT_CODE_OK, "stepckpt export");
 }
 

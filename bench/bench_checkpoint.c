@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_checkpoint: what does saving a run's state cost, and can it be trusted?
+ *
+ * Weights, AdamW's moments and what a policy keeps of fp32 weights go to safetensors files that all ranks write at once, at
+ * places that the model alone fixes (docs/runs.md). One row is one model, strategy, number of ranks and way of saving. Before
+ * anything is timed, a save is loaded back, bit for bit, and the steps behind it are those that followed the save.
+ *
+ * Run: ./bench_checkpoint --ranks 2 --size xl --strategy ddp,fsdp
+ *      ./bench_checkpoint --device cpu --ranks 1,2
+ * Expect: stall_ms near law_ms, which follows from the ceilings of the same run. Limits: one host; lazy waits for the
+ * whole copy before the first update; loads are from the page cache. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/checkpoint/checkpoint.h"
+#include "bench/model/context.h"
+#include "common/core/error.h"
+#include "common/core/text.h"
+
+/* clang-format off */
+static option_spec option_table[] = {
+    LAUNCH_RANKS("1,2", "2"),
+    {"strategy", OPTION_CHOICE, OPTION_LIST, "ddp,fsdp", .help = "who holds and updates what (docs/fsdp.md)", .def_cpu = "ddp,zero1,fsdp",
+     .choices = "ddp|zero1|zero1-broadcast|fused|zero2|fsdp|fsdp-keep|hsdp"},
+    MODEL_OPTIONS("xl", "tiny", "512", "32", "bf16", "train-step"),
+    {"folder", OPTION_TEXT, 0, "/dev/shm", .help = "where checkpoints go, and are removed at the end"},
+    {"io", OPTION_CHOICE, OPTION_LIST, "buffered", .help = "through the page cache, or past it where the file system allows that",
+     .choices = "buffered|direct"},
+    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "threads of a rank that hash and write", .def_cpu = "2", .min = 1, .max = 64,
+     .unit = "threads"},
+    {"saves", OPTION_INT, 0, "4", .help = "measured saves, behind one that is not", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
+    {"mtbf", OPTION_REAL, 0, "3.1", .help = "mean time between failures, for best_interval_s", .min = 1e-3, .max = 1e6, .unit = "h"},
+    {"small", OPTION_CHOICE, OPTION_LIST, "sharded", .help = "gains of norms: in slices with their units, or whole on every rank",
+     .choices = "sharded|replicated"},
+    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "of hsdp: so many groups of ranks hold the model, each in slices", .min = 2,
+     .max = 65536, .unit = "replicas"},
+    {"bucket-mb", OPTION_REAL, OPTION_LIST, "25", .help = "of strategies with buckets: the size of one", .def_cpu = "0.1", .min = 1e-4,
+     .max = 1e6, .unit = "MB of 2^20 bytes"},
+    {"update", OPTION_CHOICE, OPTION_LIST, "buckets", .help = "when AdamW runs", .choices = UPDATE_CHOICES},
+    {"update-blocks", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of AdamW with --update backward", .max = 4096,
+     .unit = "thread blocks", .unset = "0: no limit (fused: 128)"},
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL collective", .max = 64, .unit = "thread blocks",
+     .unset = "0: NCCL decides"},
+    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", .help = "how a step is launched: a graph can't be told to wait for a save",
+     .choices = "kernels"},
+    MODEL_UPDATE_OPTIONS(", with --update after"),
+    {"warmup", OPTION_INT, 0, "3", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},
+    {"iters", OPTION_INT, 0, "10", .help = "measured steps without a save; 0: the check alone", .max = 1000000, .unit = "steps"},
+    {"plant-error", OPTION_CHOICE, 0, "none",
+     .help = "test the check: flip a bit behind its hash; leave out a block; swap two halves of one; do not let updates wait for "
+      "the copy; leave out low halves of weights; forget the optimizer's step; slow (CPU): copies start late, which must harm nothing",
+     .choices = "none|" CHECKPOINT_PLANTS "|step"},
+    {0}};
+
+static const variant_spec variant_table[] = {
+    {"sync", "the step waits until the checkpoint is durable"},
+    {"async", "the step waits for the copy to pinned memory; threads write it under the next steps"},
+    {"lazy", "only the next update waits for that copy, which runs under its forward and backward"},
+    {"device", "a copy within the device; from there it leaves under the next steps"},
+    {0}};
+
+static const column_spec column_table[] = {
+    {"way", COLUMN_TEXT, false, "as it was saved: lazy is async where updates can't be told to wait"},
+    {"step_ms", COLUMN_REAL, true, "a step that the host waits for, without a save, of the slowest rank; median"},
+    {"fwd_bwd_ms", COLUMN_REAL, false, "its forward and backward, of the slowest rank; median"},
+    {"state_bytes", COLUMN_INT, true, "of all files of a checkpoint but the manifest and index"},
+    {"rank_bytes", COLUMN_INT, false, "of the state, that a rank writes; largest of all ranks"},
+    {"stall_ms", COLUMN_REAL, true, "what a save adds to the step behind it, of the slowest rank; median of n_saves"},
+    {"stall_max_ms", COLUMN_REAL, false, "the same, largest"},
+    {"stall_first_ms", COLUMN_REAL, false, "the same of the first save, which is not in the median"},
+    {"stall_steps", COLUMN_REAL, true, "stall_ms / step_ms"},
+    {"law_ms", COLUMN_REAL, true, "the stall by this run's ceilings: sync the larger of rank_bytes / down_gb_s and state_bytes / "
+     "write_gb_s; async rank_bytes / down_gb_s; lazy what of that is over fwd_bwd_ms; device rank_bytes / within_gb_s"},
+    {"excess_ms", COLUMN_REAL, false, "stall_ms - law_ms"},
+    {"beside_ms", COLUMN_REAL, false, "a step while writers are at work, median"},
+    {"beside_pct", COLUMN_REAL, true, "how much longer than step_ms"},
+    {"n_beside", COLUMN_INT, false, "such steps"},
+    {"n_saves", COLUMN_INT, false, "measured saves"},
+    {"best_interval_s", COLUMN_REAL, false, "between saves, for --mtbf: sqrt(2 stall_ms mtbf) (Young, Daly)"},
+    {"best_cost_pct", COLUMN_REAL, false, "what saves cost then; as much again is lost by repeated work"},
+    {"copied_ms", COLUMN_REAL, false, "from the begin of a save until the state may change; median"},
+    {"written_ms", COLUMN_REAL, false, "until all bytes are written, not yet durable; median"},
+    {"synced_ms", COLUMN_REAL, false, "until a rank's files are synced; median"},
+    {"durable_ms", COLUMN_REAL, true, "until the checkpoint is complete and would survive a power cut, where fs does; median"},
+    {"durable_first_ms", COLUMN_REAL, false, "the same of the first save"},
+    {"copied_gb_s", COLUMN_REAL, false, "rank_bytes / copied_ms"},
+    {"durable_gb_s", COLUMN_REAL, true, "state_bytes / durable_ms"},
+    {"durable_pct", COLUMN_REAL, true, "of write_gb_s"},
+    {"down_gb_s", COLUMN_REAL, false, "ceiling: a copy of the state to pinned memory, all ranks at once, the slowest"},
+    {"up_gb_s", COLUMN_REAL, false, "ceiling: and back"},
+    {"within_gb_s", COLUMN_REAL, false, "ceiling: bytes copied within the device (read and written once)"},
+    {"write_gb_s", COLUMN_REAL, false, "ceiling: plain files from pinned memory with fsync, all ranks together, best of 3"},
+    {"hash_gb_s", COLUMN_REAL, false, "ceiling: XXH64 by one thread"},
+    {"load_ms", COLUMN_REAL, false, "all ranks load the last save, which may lie in the page cache; slowest rank"},
+    {"load_gb_s", COLUMN_REAL, true, "bytes that rank 0 reads for it / load_ms"},
+    {"pin_s", COLUMN_REAL, false, "taking and touching what the way needs, most of all ranks"},
+    {"host_bytes", COLUMN_INT, false, "pinned, most of all ranks"},
+    {"device_bytes", COLUMN_INT, false, "on the device, most of all ranks"},
+    {"fs", COLUMN_TEXT, false, "file system of --folder; tmpfs and overlay survive no reboot"},
+    {"io_used", COLUMN_TEXT, false, "how it was written: --io direct falls back where the file system refuses it"},
+    {"resume", COLUMN_TEXT, false, "check: two steps after a load against the two that followed the save"},
+    {0}};
+
+static const bench_run run_table[] = {
+    {RUN_QUICK, 1, 60, "--ranks {gpus} --size small --strategy ddp --folder /dev/shm"},
+    {RUN_DEFAULT, 1, 120, "--ranks 1 --size large --strategy ddp"},
+    {RUN_DEFAULT, 2, 200, "--ranks {gpus} --size xl --batch 2 --strategy ddp,zero1,fsdp"},
+    {RUN_FULL, 2, 120, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --moments bf16"},
+    {RUN_FULL, 2, 200, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --io buffered,direct --folder results"},
+    {RUN_CPU, 0, 20, ""},
+    {0}};
+/* clang-format on */
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    const char *wrong = NULL;
+    if (option_given(o, "timer"))
+        wrong = "--timer has no effect here: a save is timed by the host's clock";
+    else if (text_is(option_text(o, "l2"), "cold"))
+        wrong = "--l2 cold says nothing about a whole step; only warm is allowed";
+    else if (!option_flag(o, "check") && !text_is(option_text(o, "plant-error"), "none"))
+        wrong = "--plant-error is for the check, which --check 0 leaves out";
+    else if (!*option_text(o, "folder"))
+        wrong = "--folder needs a name";
+    if (wrong)
+        snprintf(msg, msg_bytes, "%s", wrong);
+    return !wrong && model_options_validate(o, msg, msg_bytes);
+}
+
+static void measure_case(ddp_case *k, replica *r)
+{
+    saving s;
+    saving_ceilings top;
+    if (r->member)
+        replica_set_tokens(r->t, k->o.seed, launch_rank(k->l));
+    bool ok = saving_create(&s, k, r);
+    if (ok && option_flag(k->s->opt, "check")) {
+        phase_set("check of %s", case_name(k->c));
+        ok = saving_check(&s);
+    }
+    if (ok && k->s->timing.iters > 0) {
+        phase_set("ceilings of %s", case_name(k->c));
+        if (saving_measure_ceilings(&s, &top))
+            saving_measure(&s, &top);
+    }
+    saving_free(&s);
+}
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    ddp_case k;
+    if (!ddp_case_of(s, c, w, &k))
+        return;
+    phase_set("setup of %s", case_name(c));
+    replica *r = ddp_replica(&k, &k.o, &k.p);
+    if (!r)
+        return;
+    measure_case(&k, r);
+    replica_free(r);
+}
+
+static const bench_info info = {
+    .name = "bench_checkpoint",
+    .summary = "What does saving a run's state cost, and can it be trusted?",
+    .notes =
+        "One row is one model, strategy and way of saving. Saves are what ./stepckpt lists, verifies and exports.\n"
+        "The check comes first: a save is loaded over memory that was overwritten, every byte is compared, and two "
+        "steps\n"
+        "behind it must have the losses and parameters of those that followed the save. A wrong byte makes the row "
+        "fail.\n"
+        "The last timed save is read back and verified, too.",
+    .examples =
+        "./bench_checkpoint --ranks 1 --size xl --strategy ddp\n"
+        "./bench_checkpoint --ranks 2 --size xl --batch 2 --strategy fsdp --variant lazy,device --folder /mnt/disk\n"
+        "./bench_checkpoint --device cpu --ranks 1,2",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .order = 140,
+    .small = "--ranks 2 --seq 16 --iters 3 --warmup 1 --saves 2 --strategy fsdp",
+    .runs = run_table,
+    .section = "checkpoint",
+    .figures = (const char *const[]){"checkpoint_stall", NULL},
+};
+
+static option_spec *option_of(const char *name)
+{
+    option_spec *o = option_table;
+    while (strcmp(o->name, name) != 0)
+        o++;
+    return o;
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {model_start, run, model_finish, ddp_case_estimate};
+    option_spec *overlap = option_of("overlap"), *mode = option_of("mode");
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two communicators of a rank at once, as in bench_zero1 */
+    overlap->def = "none";
+    overlap->choices = "none|gradients";
+    overlap->help = "what runs on streams beside the backward: weight gradients, or nothing";
+    mode->choices = "train-step";
+    mode->help = "what a step does";
+    option_of("deterministic")->def = "1";
+    launch_default_ranks(option_table, "1,2");
+    return launch_main(&info, &hooks, argc, argv);
+}

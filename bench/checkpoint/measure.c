@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* Saves between steps, and the row: what a save costs beside what the law says; see checkpoint.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "bench/checkpoint/checkpoint.h"
+#include "common/core/clock.h"
+#include "common/core/stats.h"
+#include "common/core/error.h"
+#include "common/core/text.h"
+#include "common/session/watchdog.h"
+
+enum { READERS = 4 };
+
+typedef struct timed { /* milliseconds of the slowest rank, or rank 0's */
+    samples step, compute, stalled, beside, copied, written, synced, durable;
+    double load_s, first_stalled, first_durable;
+    int64_t loaded_bytes;
+    bool direct;
+} timed;
+
+static double now_ms(void)
+{
+    return host_seconds() * 1e3;
+}
+
+/* A step that the host waits for. */
+static double step_ms(saving *s)
+{
+    const double start = now_ms();
+    replica_step(s->r);
+    replica_settle(s->r);
+    return now_ms() - start;
+}
+
+static void plain_steps(saving *s, timed *t)
+{
+    const int steps = s->k->s->timing.iters;
+    for (int i = 0; i < (int)option_int(s->k->s->opt, "warmup"); i++)
+        step_ms(s);
+    launch_barrier(s->k->l, "plain steps");
+    device_sense_begin(s->r->at.d);
+    for (int i = 0; i < steps; i++) {
+        const double ms = step_ms(s);
+        double compute = 0;
+        if (s->r->member) {
+            const step_times x = trainer_times(s->r->t);
+            compute = x.forward + x.backward;
+        }
+        samples_add(&t->step, ddp_most(s->k, "step", ms));
+        samples_add(&t->compute, ddp_most(s->k, "compute", compute));
+    }
+    device_state_note(s->r->at.d);
+    device_sense_end(s->r->at.d, true);
+}
+
+/* One save with the step behind it, then steps until it is durable. */
+static bool one_save(saving *s, timed *t, bool first)
+{
+    const double plain = stats_of(&t->step).median;
+    checkpoint_saved saved;
+    launch_barrier(s->k->l, "save");
+    const double start = now_ms();
+    saving_begin(s);
+    step_ms(s);
+    const double stall = ddp_most(s->k, "stall", now_ms() - start) - plain;
+    while (!launch_all(s->k->l, "over", !s->saver || checkpoint_save_over(s->saver)))
+        samples_add(&t->beside, ddp_most(s->k, "beside", step_ms(s)));
+    if (!saving_finish(s, &saved))
+        return false;
+    const double copied = ddp_most(s->k, "copied", saved.copied_s * 1e3);
+    const double written = ddp_most(s->k, "written", saved.written_s * 1e3);
+    const double synced = ddp_most(s->k, "synced", saved.synced_s * 1e3);
+    const double durable = ddp_most(s->k, "durable", saved.committed_s * 1e3);
+    t->direct = saved.direct;
+    if (first) {
+        t->first_stalled = stall;
+        t->first_durable = durable;
+        return true;
+    }
+    samples_add(&t->stalled, stall);
+    samples_add(&t->copied, copied);
+    samples_add(&t->written, written);
+    samples_add(&t->synced, synced);
+    samples_add(&t->durable, durable);
+    return true;
+}
+
+static bool load_back(saving *s, timed *t)
+{
+    char why[400] = "";
+    checkpoint c = {0};
+    checkpoint_loaded loaded = {0};
+    bool ok = true;
+    launch_barrier(s->k->l, "load");
+    if (s->r->member)
+        ok = checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why) &&
+             replica_state_load(s->x, &c, READERS, &loaded, why, sizeof why);
+    t->loaded_bytes = loaded.read_bytes;
+    checkpoint_close(&c);
+    t->load_s = ddp_most(s->k, "load", loaded.seconds);
+    return saving_agree(s, "load", ok, why, ROW_FAIL);
+}
+
+static bool verify_last(saving *s)
+{
+    char why[400] = "";
+    checkpoint c = {0};
+    const bool mine = launch_rank(s->k->l) != 0 || (checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why) &&
+                                                    checkpoint_verify(&c, READERS, why, sizeof why));
+    checkpoint_close(&c);
+    return saving_agree(s, "last save", mine, why, ROW_FAIL);
+}
+
+/* ---- the row ---- */
+
+/* What the stall must be by the ceilings of this run, in milliseconds. */
+static double law_ms(const saving *s, const saving_ceilings *top, double rank_bytes, double all_bytes, double compute)
+{
+    const double copy = rank_bytes / top->down / 1e6;
+    switch (s->way) {
+    case CHECKPOINT_SYNC: return fmax(copy, all_bytes / top->write / 1e6);
+    case CHECKPOINT_ASYNC: return copy;
+    case CHECKPOINT_LAZY: return fmax(0, copy - compute);
+    case CHECKPOINT_DEVICE: return rank_bytes / top->within / 1e6;
+    }
+    return NAN;
+}
+
+static const char *file_system(const char *folder)
+{
+    static const struct {
+        long magic;
+        const char *name;
+    } known[] = {{0x01021994, "tmpfs"},   {0xEF53, "ext4"}, {0x58465342, "xfs"},  {0x9123683E, "btrfs"},
+                 {0x794c7630, "overlay"}, {0x6969, "nfs"},  {0x65735546, "fuse"}, {0x2fc12fc1, "zfs"}};
+    struct statfs st;
+    if (statfs(folder, &st) != 0)
+        return "";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].magic == (long)st.f_type)
+            return known[i].name;
+    return "other";
+}
+
+static void fill_stall(saving *s, const timed *t, double law)
+{
+    row *w = s->k->w;
+    const double step = stats_of(&t->step).median, stall = stats_of(&t->stalled).median;
+    const double mtbf_s = option_real(s->k->s->opt, "mtbf") * 3600, lost = fmax(stall, 0) / 1e3;
+    const double interval = sqrt(2 * lost * mtbf_s);
+    row_real(w, "step_ms", step);
+    row_real(w, "fwd_bwd_ms", stats_of(&t->compute).median);
+    row_real(w, "stall_ms", stall);
+    row_real(w, "stall_max_ms", stats_of(&t->stalled).max);
+    row_real(w, "stall_first_ms", t->first_stalled);
+    row_real(w, "stall_steps", stall / step);
+    row_real(w, "law_ms", law);
+    row_real(w, "excess_ms", stall - law);
+    row_real(w, "beside_ms", stats_of(&t->beside).median);
+    row_real(w, "beside_pct", 100 * (stats_of(&t->beside).median / step - 1));
+    row_int(w, "n_beside", (int64_t)t->beside.n);
+    row_int(w, "n_saves", (int64_t)t->stalled.n);
+    row_real(w, "best_interval_s", interval);
+    row_real(w, "best_cost_pct", interval > 0 ? 100 * lost / interval : 0);
+}
+
+static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, double rank_bytes, double all_bytes)
+{
+    row *w = s->k->w;
+    const double durable = stats_of(&t->durable).median, copied = stats_of(&t->copied).median;
+    row_real(w, "copied_ms", copied);
+    row_real(w, "written_ms", stats_of(&t->written).median);
+    row_real(w, "synced_ms", stats_of(&t->synced).median);
+    row_real(w, "durable_ms", durable);
+    row_real(w, "durable_first_ms", t->first_durable);
+    row_real(w, "copied_gb_s", rank_bytes / copied / 1e6);
+    row_real(w, "durable_gb_s", all_bytes / durable / 1e6);
+    row_real(w, "durable_pct", 100 * all_bytes / durable / 1e6 / top->write);
+    row_real(w, "down_gb_s", top->down);
+    row_real(w, "up_gb_s", top->up);
+    row_real(w, "within_gb_s", top->within);
+    row_real(w, "write_gb_s", top->write);
+    row_real(w, "hash_gb_s", top->hash);
+    row_real(w, "load_ms", t->load_s * 1e3);
+    row_real(w, "load_gb_s", (double)t->loaded_bytes / t->load_s / 1e9);
+}
+
+static void fill_row(saving *s, const timed *t, const saving_ceilings *top)
+{
+    row *w = s->k->w;
+    const double rank_bytes = ddp_most(s->k, "bytes", s->x ? (double)s->x->save.bytes : 0);
+    const double host = ddp_most(s->k, "host", s->saver ? (double)checkpoint_saver_host_bytes(s->saver) : 0);
+    const double inside = ddp_most(s->k, "inside", s->saver ? (double)checkpoint_saver_device_bytes(s->saver) : 0);
+    const double pin = ddp_most(s->k, "pin", s->saver ? checkpoint_saver_pin_s(s->saver) : 0);
+    const double all_bytes = s->x ? (double)s->x->layout->bytes : NAN;
+    static const char *const ways[] = {"sync", "async", "lazy", "device"};
+    row_text(w, "way", ways[s->way]);
+    row_text(w, "fs", file_system(s->folder));
+    row_text(w, "io_used", t->direct ? "direct" : "buffered");
+    row_real(w, "state_bytes", all_bytes);
+    row_real(w, "rank_bytes", rank_bytes);
+    row_real(w, "host_bytes", host);
+    row_real(w, "device_bytes", inside);
+    row_real(w, "pin_s", pin);
+    fill_stall(s, t, law_ms(s, top, rank_bytes, all_bytes, stats_of(&t->compute).median));
+    fill_rates(s, t, top, rank_bytes, all_bytes);
+}
+
+void saving_measure(saving *s, const saving_ceilings *top)
+{
+    timed t = {.load_s = NAN};
+    const int saves = (int)option_int(s->k->s->opt, "saves");
+    bool ok = true;
+    phase_set("steps of %s", case_name(s->k->c));
+    plain_steps(s, &t);
+    phase_set("saves of %s", case_name(s->k->c));
+    for (int i = 0; i <= saves && ok; i++)
+        ok = one_save(s, &t, i == 0);
+    if (ok && verify_last(s) && load_back(s, &t))
+        fill_row(s, &t, top);
+    samples *all[] = {&t.step, &t.compute, &t.stalled, &t.beside, &t.copied, &t.written, &t.synced, &t.durable};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        samples_free(all[i]);
+}

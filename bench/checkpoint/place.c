@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a case saves to, and saves that end on all ranks together; see checkpoint.h. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "bench/checkpoint/checkpoint.h"
+#include "common/checkpoint/folder.h"
+#include "common/core/error.h"
+#include "common/core/text.h"
+#include "common/session/watchdog.h"
+
+bool saving_agree(saving *s, const char *name, bool ok, const char *why, row_status status)
+{
+    replica_problem problem;
+    const bool all = replica_agree(&s->k->at, name, ok, why, &problem);
+    if (!all)
+        row_status_set(s->k->w, status, "%s", problem.text);
+    return all;
+}
+
+/* Two complete ones and the one that is written. */
+static bool room_for(const saving *s, char *why, size_t why_bytes)
+{
+    struct statvfs st;
+    const double needed = 3.0 * (double)(s->x ? s->x->layout->bytes : 0);
+    if (statvfs(s->folder, &st) != 0 || (double)st.f_bavail * (double)st.f_frsize >= needed)
+        return true;
+    snprintf(why, why_bytes, "%s has %.1f GB free, and the saves of this case need %.1f",
+             option_text(s->k->s->opt, "folder"), (double)st.f_bavail * (double)st.f_frsize / 1e9, needed / 1e9);
+    return false;
+}
+
+static bool open_folder(saving *s)
+{
+    char why[400] = "";
+    bool ok = true;
+    s->lock = -1;
+    if (launch_rank(s->k->l) == 0) {
+        snprintf(s->folder, sizeof s->folder, "%s/stepbench-%d", option_text(s->k->s->opt, "folder"), (int)getpid());
+        s->lock = checkpoint_folder_open(s->folder, why, sizeof why);
+        ok = s->lock >= 0 && room_for(s, why, sizeof why);
+    }
+    launch_share(s->k->l, "folder", s->folder, sizeof s->folder, 0);
+    return saving_agree(s, "folder of checkpoints", ok, why, ROW_SKIP);
+}
+
+bool saving_create(saving *s, ddp_case *k, replica *r)
+{
+    char why[400] = "";
+    *s = (saving){.k = k, .r = r, .lock = -1, .writers = (int)case_int(k->c, "writers")};
+    s->direct = text_is(case_text(k->c, "io"), "direct");
+    s->way = replica_state_way(r, checkpoint_way_parse(case_variant(k->c)));
+    s->x = r->member ? replica_state_create(r) : NULL;
+    if (!open_folder(s))
+        return false;
+    if (r->member) {
+        const char *plant = option_text(k->s->opt, "plant-error");
+        const checkpoint_save_options o = {.folder = s->folder,
+                                           .way = s->way,
+                                           .direct = s->direct,
+                                           .writers = s->writers,
+                                           .keep = 1,
+                                           .rank = launch_rank(k->l),
+                                           .ranks = k->ranks,
+                                           .timeout_s = launch_timeout_s(k->l) > 0 ? launch_timeout_s(k->l) / 2 : 600,
+                                           .beat = watchdog_beat,
+                                           .plant = text_is(plant, "none") ? NULL : plant};
+        s->saver = checkpoint_saver_create(&o, r->at.d, s->x->layout, &s->x->save, why, sizeof why);
+        r->saver = s->saver;
+    }
+    return saving_agree(s, "saver", !r->member || s->saver, why, ROW_OOM);
+}
+
+/* What lies there is ours: complete ones, and the marker. */
+static void remove_all(const char *folder)
+{
+    char marker[600];
+    checkpoint_keep(folder, 0);
+    snprintf(marker, sizeof marker, "%s/.stepbench-checkpoints", folder);
+    unlink(marker);
+    if (rmdir(folder) != 0)
+        warn("%s is left behind", folder);
+}
+
+void saving_free(saving *s)
+{
+    s->r->saver = NULL;
+    checkpoint_saver_free(s->saver);
+    replica_state_free(s->x);
+    launch_barrier(s->k->l, "checkpoints are over");
+    if (s->lock >= 0)
+        remove_all(s->folder);
+    checkpoint_folder_close(s->lock);
+}
+
+void saving_begin(saving *s)
+{
+    checkpoint_state note = {.step = 0};
+    if (!s->r->member)
+        return;
+    replica_state_note(s->x, &note);
+    note.data.samples = note.step * s->k->o.batch * s->k->ranks;
+    checkpoint_save(s->saver, &note);
+}
+
+bool saving_finish(saving *s, checkpoint_saved *out)
+{
+    *out = (checkpoint_saved){.ok = true};
+    if (s->r->member)
+        *out = checkpoint_save_wait(s->saver);
+    watchdog_beat();
+    return saving_agree(s, "save", out->ok, out->why, ROW_FAIL);
+}

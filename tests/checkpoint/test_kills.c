@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Nothing is lost when processes die: three ranks save step after step and are killed, all at once, at a random time or one
+ * of them at a named point. Then the newest complete checkpoint is whole, is no older than the last one that was
+ * reported, and is loaded by another number of ranks. STEPBENCH_KILLS says how often (30). */
+#include "tests/support/test.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/core/rng.h"
+#include "tests/support/saved_state.h"
+
+enum { RANKS = 3, LONGEST_MS = 60 };
+static const char *const points[] = {"begin", "block", "sync", "part", "manifest", "rename", "renamed", "trash"};
+
+static struct shared { /* with the ranks */
+    atomic_llong committed;
+    atomic_int stop;
+} * shared;
+static const char *point; /* of this rank */
+static atomic_int until;  /* passes of it */
+
+static void die_at(const char *name)
+{
+    if (point && strcmp(name, point) == 0 && atomic_fetch_sub(&until, 1) == 1)
+        kill(getpid(), SIGKILL);
+}
+
+static _Noreturn void be_rank(const char *folder, int rank, int64_t step)
+{
+    char why[400];
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    saved_rank r = saved_rank_create(l, rank, RANKS);
+    const checkpoint_save_options o = {.folder = folder,
+                                       .way = (checkpoint_way)(step % 2 ? CHECKPOINT_ASYNC : CHECKPOINT_SYNC),
+                                       .writers = 2,
+                                       .keep = 1 + (int)(step % 2),
+                                       .rank = rank,
+                                       .ranks = RANKS,
+                                       .timeout_s = 5};
+    checkpoint_saver *s = checkpoint_saver_create(&o, device_open(DEVICE_CPU, 0), l, &r.pieces, why, sizeof why);
+    checkpoint_point = die_at;
+    for (;; step++) {
+        const checkpoint_state note = saved_note(step, RANKS);
+        saved_fill(&r, step);
+        checkpoint_save(s, &note);
+        const checkpoint_saved saved = checkpoint_save_wait(s);
+        if (!saved.ok)
+            _exit(1);
+        if (rank == 0)
+            atomic_store(&shared->committed, step);
+        while (atomic_load(&shared->committed) < step)
+            nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+}
+
+static void run_and_kill(const char *folder, int turn, int64_t step)
+{
+    const bool named = turn % 2;
+    const int victim = named ? turn / 2 % 2 * (turn % RANKS) : -1; /* rank 0 every other time: it commits */
+    pid_t ranks[RANKS];
+    for (int i = 0; i < RANKS; i++) {
+        ranks[i] = fork();
+        if (ranks[i] == 0) {
+            point = i == victim ? points[(size_t)(turn / 2) % (sizeof points / sizeof *points)] : NULL;
+            atomic_store(&until, 1 + turn % 5);
+            be_rank(folder, i, step);
+        }
+    }
+    const double ms = named ? 2 * LONGEST_MS : 1 + rng_uniform(77, 1, (uint64_t)turn) * LONGEST_MS;
+    for (double waited = 0; waited < ms; waited += 0.5) {
+        if (victim >= 0 && waitpid(ranks[victim], NULL, WNOHANG | WNOWAIT) == ranks[victim])
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    }
+    for (int i = 0; i < RANKS; i++)
+        kill(ranks[i], SIGKILL);
+    for (int i = 0; i < RANKS; i++)
+        waitpid(ranks[i], NULL, 0);
+}
+
+/* The step that is there. */
+static int64_t what_is_left(const char *folder, int turn)
+{
+    char why[512];
+    checkpoint c;
+    checkpoint_loaded loaded;
+    const int64_t reported = atomic_load(&shared->committed);
+    const int lock = checkpoint_folder_open(folder, why, sizeof why);
+    assert_true(lock >= 0);
+    assert_int_equal(checkpoint_folder_partial(folder), 0);
+    const bool any = checkpoint_open_in(folder, -1, &saved_model, &c, why, sizeof why);
+    if (!any && reported)
+        fail_msg("turn %d: step %lld is lost: %s", turn, (long long)reported, why);
+    int64_t step = 0;
+    if (any) {
+        step = c.m.state.step;
+        if (step < reported)
+            fail_msg("turn %d: step %lld was reported, %lld is there", turn, (long long)reported, (long long)step);
+        if (!checkpoint_verify(&c, 1, why, sizeof why))
+            fail_msg("turn %d: %s", turn, why);
+        for (int i = 0; i < 2; i++) {
+            saved_rank r = saved_rank_create(c.m.layout, i, 2);
+            assert_true(checkpoint_load(&c, NULL, &r.pieces, 1, &loaded, why, sizeof why));
+            saved_expect(&r, step);
+            saved_rank_free(&r);
+        }
+    }
+    checkpoint_close(&c);
+    checkpoint_folder_close(lock);
+    return step;
+}
+
+static void nothing_is_lost(void **state)
+{
+    const char *wanted = getenv("STEPBENCH_KILLS");
+    const int kills = wanted ? atoi(wanted) : 30;
+    int64_t step = 0, saves = 0;
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    for (int turn = 0; turn < kills; turn++) {
+        run_and_kill(*state, turn, step + 1);
+        const int64_t now = what_is_left(*state, turn);
+        saves += now - step;
+        step = now;
+        atomic_store(&shared->committed, step);
+    }
+    print_message("%d kills, %lld steps saved\n", kills, (long long)saves);
+    assert_true(saves > kills / 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(nothing_is_lost, folder_create, folder_remove)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -126,6 +126,8 @@ static void nothing_is_lost(void **state)
     int64_t step = 0, saves = 0;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(shared != MAP_FAILED);
+    char why[400];
+    checkpoint_folder_close(checkpoint_folder_open(*state, why, sizeof why)); /* as a run does first */
     for (int turn = 0; turn < kills; turn++) {
         run_and_kill(*state, turn, step + 1);
         const int64_t now = what_is_left(*state, turn);

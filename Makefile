@@ -371,6 +371,8 @@ $(BUILD)/tests/launch/test_launch: LIBS += -Wl,--wrap=getaddrinfo
 # bench_roofline with a device that never closes.
 $(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $(BUILD)/bench/roofline/%,$(BENCH_O))
 $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
+# Saves whose changes of files are recorded, and replayed up to any point.
+$(BUILD)/tests/checkpoint/test_crash: LIBS += $(addprefix -Wl$(comma)--wrap=,open mkdir rename renameat2 unlink ftruncate fsync pwrite)
 # GPUs and drivers that are not here.
 $(BUILD)/tests/device/test_misfit: LIBS += $(addprefix -Wl$(comma)--wrap=,\
     cudaGetDeviceCount cudaDriverGetVersion cudaGetDeviceProperties cudaGetDeviceProperties_v2)

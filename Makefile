@@ -371,6 +371,8 @@ $(BUILD)/tests/launch/test_launch: LIBS += -Wl,--wrap=getaddrinfo
 # bench_roofline with a device that never closes.
 $(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $(BUILD)/bench/roofline/%,$(BENCH_O))
 $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
+# Tests of checkpoints share a state that no trainer made.
+$(addprefix $(BUILD)/tests/checkpoint/test_,checkpoint crash kills stepckpt): $(BUILD)/tests/checkpoint/saved_state.c.o
 # Saves whose changes of files are recorded, and replayed up to any point.
 $(BUILD)/tests/checkpoint/test_crash: LIBS += $(addprefix -Wl$(comma)--wrap=,open mkdir rename renameat2 unlink ftruncate fsync pwrite)
 # GPUs and drivers that are not here.

@@ -100,7 +100,7 @@ static bool going_well(checkpoint_saver *s)
 
 /* ---- blocks ---- */
 
-/* Of a plain weight there is no low half: then the fault takes the second moments. */
+/* A plain weight has no low half: then the fault takes the second moments. */
 static bool left_out(const checkpoint_saver *s, const checkpoint_piece *p)
 {
     char what[96];

@@ -16,7 +16,7 @@
 #include "common/checkpoint/json.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "tests/support/saved_state.h"
+#include "tests/checkpoint/saved_state.h"
 
 static char why[512];
 

@@ -16,7 +16,7 @@
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "tests/support/saved_state.h"
+#include "tests/checkpoint/saved_state.h"
 
 enum { OPS = 4000, NODES = 400, FDS = 1024, PAGE = 4096, RANKS = 2, STEPS = 3 };
 

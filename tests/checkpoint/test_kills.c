@@ -16,7 +16,7 @@
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "tests/support/saved_state.h"
+#include "tests/checkpoint/saved_state.h"
 
 enum { RANKS = 3, LONGEST_MS = 60 };
 static const char *const points[] = {"begin", "block", "sync", "part", "manifest", "rename", "renamed", "trash"};

@@ -9,7 +9,7 @@
 
 #include "common/checkpoint/json.h"
 #include "common/core/error.h"
-#include "tests/support/saved_state.h"
+#include "tests/checkpoint/saved_state.h"
 
 static char why[512];
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A state without a trainer, for tests of checkpoints: bytes that are a function of step, file and place, divided among
  * any number of ranks, each with a saver of its own in this process. */
-#ifndef STEPBENCH_TESTS_SUPPORT_SAVED_STATE_H
-#define STEPBENCH_TESTS_SUPPORT_SAVED_STATE_H
+#ifndef STEPBENCH_TESTS_CHECKPOINT_SAVED_STATE_H
+#define STEPBENCH_TESTS_CHECKPOINT_SAVED_STATE_H
 
 #include "common/checkpoint/folder.h"
 #include "common/checkpoint/load.h"

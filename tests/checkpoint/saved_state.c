@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes of a state that never was; see saved_state.h. */
-#include "tests/support/saved_state.h"
+#include "tests/checkpoint/saved_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -36,6 +36,7 @@ PEERS = {
               ("transformer", "memory")),
     "ddp": ("DDP eager and compiled, ZeroRedundancyOptimizer, FSDP2, and all-reduce by hand", "torch", 2,
             ("fsdp", "ddp_bucketed", "zero1", "ddp_naive", "ddp_flat", "ddp_overlap")),
+    "checkpoint": ("torch.distributed.checkpoint: blocking, async, async with pinned memory", "torch", 1, ("checkpoint",)),
     "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2, ("allreduce",)),
     "cp": ("attention of PyTorch's backends whose sequence is shared by ranks, an all-to-all over NCCL before and after", "torch", 2,
            ("cp",)),
@@ -68,8 +69,9 @@ def command_of(name, options):
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={visible_gpus()}"]
     if name == "cp":
         return [sys.executable, *launch, f"{HERE}/cp.py", options.out, *small]
-    if name in ("allreduce", "ddp"):
-        return [sys.executable, *launch, f"{HERE}/parallel.py", name, options.out, *small]
+    if name in ("allreduce", "ddp", "checkpoint"):
+        program = "checkpoint.py" if name == "checkpoint" else "parallel.py"
+        return [sys.executable, *launch, f"{HERE}/{program}", name, options.out, *small]
     path = ["--lib", options.lib] if options.lib else []
     return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small]
 

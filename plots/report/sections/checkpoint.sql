@@ -2,8 +2,9 @@
 @section 140 bench_checkpoint: saving a run's state
 @of bench_checkpoint
 
-A stall is what a save adds to the step behind it; the law says what it must be by the copy and storage rates of the same
-run. Durable means synced and renamed, of all ranks together. Every row was loaded back bit for bit before it was timed.
+A stall is what a save adds to the step behind it; the law says what it must be by the copy and storage rates of the
+same run. Durable means synced and renamed, of all ranks together. Every row was loaded back bit for bit before it was
+timed.
 
 @figures checkpoint_
 
@@ -36,3 +37,14 @@ SELECT strategy, ranks AS "ranks:", way, n4(down_gb_s) AS "to the host GB/s:", n
 FROM here ORDER BY id
 
 @end
+
+### torch.distributed.checkpoint
+
+As many bytes in fp32 (weights and two moments). Its files are not synced; on a tmpfs that costs nothing.
+@from peer_checkpoint LIMIT 1
+
+@table
+SELECT way, ranks AS "ranks:", size, n4(step_ms) AS "step ms:", bytes(state_bytes) AS "state:",
+    n4(stall_ms) AS "stall ms:", n4(stall_first_ms) AS "first ms:", n4(durable_ms) AS "until written ms:",
+    n4(durable_gb_s) AS "GB/s:", note AS "note?"
+FROM peer_checkpoint ORDER BY rowid

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""torch.distributed.checkpoint, one process per GPU: the peer of bench_checkpoint. The state is fp32 weights and AdamW's two fp32 moments,
+12 bytes a parameter as in our bf16 policy; on several GPUs it is sharded by FSDP2, on one it is whole.
+
+usage: python3 -m torch.distributed.run --standalone --nproc_per_node N checkpoint.py checkpoint FOLDER [--small]"""
+import gc
+import os
+import shutil
+import statistics
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+import load
+import model as models
+from record import Rows
+
+WAYS = ("blocking", "async", "async-pinned")
+SAVES = 3
+
+
+def slowest(value):
+    times = torch.tensor(value, dtype=torch.float64, device="cuda")
+    dist.all_reduce(times, dist.ReduceOp.MAX)
+    return times.item()
+
+
+class Run:
+    """A model that takes steps, and its state as torch.distributed.checkpoint wants it."""
+
+    def __init__(self, size, seq, batch):
+        self.model = models.create(size, seq)
+        if dist.get_world_size() > 1:
+            policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+            for block in self.model.blocks:
+                fully_shard(block, mp_policy=policy)
+            fully_shard(self.model, mp_policy=policy)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        self.inputs, self.targets = models.batch_of(batch, seq, seed=1 + dist.get_rank())
+
+    def step(self, before_update=None):
+        with torch.autocast("cuda", torch.bfloat16, enabled=dist.get_world_size() == 1):
+            loss = models.loss_of(self.model, self.inputs, self.targets)
+        loss.backward()
+        if before_update:
+            before_update()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+
+    def state(self):
+        weights, optimizer = get_state_dict(self.model, self.optimizer)
+        return {"model": weights, "optim": optimizer}
+
+    def bytes(self):
+        mine = sum(t.to_local().nbytes if hasattr(t, "to_local") else t.nbytes
+                   for t in self.model.parameters()) * 3
+        total = torch.tensor(float(mine), device="cuda", dtype=torch.float64)
+        dist.all_reduce(total)
+        return int(total.item())
+
+
+class Way:
+    """How a save begins, what an update waits for, and when the checkpoint is there."""
+
+    def __init__(self, name):
+        self.name, self.group, self.stager, self.pending = name, dist.new_group(backend="gloo"), None, None
+        if name == "async-pinned":
+            from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+            self.stager = DefaultStager(StagingOptions(use_pinned_memory=True, use_shared_memory=True, use_async_staging=True,
+                                                       use_non_blocking_copy=True))
+
+    def begin(self, state, folder):
+        if self.name == "blocking":
+            dcp.save(state, checkpoint_id=folder)
+        elif self.stager:
+            from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+            self.pending = dcp.async_save(state, checkpoint_id=folder, process_group=self.group, async_stager=self.stager,
+                                          async_checkpointer_type=AsyncCheckpointerType.PROCESS)
+        else:
+            self.pending = dcp.async_save(state, checkpoint_id=folder, process_group=self.group)
+
+    def before_update(self):
+        if hasattr(self.pending, "staging_completion"):
+            self.pending.staging_completion.result()
+
+    def finish(self):
+        if self.pending is not None:
+            getattr(self.pending, "upload_completion", self.pending).result()
+        self.pending = None
+
+    def close(self):
+        if self.stager:
+            self.stager.close()
+
+
+def measure(run, way_name, place):
+    """The first save is not counted: pinned memory, plans and processes are made there."""
+    way = Way(way_name)
+    plain, stalls, durable = [], [], []
+    for _ in range(8):
+        start = time.perf_counter()
+        run.step()
+        plain.append(slowest((time.perf_counter() - start) * 1e3))
+    step_ms = statistics.median(plain[3:])
+    for save in range(SAVES + 1):
+        folder = os.path.join(place, f"{way_name}-{save}")
+        dist.barrier()
+        start = time.perf_counter()
+        way.begin(run.state(), folder)
+        run.step(way.before_update)
+        stalls.append(slowest((time.perf_counter() - start) * 1e3) - step_ms)
+        way.finish()
+        durable.append(slowest((time.perf_counter() - start) * 1e3))
+        dist.barrier()
+        if dist.get_rank() == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+    way.close()
+    return {"stall_ms": statistics.median(stalls[1:]), "stall_first_ms": stalls[0], "step_ms": step_ms,
+            "durable_ms": statistics.median(durable[1:])}
+
+
+def main():
+    folder = sys.argv[2]
+    small = "--small" in sys.argv
+    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timedelta(seconds=300))
+    rows = Rows("checkpoint", folder) if dist.get_rank() == 0 else None
+    ranks = dist.get_world_size()
+    size, seq, batch = ("small", 512, 2) if small else ("large", 512, 4) if ranks == 1 else ("xl", 512, 2)
+    place = f"/dev/shm/stepbench-peer-{os.environ.get('TORCHELASTIC_RUN_ID', 'run')}"
+    run = Run(size, seq, batch)
+    run.step()
+    gc.collect()
+    gc.disable()
+    state_bytes = run.bytes()
+    for way in WAYS:
+        try:
+            cells = measure(run, way, place)
+            cells.update(state_bytes=state_bytes, durable_gb_s=state_bytes / cells["durable_ms"] / 1e6)
+        except Exception as error:  # the same on every rank, or the group's timeout ends it
+            cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
+        if rows:
+            rows.add(bench="checkpoint", way=way, ranks=ranks, size=size, seq=seq, batch_per_rank=batch, precision="bf16", fs="tmpfs",
+                     policy="torch.distributed.checkpoint", **cells)
+    if dist.get_rank() == 0:
+        shutil.rmtree(place, ignore_errors=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Saves between steps, and the row: what a save costs beside what the law says; see checkpoint.h. */
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "bench/checkpoint/checkpoint.h"
 #include "common/core/clock.h"
@@ -19,7 +21,7 @@ typedef struct timed { /* milliseconds of the slowest rank, or rank 0's */
     samples step, compute, stalled, beside, copied, written, synced, durable;
     double load_s, first_stalled, first_durable;
     int64_t loaded_bytes;
-    bool direct;
+    bool direct, cold;
 } timed;
 
 static double now_ms(void)
@@ -89,12 +91,49 @@ static bool one_save(saving *s, timed *t, bool first)
     return true;
 }
 
+static const char *file_system(const char *folder)
+{
+    static const struct {
+        long magic;
+        const char *name;
+    } known[] = {{0x01021994, "tmpfs"},   {0xEF53, "ext4"}, {0x58465342, "xfs"},  {0x9123683E, "btrfs"},
+                 {0x794c7630, "overlay"}, {0x6969, "nfs"},  {0x65735546, "fuse"}, {0x2fc12fc1, "zfs"}};
+    struct statfs st;
+    if (statfs(folder, &st) != 0)
+        return "";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].magic == (long)st.f_type)
+            return known[i].name;
+    return "other";
+}
+
+/* Memory is all that a tmpfs has. */
+static bool forget_files(const saving *s)
+{
+    checkpoint c = {0};
+    char why[400];
+    const bool cold =
+        !text_is(file_system(s->folder), "tmpfs") && checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why);
+    for (int f = 0; cold && f < c.m.layout->files; f++) {
+        char *path = xasprintf("%s/%s", c.path, c.m.layout->file[f].name);
+        const int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0) {
+            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+            close(fd);
+        }
+        free(path);
+    }
+    checkpoint_close(&c);
+    return cold;
+}
+
 static bool load_back(saving *s, timed *t)
 {
     char why[400] = "";
     checkpoint c = {0};
     checkpoint_loaded loaded = {0};
     bool ok = true;
+    t->cold = launch_rank(s->k->l) == 0 && forget_files(s);
     launch_barrier(s->k->l, "load");
     if (s->r->member)
         ok = checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why) &&
@@ -128,22 +167,6 @@ static double law_ms(const saving *s, const saving_ceilings *top, double rank_by
     case CHECKPOINT_DEVICE: return rank_bytes / top->within / 1e6;
     }
     return NAN;
-}
-
-static const char *file_system(const char *folder)
-{
-    static const struct {
-        long magic;
-        const char *name;
-    } known[] = {{0x01021994, "tmpfs"},   {0xEF53, "ext4"}, {0x58465342, "xfs"},  {0x9123683E, "btrfs"},
-                 {0x794c7630, "overlay"}, {0x6969, "nfs"},  {0x65735546, "fuse"}, {0x2fc12fc1, "zfs"}};
-    struct statfs st;
-    if (statfs(folder, &st) != 0)
-        return "";
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].magic == (long)st.f_type)
-            return known[i].name;
-    return "other";
 }
 
 static void fill_stall(saving *s, const timed *t, double law)
@@ -186,6 +209,7 @@ static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, do
     row_real(w, "write_gb_s", top->write);
     row_real(w, "hash_gb_s", top->hash);
     row_real(w, "load_ms", t->load_s * 1e3);
+    row_text(w, "cache", t->cold ? "cold" : "warm");
     row_real(w, "load_gb_s", (double)t->loaded_bytes / t->load_s / 1e9);
 }
 

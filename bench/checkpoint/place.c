@@ -22,11 +22,11 @@ bool saving_agree(saving *s, const char *name, bool ok, const char *why, row_sta
     return all;
 }
 
-/* Two complete ones and the one that is written. */
+/* The one that is there, and the one that is written. */
 static bool room_for(const saving *s, char *why, size_t why_bytes)
 {
     struct statvfs st;
-    const double needed = 3.0 * (double)(s->x ? s->x->layout->bytes : 0);
+    const double needed = 2.0 * (double)(s->x ? s->x->layout->bytes : 0);
     if (statvfs(s->folder, &st) != 0 || (double)st.f_bavail * (double)st.f_frsize >= needed)
         return true;
     snprintf(why, why_bytes, "%s has %.1f GB free, and the saves of this case need %.1f",

@@ -134,7 +134,7 @@ def main():
     dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timedelta(seconds=300))
     rows = Rows("checkpoint", folder) if dist.get_rank() == 0 else None
     ranks = dist.get_world_size()
-    size, seq, batch = ("small", 512, 2) if small else ("large", 512, 4) if ranks == 1 else ("xl", 512, 2)
+    size, seq, batch = ("small", 512, 4) if small or ranks == 1 else ("medium", 512, 2)
     place = f"/dev/shm/stepbench-peer-{os.environ.get('TORCHELASTIC_RUN_ID', 'run')}"
     run = Run(size, seq, batch)
     run.step()

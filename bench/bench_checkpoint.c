@@ -107,7 +107,7 @@ static const bench_run run_table[] = {
     /* torch.distributed.checkpoint saves the same (tests/peers/checkpoint.py). */
     {RUN_QUICK | RUN_DEFAULT, 1, 16, "--ranks 1 --size small --strategy ddp --variant async,lazy,device"},
     {RUN_FULL, 1, 100, "--ranks 1 --size medium --strategy ddp"},
-    {RUN_DEFAULT, 2, 22, "--ranks {gpus} --size medium --batch 2 --strategy fsdp --variant lazy,device"},
+    {RUN_DEFAULT, 2, 16, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant lazy,device"},
     {RUN_FULL, 2, 600, "--ranks {gpus} --size xl --batch 2 --strategy ddp,zero1,fsdp"},
     {RUN_FULL, 2, 120, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --moments bf16 --variant lazy,device"},
     {RUN_FULL, 2, 300, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --variant lazy --io buffered,direct --folder results"},

@@ -23,6 +23,7 @@ from record import Rows
 
 WAYS = ("blocking", "async", "async-pinned")
 SAVES = 3
+CASES, SEQ = ("small", "xl"), 512
 
 
 def slowest(value):
@@ -126,17 +127,8 @@ def measure(run, way_name, place):
             "durable_ms": statistics.median(durable[1:])}
 
 
-def main():
-    folder = sys.argv[2]
-    small = "--small" in sys.argv
-    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timedelta(seconds=300))
-    rows = Rows("checkpoint", folder) if dist.get_rank() == 0 else None
-    ranks = dist.get_world_size()
-    size, seq, batch = ("small", 512, 4) if small or ranks == 1 else ("medium", 512, 2)
-    place = f"/dev/shm/stepbench-peer-{os.environ.get('TORCHELASTIC_RUN_ID', 'run')}"
-    run = Run(size, seq, batch)
+def one_case(rows, size, batch, place):
+    run = Run(size, SEQ, batch)
     run.step()
     gc.collect()
     gc.disable()
@@ -148,8 +140,25 @@ def main():
         except Exception as error:  # the same on every rank, or the group's timeout ends it
             cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
         if rows:
-            rows.add(bench="checkpoint", way=way, ranks=ranks, size=size, seq=seq, batch_per_rank=batch, precision="bf16", fs="tmpfs",
-                     policy="torch.distributed.checkpoint", **cells)
+            rows.add(bench="checkpoint", way=way, ranks=dist.get_world_size(), size=size, seq=SEQ, batch_per_rank=batch, precision="bf16",
+                     fs="tmpfs", policy="torch.distributed.checkpoint", **cells)
+    gc.enable()
+    del run
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def main():
+    folder = sys.argv[2]
+    small = "--small" in sys.argv
+    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timedelta(seconds=300))
+    rows = Rows("checkpoint", folder) if dist.get_rank() == 0 else None
+    ranks = dist.get_world_size()
+    place = f"/dev/shm/stepbench-peer-{os.environ.get('TORCHELASTIC_RUN_ID', 'run')}"
+    for case in CASES[:1] if small or ranks == 1 else CASES:
+        one_case(rows, case, 4 if ranks == 1 else 2, place)
     if dist.get_rank() == 0:
         shutil.rmtree(place, ignore_errors=True)
     dist.destroy_process_group()

@@ -24,8 +24,8 @@ SELECT * FROM rows WHERE title = :title
 SELECT strategy, ranks AS "ranks:", way, n4(step_ms) AS "step ms:", bytes(state_bytes) AS "state:",
     n4(stall_ms) AS "stall ms:", n4(law_ms) AS "by the law:", n4(stall_steps) AS "in steps:",
     n4(beside_pct) AS "steps beside % longer:", n4(durable_ms) AS "durable ms:", n4(durable_gb_s) AS "GB/s:",
-    n4(durable_pct) AS "of storage %:", n4(durable_first_ms) AS "first ms:", n4(load_gb_s) AS "load GB/s:", cache AS "cache",
-    n4(best_interval_s) AS "best interval s:", n4(best_cost_pct) AS "costs %:"
+    n4(durable_pct) AS "of storage %:", n4(durable_first_ms) AS "first ms:", n4(load_gb_s) AS "load GB/s:",
+    cache AS "cache", n4(best_interval_s) AS "best interval s:", n4(best_cost_pct) AS "costs %:"
 FROM here ORDER BY id
 
 Ceilings of these runs, and what a save takes.

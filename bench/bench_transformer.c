@@ -93,7 +93,6 @@ static const bench_run run_table[] = {
     {RUN_FULL, 1, 110, "--seq 256,1024 --precision fp32"},
     {RUN_QUICK, 1, 6, "--size small --seq 512 --precision bf16 --profile"},
     {RUN_DEFAULT, 1, 18, "--size small,xl --seq 512 --precision bf16 --mode forward,train-step --profile"},
-    {RUN_DEFAULT, 1, 36, "--seq 512 --precision fp32 --fp32-products fp16x3"},
     {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
     {RUN_DEFAULT, 1, 9, "--size small,xl --seq 512 --precision tf32"},
     {RUN_DEFAULT, 1, 15, "--size xl --seq 512,1024 --precision bf16 --moments bf16"},
@@ -122,8 +121,6 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 30, "--size medium --batch 1 --seq 512:8192:*2 --precision bf16 --recompute none,block"},
     {RUN_FULL, 1, 100, "--size medium --batch 1 --seq 16384:65536:*2 --precision bf16 --recompute none,block"},
     /* Shares of the peak at one width. */
-    {RUN_DEFAULT, 1, 45,
-     "--size 8b --vocab 10000 --layers 4 --seq 4096 --heads-kv 8,32 --recompute none,block --precision bf16"},
     {RUN_FULL, 1, 80,
      "--size 8b --vocab 10000 --layers 4,8 --seq 512,4096 --heads-kv 8,32 --recompute none,block --precision bf16"},
     {RUN_FULL, 1, 12,

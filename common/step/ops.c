@@ -7,6 +7,16 @@
 #include "common/step/eager.h"
 #include "common/step/tensors.h"
 
+arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const char *name)
+{
+    return step_take(s, step_rows(s, columns), kind, layer, name);
+}
+
+arena_slot take_rstd(step *s, int layer)
+{
+    return step_take(s, (size_t)s->tokens * sizeof(float), MEMORY_ACTIVATION, layer, "rstd");
+}
+
 /* ---- norms, SwiGLU, RoPE ---- */
 
 static sb_rmsnorm norm_of(const step *s, param_kind kind, int layer, arena_slot x, arena_slot rstd)

@@ -5,6 +5,9 @@
 
 #include "common/step/step.h"
 
+/* A (T, columns) activation; the statistics of a norm. */
+arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const char *name);
+arena_slot take_rstd(step *s, int layer);
 void norm_forward(step *s, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd);
 /* dx = d_residual (-1: none) + gradient through the norm; writes the gain's gradient. */
 void norm_backward(step *s, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,

@@ -8,11 +8,11 @@
 #include "common/step/transformer.h"
 
 #include "common/record/nvtx.h"
+#include "common/step/ends.h"
 #include "common/step/hops.h"
 #include "common/step/linear.h"
 #include "common/step/offload.h"
 #include "common/step/ops.h"
-#include "common/step/optimizer.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 #include "common/step/units.h"
@@ -42,16 +42,6 @@ static keep keep_of(const step *s, int layer)
     case RECOMPUTE_KINDS: break;
     }
     return k;
-}
-
-static arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const char *name)
-{
-    return step_take(s, step_rows(s, columns), kind, layer, name);
-}
-
-static arena_slot take_rstd(step *s, int layer)
-{
-    return step_take(s, (size_t)s->tokens * sizeof(float), MEMORY_ACTIVATION, layer, "rstd");
 }
 
 /* ---- forward of a block ---- */
@@ -130,55 +120,6 @@ static void block_forward(step *s, int layer, block_slots *b, keep k)
 }
 
 static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-
-static sb_embedding embedding_of(const step *s)
-{
-    return (sb_embedding){.dtype = s->dtype,
-                          .dtype_grad = s->made_dtype,
-                          .rows = s->tokens,
-                          .vocab = s->vocab,
-                          .d = s->d,
-                          .ids = s->ids + (int64_t)s->micro->number * s->tokens,
-                          .accumulate = s->adds};
-}
-
-static void embedding_forward(step *s, step_micro *m)
-{
-    const int layers = s->o.config.layers;
-    m->x = take_rows(s, s->d, MEMORY_ACTIVATION, 0, "residual");
-    sb_embedding e = embedding_of(s);
-    e.out = step_pointer(s, m->x);
-    step_need(s, layers);
-    unit_acquire(s, layers);
-    e.table = step_param(s, PARAM_EMBEDDING, -1);
-    if (step_go(s))
-        step_done(s, s->k->train->embedding_forward(s->ctx, &e, s->main));
-    unit_release(s);
-}
-
-static void head_forward(step *s, step_micro *m)
-{
-    block_slots *head = &m->blocks[s->o.config.layers];
-    *head = nothing;
-    head->x = m->x;
-    m->x = -1;
-    step_need(s, -1);
-    unit_acquire(s, -1);
-    head->rstd1 = take_rstd(s, -1);
-    head->n1 = take_rows(s, s->d, MEMORY_ACTIVATION, -1, "norm_final");
-    norm_forward(s, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
-    m->logits = -1;
-    if (!s->o.loss_chunk) {
-        m->logits = take_rows(s, s->vocab, MEMORY_ACTIVATION, -1, "logits");
-        linear_forward(s, LINEAR_HEAD, -1, head->n1, -1, m->logits);
-    }
-    unit_release(s);
-    if (s->o.mode == STEP_FORWARD) {
-        step_drop(s, &head->n1);
-        step_drop(s, &head->rstd1);
-        step_drop(s, &head->x);
-    }
-}
 
 /* The walk goes on in this part, with this micro-batch. */
 static void enter(step *s, step_part *p, step_micro *m, step_phase phase)
@@ -339,29 +280,6 @@ static void block_again(step *s, int layer)
     } while (f.keep < f.advance);
 }
 
-/* Units as backward counts them (streams.h), and layers as in params_range. */
-static int layer_of(const step *s, int unit)
-{
-    const int layers = s->o.config.layers;
-    return unit == layers ? -1 : unit < 0 ? layers : unit;
-}
-
-/* All gradients of the unit are enqueued, or left to a W: its AdamW may run beside what follows. */
-static void unit_end(step *s, int unit)
-{
-    int64_t first, count;
-    if (s->micro->split)
-        step_defer(s, (step_note){.kind = NOTE_UNIT, .layer = layer_of(s, unit)});
-    else
-        unit_grads_end(s, layer_of(s, unit));
-    side_unit_end(s, unit);
-    if (!optimizer_overlaps(s))
-        return;
-    back_follow(s, unit);
-    params_range(s->params, layer_of(s, unit), &first, &count);
-    optimizer_range(s, first, count, first, s->o.optimizer_blocks, s->back);
-}
-
 static void block_backward(step *s, int layer, arena_slot *dy)
 {
     const bool whole = recompute_whole(&s->schedule, layer);
@@ -378,77 +296,8 @@ static void block_backward(step *s, int layer, arena_slot *dy)
     mlp_backward(s, layer, b, k, dy);
     attention_half_backward(s, layer, b, k, dy);
     unit_release(s);
-    unit_end(s, layer);
+    unit_made(s, layer);
     range_pop();
-}
-
-/* The head and the loss some tokens at a time, so that the logits (T, V) never exist whole: forward of the head,
- * softmax and its gradient, and both gradients of the head for one chunk after the other. The loss comes out of the
- * forward and its backward at once, so nothing is computed twice (as in Liger Kernel, Hsu et al., 2024, and torchtune's
- * chunked loss). The head's weight gradient is a sum over chunks in the dtype of gradients: in 16 bits each chunk
- * rounds it once more. */
-static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
-{
-    const int64_t count = (int64_t)s->vocab * s->d;
-    char *dw = step_grad(s, PARAM_LM_HEAD, -1, count);
-    for (int first = 0; first < s->tokens; first += s->o.loss_chunk) {
-        const int left = s->tokens - first, rows = left < s->o.loss_chunk ? left : s->o.loss_chunk;
-        const size_t bytes = (size_t)rows * (size_t)s->vocab * (size_t)s->element;
-        arena_slot logits = step_take(s, bytes, MEMORY_TEMPORARY, -1, "logits_chunk");
-        head_chunk_forward(s, first, rows, head->n1, logits);
-        cross_entropy(s, first, rows, logits, true);
-        head_chunk_backward(s, first, rows, logits, head->n1, dn, dw);
-        step_drop(s, &logits);
-    }
-    mean_loss(s);
-    step_ready(s, PARAM_LM_HEAD, -1, count, s->main);
-}
-
-static void head_backward(step *s, step_micro *m, arena_slot *dy)
-{
-    const int layers = s->o.config.layers;
-    block_slots *head = &m->blocks[layers];
-    side_unit_begin(s, layers);
-    unit_acquire(s, -1);
-    unit_grads_begin(s, -1);
-    arena_slot dn = -1;
-    if (s->o.loss_chunk) {
-        dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
-        head_by_chunks(s, head, dn);
-        step_drop(s, &head->n1);
-    } else {
-        linear_dw(s, LINEAR_HEAD, -1, m->logits, head->n1);
-        dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
-        linear_dx(s, LINEAR_HEAD, -1, m->logits, dn);
-        side_drop(s, &m->logits);
-        side_drop(s, &head->n1);
-    }
-    *dy = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_residual");
-    norm_backward(s, PARAM_LN_FINAL, -1, head->x, head->rstd1, dn, -1, *dy);
-    step_drop(s, &dn);
-    step_drop(s, &head->rstd1);
-    step_drop(s, &head->x);
-    unit_release(s);
-    unit_end(s, layers);
-}
-
-static void embedding_backward(step *s, arena_slot *dy)
-{
-    const int64_t count = (int64_t)s->vocab * s->d;
-    side_unit_begin(s, -1);
-    unit_grads_begin(s, s->o.config.layers);
-    sb_embedding e = embedding_of(s);
-    e.workspace_bytes = s->k->train->embedding_workspace(s->ctx, &e);
-    arena_slot workspace = step_take(s, e.workspace_bytes, MEMORY_WORKSPACE, -1, "embedding");
-    e.workspace = step_pointer(s, workspace);
-    e.d_out = step_pointer(s, *dy);
-    e.d_table = step_grad(s, PARAM_EMBEDDING, -1, count);
-    if (step_go(s))
-        step_done(s, s->k->train->embedding_backward(s->ctx, &e, s->main));
-    step_drop(s, &workspace);
-    step_drop(s, dy);
-    step_ready(s, PARAM_EMBEDDING, -1, count, s->main);
-    unit_end(s, -1);
 }
 
 /* The part's gradients of one micro-batch are all enqueued. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
+#include "common/step/optimizer.h"
 #include "common/step/streams.h"
 
 enum {
@@ -277,6 +278,29 @@ void unit_grads_end(step *s, int layer)
         add_up(s, unit);
     if (last)
         complete(s, unit);
+}
+
+/* Units as backward counts them (streams.h), and layers as in params_range. */
+static int layer_behind(const step *s, int unit)
+{
+    const int layers = s->o.config.layers;
+    return unit == layers ? -1 : unit < 0 ? layers : unit;
+}
+
+/* All gradients of the unit are enqueued, or left to a W: its AdamW may run beside what follows. */
+void unit_made(step *s, int unit)
+{
+    int64_t first, count;
+    if (s->micro->split)
+        step_defer(s, (step_note){.kind = NOTE_UNIT, .layer = layer_behind(s, unit)});
+    else
+        unit_grads_end(s, layer_behind(s, unit));
+    side_unit_end(s, unit);
+    if (!optimizer_overlaps(s))
+        return;
+    back_follow(s, unit);
+    params_range(s->params, layer_behind(s, unit), &first, &count);
+    optimizer_range(s, first, count, first, s->o.optimizer_blocks, s->back);
 }
 
 /* Gains that are apart are ready with those of the first block's norms, which main made. The update waits for the last

@@ -93,7 +93,6 @@ static const column_spec column_table[] = {
     {"most_tflops", COLUMN_REAL, false, "what a rank can reach: --peak-tflops, or its data sheet, or bench_roofline"},
     {"peak_bytes", COLUMN_INT, true, "most that a rank holds: its tensors, and what the way needs"},
     {"n_groups", COLUMN_INT, false, "groups of heads"},
-    {"chunk_tokens", COLUMN_INT, false, "tokens of a chunk; a rank has two"},
     {"backend", COLUMN_TEXT, false, "the library that moves tensors, and its version"},
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},
     {"whole_bits", COLUMN_INT, false, "1: o, lse and dq have the bits of the whole sequence on one rank"},
@@ -221,7 +220,6 @@ static void fill_case(cp_case *k, const cp_times *t)
     fill_moved(k, t);
     row_int(k->w, "peak_bytes", (int64_t)cp_most(k, "peak", (double)k->peak_bytes));
     row_int(k->w, "n_groups", k->groups);
-    row_int(k->w, "chunk_tokens", k->rows);
     row_text(k->w, "backend", comm_backend(k->comm));
     row_int(k->w, "hosts", launch_hosts(k->l));
 }

@@ -25,7 +25,8 @@ SELECT status, variant, ranks AS "ranks:", attention, seq AS "S:",
     bwd_ms AS "bwd ms:", speedup AS "times one rank:", efficiency_pct AS "efficiency %:", exposed_ms AS "exposed ms:",
     moved_bytes / gib() AS "moved GiB:", balance_pct AS "balance %:", predicted_ms AS "predicted ms:",
     err_pct AS "off by %:", rank_fwd_tflops AS "fwd TFLOP/s a rank:", rank_bwd_tflops AS "bwd TFLOP/s a rank:",
-    peak_bytes / gib() AS "GiB:", iif(whole_bits, 'same bits', n(err_o)) AS "o differs from one rank by"
+    100 * max(rank_fwd_tflops, rank_bwd_tflops) / most_tflops AS "of its most %?:", peak_bytes / gib() AS "GiB:",
+    iif(whole_bits, 'same bits', n(err_o)) AS "o differs from one rank by"
 FROM rows
 WHERE status <> 'skip' ORDER BY id
 

@@ -177,20 +177,22 @@ static bool allocate(cp_case *k)
            k->way->allocate(k);
 }
 
-/* The workspace of the largest call of any rank, whose parts the check computes here, too. */
+/* The workspace of any call of any rank, whose parts the check computes here, too. Fewer keys may need more of it: a kernel
+ * that cannot fill the GPU with blocks of queries splits the keys. */
 static bool plan(cp_case *k)
 {
-    const int last = k->at[1];
+    const int own[] = {k->at[0], k->at[1]};
     const bool asked = k->base.deterministic;
     k->planning = true;
-    k->at[1] = 2 * k->shape.ranks - 1;
-    for (int deterministic = asked; deterministic < 2; deterministic++) {
-        k->base.deterministic = deterministic;
-        cp_forward(k);
-        cp_backward(k);
-    }
+    for (int rank = 0; rank <= k->shape.ranks; rank++)
+        for (int deterministic = asked; deterministic < 2; deterministic++) {
+            for (int i = 0; i < 2; i++)
+                k->at[i] = rank == k->shape.ranks ? own[i] : context_chunk(&k->shape, rank, i);
+            k->base.deterministic = deterministic;
+            cp_forward(k);
+            cp_backward(k);
+        }
     k->base.deterministic = asked;
-    k->at[1] = last;
     k->planning = false;
     if (k->status != SB_OK) {
         row_status_set(k->w, k->status == SB_UNSUPPORTED ? ROW_SKIP : ROW_FAIL, "%s", k->why);

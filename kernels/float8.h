@@ -27,8 +27,8 @@ const char *sb_scaling_name(sb_scaling s); /* "none", "tensor", "row", "1x128", 
 /* Floats of the scales of an operand of (rows, columns). */
 size_t sb_scale_count(sb_scaling s, int rows, int columns);
 
-/* The largest magnitude, as the bits of an fp32 without its sign: a maximum of unsigned integers, which NaN and infinity win.
- * What is NULL is not wanted. */
+/* The largest magnitude, as the bits of an fp32 without its sign: a maximum of unsigned integers, which NaN and infinity win;
+ * every NaN is 0x7fffffff. What is NULL is not wanted. */
 typedef struct sb_amax {
     sb_dtype dtype; /* of x: SB_BF16, SB_FP16 or SB_FP32 */
     int rows, columns, ld;

@@ -36,7 +36,7 @@ sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream)
         for (int j = 0; j < p->columns; j++) {
             if (j % CPU_BLOCK == 0)
                 cpu_read(p->dtype, x, p->x, (size_t)i * p->ld + j, (size_t)cpu_block((size_t)j, (size_t)p->columns));
-            const uint32_t bits = float_bits(x[j % CPU_BLOCK]) & 0x7fffffff;
+            const uint32_t bits = sb_float8_magnitude(float_bits(x[j % CPU_BLOCK]));
             row = larger(row, bits);
             if (p->of_columns)
                 p->of_columns[j] = larger(p->of_columns[j], bits);
@@ -107,7 +107,7 @@ static uint32_t amax_of(const copy *c, const group *g)
     uint32_t largest = 0;
     for (int i = g->row; i < g->row + g->rows; i++)
         for (int j = g->column; j < g->column + g->columns; j++)
-            largest = larger(largest, float_bits(element(c, i, j)) & 0x7fffffff);
+            largest = larger(largest, sb_float8_magnitude(float_bits(element(c, i, j))));
     return largest;
 }
 

@@ -16,6 +16,14 @@ enum { SB_FLOAT8_BLOCK = 128, SB_FLOAT8_MX_BLOCK = 32, SB_FLOAT8_SCALE_UNIT = 4 
  * with the scaling. */
 sb_status sb_float8_gate(sb_scaling scaling, int capability, int library);
 
+/* The magnitude of an fp32, both as bits. Every NaN is the same word: some conversions to fp32 keep a NaN's other bits, and some
+ * do not. */
+SB_ANYWHERE uint32_t sb_float8_magnitude(uint32_t bits)
+{
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    return magnitude > 0x7f800000u ? 0x7fffffffu : magnitude;
+}
+
 /* The bits of the scale of a group whose largest magnitude has the bits `amax`. Both formats end with 1.75 times a power of two,
  * 2^8 and 2^15, so magnitudes above 1.75 times a power of two need the next one. */
 SB_ANYWHERE uint32_t sb_float8_scale_bits(uint32_t amax, sb_dtype format)

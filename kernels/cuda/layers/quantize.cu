@@ -65,7 +65,7 @@ struct alignas(16) eight {
 
 __device__ __forceinline__ unsigned magnitude(float x)
 {
-    return __float_as_uint(x) & 0x7fffffffu;
+    return sb_float8_magnitude(__float_as_uint(x));
 }
 
 /* ---- largest magnitudes ---- */

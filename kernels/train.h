@@ -132,6 +132,10 @@ typedef struct sb_embedding {
     void *workspace;    /* backward */
     size_t workspace_bytes;
     bool accumulate; /* rows of d_table that ids point to are added to and rounded once; the others stay */
+    /* The table is a slice of a larger one, from row first_id on: ids of other rows, any integers, give rows of zeros, and
+     * their d_out is left out. */
+    bool slice;
+    int first_id;
 } sb_embedding;
 
 /* Cross-entropy of each row of logits with its target, and its gradient in place of the logits. */
@@ -146,6 +150,26 @@ typedef struct sb_cross_entropy {
     const float *scale;     /* one float in device memory, or NULL for 1: the loss scale */
     bool backward;          /* false: logits are only read */
 } sb_cross_entropy;
+
+/* Cross-entropy where several ranks hold columns of the logits, in two ops with a gather between them. `partial` makes of a
+ * row its maximum, the sum of exponentials less that maximum, and the target's logit (0 where another rank has it); `finish`
+ * combines those of all ranks in their order, and makes the gradient in place of the logits as sb_cross_entropy does. Columns from
+ * `columns` to `ld` are padding: not counted, and their gradient is zero. */
+typedef struct sb_vocab_loss {
+    sb_dtype dtype;
+    int rows, columns, ld;  /* columns may be 0; ld a multiple of 8 */
+    int first_id;           /* that of column 0 */
+    int ranks;              /* finish */
+    int64_t total_rows;     /* as in sb_cross_entropy */
+    void *logits;           /* (rows, ld) */
+    const int32_t *targets; /* (rows), of the whole vocabulary */
+    float *partial;         /* (rows, 3); partial */
+    const float *partials;  /* (ranks, rows, 3); finish, as all that follows */
+    float *row_loss;        /* (rows) */
+    float *loss;            /* (1) mean over rows */
+    const float *scale;     /* as in sb_cross_entropy */
+    bool backward;
+} sb_vocab_loss;
 
 /* What the optimizer knows, in device memory so that a captured step can be replayed. Zero it, then set lr and
  * loss_scale (1 where gradients are not scaled). */
@@ -304,6 +328,8 @@ typedef struct sb_train_ops {
     size_t (*embedding_workspace)(sb_context *ctx, const sb_embedding *p);
     sb_status (*embedding_backward)(sb_context *ctx, const sb_embedding *p, void *stream);
     sb_status (*cross_entropy)(sb_context *ctx, const sb_cross_entropy *p, void *stream);
+    sb_status (*vocab_loss_partial)(sb_context *ctx, const sb_vocab_loss *p, void *stream);
+    sb_status (*vocab_loss_finish)(sb_context *ctx, const sb_vocab_loss *p, void *stream);
 
     size_t (*grad_stats_workspace)(sb_context *ctx, const sb_grad_stats *p);
     sb_status (*grad_stats)(sb_context *ctx, const sb_grad_stats *p, void *stream);

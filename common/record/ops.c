@@ -224,6 +224,18 @@ static sb_status cross_entropy(sb_context *ctx, const sb_cross_entropy *p, void 
        inner->train->cross_entropy(ctx, p, stream));
 }
 
+static sb_status vocab_loss_partial(sb_context *ctx, const sb_vocab_loss *p, void *stream)
+{
+    OP("loss, partial", NULL, 0, (double)p->rows * p->columns * bytes_of(p->dtype),
+       inner->train->vocab_loss_partial(ctx, p, stream));
+}
+
+static sb_status vocab_loss_finish(sb_context *ctx, const sb_vocab_loss *p, void *stream)
+{
+    OP("loss, finish", NULL, 0, p->backward ? 2.0 * p->rows * p->ld * bytes_of(p->dtype) : 0,
+       inner->train->vocab_loss_finish(ctx, p, stream));
+}
+
 static sb_status grad_stats(sb_context *ctx, const sb_grad_stats *p, void *stream)
 {
     OP("gradient norm", NULL, 0, (double)p->n * bytes_of(p->dtype), inner->train->grad_stats(ctx, p, stream));
@@ -317,6 +329,8 @@ const sb_kernels *profiled_kernels(const sb_kernels *k)
     train.embedding_forward = embedding_forward;
     train.embedding_backward = embedding_backward;
     train.cross_entropy = cross_entropy;
+    train.vocab_loss_partial = vocab_loss_partial;
+    train.vocab_loss_finish = vocab_loss_finish;
     train.grad_stats = grad_stats;
     train.optimizer_begin = optimizer_begin;
     train.adamw = adamw;

@@ -8,9 +8,16 @@
 
 #include <string.h>
 
+/* The row of the table, or -1: it is not in this slice. */
+static int32_t row_of(const sb_embedding *p, int r)
+{
+    const int64_t row = (int64_t)p->ids[r] - (p->slice ? p->first_id : 0);
+    return row >= 0 && row < p->vocab ? (int32_t)row : -1;
+}
+
 static sb_status ids_check(const sb_embedding *p)
 {
-    for (int r = 0; r < p->rows; r++)
+    for (int r = 0; r < p->rows && !p->slice; r++)
         if (p->ids[r] < 0 || p->ids[r] >= p->vocab)
             return sb_error(SB_INVALID, "embedding: id %d of row %d is not in [0, %d)", (int)p->ids[r], r, p->vocab);
     return SB_OK;
@@ -25,8 +32,13 @@ sb_status cpu_embedding_forward(sb_context *ctx, const sb_embedding *p, void *st
     if (s != SB_OK)
         return s;
     const size_t row_bytes = (size_t)p->d * sb_dtype_bytes(p->dtype);
-    for (int r = 0; r < p->rows; r++)
-        memcpy((char *)p->out + r * row_bytes, (const char *)p->table + p->ids[r] * row_bytes, row_bytes);
+    for (int r = 0; r < p->rows; r++) {
+        const int32_t row = row_of(p, r);
+        if (row < 0)
+            memset((char *)p->out + r * row_bytes, 0, row_bytes);
+        else
+            memcpy((char *)p->out + r * row_bytes, (const char *)p->table + row * row_bytes, row_bytes);
+    }
     return SB_OK;
 }
 
@@ -42,8 +54,11 @@ static void chain_tokens(const sb_embedding *p, int32_t *first, int32_t *next)
     for (int id = 0; id < p->vocab; id++)
         first[id] = -1;
     for (int r = p->rows - 1; r >= 0; r--) {
-        next[r] = first[p->ids[r]];
-        first[p->ids[r]] = r;
+        const int32_t row = row_of(p, r);
+        if (row < 0)
+            continue;
+        next[r] = first[row];
+        first[row] = r;
     }
 }
 

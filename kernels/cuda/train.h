@@ -30,6 +30,8 @@ sb_status sb_cuda_embedding_forward(sb_context *ctx, const sb_embedding *p, void
 size_t sb_cuda_embedding_workspace(sb_context *ctx, const sb_embedding *p);
 sb_status sb_cuda_embedding_backward(sb_context *ctx, const sb_embedding *p, void *stream);
 sb_status sb_cuda_cross_entropy(sb_context *ctx, const sb_cross_entropy *p, void *stream);
+sb_status sb_cuda_vocab_loss_partial(sb_context *ctx, const sb_vocab_loss *p, void *stream);
+sb_status sb_cuda_vocab_loss_finish(sb_context *ctx, const sb_vocab_loss *p, void *stream);
 size_t sb_cuda_grad_stats_workspace(sb_context *ctx, const sb_grad_stats *p);
 sb_status sb_cuda_grad_stats(sb_context *ctx, const sb_grad_stats *p, void *stream);
 sb_status sb_cuda_optimizer_begin(sb_context *ctx, const sb_optimizer_begin *p, void *stream);

@@ -262,6 +262,26 @@ sb_status sb_cross_entropy_check(const sb_cross_entropy *p)
                 {"logits", p->logits}, {"targets", p->targets}, {"row_loss", p->row_loss}, {"loss", p->loss}, {0}});
 }
 
+sb_status sb_vocab_loss_check(const sb_vocab_loss *p, bool finish)
+{
+    const char *op = finish ? "vocab_loss_finish" : "vocab_loss_partial";
+    sb_status s = at_least_one(op, "rows", p->rows, "ld", p->ld);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype", p->dtype);
+    if (s == SB_OK && (p->columns < 0 || p->columns > p->ld || p->ld % 8 != 0))
+        s = sb_error(SB_INVALID, "%s: %d columns in rows of ld %d: at most as many, and ld a multiple of 8", op,
+                     p->columns, p->ld);
+    if (s == SB_OK && finish && p->ranks < 1)
+        s = sb_error(SB_INVALID, "%s: ranks %d must be at least 1", op, p->ranks);
+    if (s == SB_OK)
+        s = given(op, (const named[]){{"logits", p->logits}, {"targets", p->targets}, {0}});
+    if (s != SB_OK)
+        return s;
+    if (!finish)
+        return given(op, (const named[]){{"partial", p->partial}, {0}});
+    return given(op, (const named[]){{"partials", p->partials}, {"row_loss", p->row_loss}, {"loss", p->loss}, {0}});
+}
+
 sb_status sb_grad_stats_check(const sb_grad_stats *p)
 {
     static const char op[] = "grad_stats";

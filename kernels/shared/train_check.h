@@ -22,6 +22,7 @@ sb_status sb_swiglu_matmul_shape_check(const sb_swiglu_matmul *p); /* SB_UNSUPPO
 sb_status sb_swiglu_matmul_check(const sb_swiglu_matmul *p, bool backward);
 sb_status sb_embedding_check(const sb_embedding *p, bool backward);
 sb_status sb_cross_entropy_check(const sb_cross_entropy *p);
+sb_status sb_vocab_loss_check(const sb_vocab_loss *p, bool finish);
 sb_status sb_grad_stats_check(const sb_grad_stats *p);
 sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p);
 sb_status sb_adamw_check(const sb_adamw *p);

@@ -36,6 +36,8 @@ static const train_op *const train_ops[] = {
     &train_amax,
     &train_quantize,
     &train_float8_matmul,
+    &train_vocab_loss_partial,
+    &train_vocab_loss_finish,
 };
 enum { TRAIN_OPS = sizeof train_ops / sizeof *train_ops };
 

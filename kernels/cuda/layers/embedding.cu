@@ -28,16 +28,18 @@ constexpr int LANE_COLUMNS = N == 1 ? 4 : 32 / (int)sizeof(T);
 /* A row is tiles.n of U. */
 template <typename U>
 __global__ void __launch_bounds__(TILE_THREADS)
-    embedding_forward_kernel(const int *ids, const U *table, U *out, row_tiles tiles)
+    embedding_forward_kernel(const int *ids, const U *table, U *out, row_tiles tiles, int first_id, unsigned vocab)
 {
     const tile_span span = this_tile(tiles);
-    table += (int64_t)ids[span.row] * tiles.n;
+    const unsigned row = (unsigned)ids[span.row] - (unsigned)first_id;
+    const bool held = row < vocab;
+    table += (int64_t)(held ? row : 0) * tiles.n;
     out += (int64_t)span.row * tiles.n;
-    U x[EACH];
+    U x[EACH] = {};
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         const int at = span.start + (int)(threadIdx.x + i * blockDim.x);
-        if (at < span.end)
+        if (at < span.end && held)
             x[i] = table[at];
     }
 #pragma unroll
@@ -56,8 +58,8 @@ sb_status launch_forward(const sb_embedding *p, int64_t n, cudaStream_t stream)
     if (blocks > INT_MAX)
         return sb_error(SB_UNSUPPORTED, "embedding_forward: %d rows of d %d are more than one launch can do", p->rows,
                         p->d);
-    embedding_forward_kernel<U>
-        <<<(unsigned)blocks, tile_threads(tiles, EACH), 0, stream>>>(p->ids, (const U *)p->table, (U *)p->out, tiles);
+    embedding_forward_kernel<U><<<(unsigned)blocks, tile_threads(tiles, EACH), 0, stream>>>(
+        p->ids, (const U *)p->table, (U *)p->out, tiles, p->slice ? p->first_id : 0, (unsigned)p->vocab);
     return sb_cuda_launched("embedding kernel");
 }
 
@@ -246,7 +248,7 @@ extern "C" sb_status sb_cuda_embedding_backward(sb_context *ctx, const sb_embedd
         status = check_aligned(op, {{"d_out", p->d_out}, {"d_table", p->d_table}, {"the workspace", p->workspace}});
     if (status != SB_OK)
         return status;
-    const token_sort s = token_sort_at(p->workspace, p->rows, p->vocab);
+    const token_sort s = token_sort_at(p->workspace, p->rows, p->vocab, p->slice ? p->first_id : 0);
     return with_element_type(p->dtype, [&](auto in) {
         return with_element_type(p->dtype_grad, [&](auto out) {
             using T = decltype(in);

@@ -42,23 +42,32 @@ __device__ __forceinline__ int token_bin(unsigned key)
 
 /* The arrays of a sort, in the caller's workspace. */
 struct token_sort {
-    int *first;    /* (vocab) */
+    int *first;    /* (vocab + 1) */
     token *sorted; /* (rows) */
     token *binned; /* (rows) these four for more than SORT_DIRECT tokens */
     int *slot;     /* (rows) place in the bin */
     int *sizes;    /* (SORT_BINS) */
     int *starts;   /* (SORT_BINS + 1) */
     size_t bytes;  /* bytes of all of them together */
+    int first_id, vocab;
 };
 
-inline token_sort token_sort_at(void *workspace, int rows, int vocab)
+/* Ids of a slice of a table count from its first row; all others are one: `vocab`. */
+__device__ __forceinline__ unsigned sort_key(const token_sort &s, int id)
+{
+    const unsigned row = (unsigned)id - (unsigned)s.first_id;
+    return token_key((int)(row < (unsigned)s.vocab ? row : (unsigned)s.vocab));
+}
+
+inline token_sort token_sort_at(void *workspace, int rows, int vocab, int first_id = 0)
 {
     token_sort s = {};
+    s.first_id = first_id, s.vocab = vocab;
     auto take = [&](auto *&array, size_t n) {
         array = (std::remove_reference_t<decltype(array)>)((uintptr_t)workspace + s.bytes);
         s.bytes += (n * sizeof *array + 255) / 256 * 256;
     };
-    take(s.first, vocab);
+    take(s.first, (size_t)vocab + 1);
     take(s.sorted, rows);
     if (rows > SORT_DIRECT) {
         take(s.binned, rows);
@@ -74,7 +83,7 @@ static __global__ void token_bin_kernel(const int *ids, int rows, token_sort s)
 {
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < rows)
-        s.slot[i] = atomicAdd(&s.sizes[token_bin(token_key(ids[i]))], 1);
+        s.slot[i] = atomicAdd(&s.sizes[token_bin(sort_key(s, ids[i]))], 1);
 }
 
 /* Every block adds the sizes of the bins up to their starts, a bin a thread, then puts its tokens there. */
@@ -96,7 +105,7 @@ static __global__ void __launch_bounds__(SORT_BINS) token_deal_kernel(const int 
     __syncthreads();
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < rows) {
-        const unsigned key = token_key(ids[i]);
+        const unsigned key = sort_key(s, ids[i]);
         s.binned[start[token_bin(key)] + s.slot[i]] = {key, i};
     }
     if (blockIdx.x == 0) {
@@ -116,7 +125,7 @@ __global__ void token_place_kernel(const int *ids, int rows, token_sort s)
     __shared__ alignas(16) unsigned keys[SORT_COMPARED];
     __shared__ alignas(16) int positions[SORT_COMPARED];
     __shared__ int places[32], followers[32];
-    auto fetch = [&](int i) { return BINNED ? s.binned[i] : token{token_key(ids[i]), i}; };
+    auto fetch = [&](int i) { return BINNED ? s.binned[i] : token{sort_key(s, ids[i]), i}; };
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
     const int first = (int)blockIdx.x * 32, last = min(rows, first + 32) - 1;
     const token own = first + lane < rows ? fetch(first + lane) : no_token();

@@ -54,6 +54,7 @@ typedef struct train_case {
         sb_swiglu_matmul swiglu_matmul;
         sb_embedding embedding;
         sb_cross_entropy cross_entropy;
+        sb_vocab_loss vocab_loss;
         sb_grad_stats grad_stats;
         sb_optimizer_begin begin;
         sb_adamw adamw;

@@ -29,10 +29,12 @@ static void list(case_list *l, const train_op *op, bool backward)
                                             .rows = rows[r],
                                             .vocab = vocabs[v],
                                             .d = d,
-                                            .accumulate = backward && nth % 5 < 2};
-                    train_case *c =
-                        case_add(l, op, case_dtype_names[dtype], "%dx%d-of-%d-%s%s%s", p.rows, d, p.vocab, kinds[kind],
-                                 p.dtype_grad != p.dtype ? "-to-fp32" : "", p.accumulate ? "-added" : "");
+                                            .accumulate = backward && nth % 5 < 2,
+                                            .slice = nth % 3 == 1, /* a third of the ids are other rows' */
+                                            .first_id = nth % 3 == 1 ? vocabs[v] / 3 : 0};
+                    train_case *c = case_add(l, op, case_dtype_names[dtype], "%dx%d-of-%d-%s%s%s%s", p.rows, d, p.vocab,
+                                             kinds[kind], p.dtype_grad != p.dtype ? "-to-fp32" : "",
+                                             p.accumulate ? "-added" : "", p.slice ? "-slice" : "");
                     c->p.embedding = p;
                     c->variant[0] = kind;
                     c->small = dtype != SB_TF32 && v == 1 && (r == 1 || r == 2) && kind < IDS_FALLING;

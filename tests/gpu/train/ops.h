@@ -13,6 +13,7 @@ extern const train_op train_swiglu_forward, train_swiglu_backward;
 extern const train_op train_swiglu_matmul_forward, train_swiglu_matmul_backward;
 extern const train_op train_embedding_forward, train_embedding_backward;
 extern const train_op train_cross_entropy;
+extern const train_op train_vocab_loss_partial, train_vocab_loss_finish;
 extern const train_op train_grad_stats, train_optimizer_begin;
 extern const train_op train_adamw;
 extern const train_op train_pointwise;

@@ -4,6 +4,7 @@
 
 #include "common/step/linear.h"
 #include "common/step/ops.h"
+#include "common/step/share.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 #include "common/step/units.h"
@@ -18,20 +19,24 @@ static sb_embedding embedding_of(const step *s)
                           .vocab = s->vocab,
                           .d = s->d,
                           .ids = s->ids + (int64_t)s->micro->number * s->tokens,
-                          .accumulate = s->adds};
+                          .accumulate = s->adds,
+                          .slice = share_on(s),
+                          .first_id = step_split(&s->o).rank * s->vocab};
 }
 
 void embedding_forward(step *s, step_micro *m)
 {
     const int layers = s->o.config.layers;
-    m->x = take_rows(s, s->d, MEMORY_ACTIVATION, 0, "residual");
+    m->x = take_stream(s, MEMORY_ACTIVATION, 0, "residual");
     sb_embedding e = embedding_of(s);
-    e.out = step_pointer(s, m->x);
+    arena_slot partial = share_partial(s, 0, m->x);
+    e.out = step_pointer(s, partial);
     step_need(s, layers);
     unit_acquire(s, layers);
     e.table = step_param(s, PARAM_EMBEDDING, -1);
     if (step_go(s))
         step_done(s, s->k->train->embedding_forward(s->ctx, &e, s->main));
+    share_sum(s, &partial, m->x);
     unit_release(s);
 }
 
@@ -44,7 +49,7 @@ void head_forward(step *s, step_micro *m)
     step_need(s, -1);
     unit_acquire(s, -1);
     head->rstd1 = take_rstd(s, -1);
-    head->n1 = take_rows(s, s->d, MEMORY_ACTIVATION, -1, "norm_final");
+    head->n1 = take_stream(s, MEMORY_ACTIVATION, -1, "norm_final");
     norm_forward(s, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
     m->logits = -1;
     if (!s->o.loss_chunk) {
@@ -70,15 +75,18 @@ static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
 {
     const int64_t count = (int64_t)s->vocab * s->d;
     char *dw = step_grad(s, PARAM_LM_HEAD, -1, count);
+    arena_slot all = share_gather(s, -1, head->n1), partial = share_partial(s, -1, dn);
     for (int first = 0; first < s->tokens; first += s->o.loss_chunk) {
         const int left = s->tokens - first, rows = left < s->o.loss_chunk ? left : s->o.loss_chunk;
         const size_t bytes = (size_t)rows * (size_t)s->vocab * (size_t)s->element;
         arena_slot logits = step_take(s, bytes, MEMORY_TEMPORARY, -1, "logits_chunk");
-        head_chunk_forward(s, first, rows, head->n1, logits);
+        head_chunk_forward(s, first, rows, all, logits);
         cross_entropy(s, first, rows, logits, true);
-        head_chunk_backward(s, first, rows, logits, head->n1, dn, dw);
+        head_chunk_backward(s, first, rows, logits, all, partial, dw);
         step_drop(s, &logits);
     }
+    share_drop(s, head->n1, &all);
+    share_sum(s, &partial, dn);
     mean_loss(s);
     step_ready(s, PARAM_LM_HEAD, -1, count, s->main);
 }
@@ -92,17 +100,17 @@ void head_backward(step *s, step_micro *m, arena_slot *dy)
     unit_grads_begin(s, -1);
     arena_slot dn = -1;
     if (s->o.loss_chunk) {
-        dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+        dn = take_stream(s, MEMORY_TEMPORARY, -1, "d_norm_final");
         head_by_chunks(s, head, dn);
         step_drop(s, &head->n1);
     } else {
         linear_dw(s, LINEAR_HEAD, -1, m->logits, head->n1);
-        dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+        dn = take_stream(s, MEMORY_TEMPORARY, -1, "d_norm_final");
         linear_dx(s, LINEAR_HEAD, -1, m->logits, dn);
         side_drop(s, &m->logits);
         side_drop(s, &head->n1);
     }
-    *dy = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_residual");
+    *dy = take_stream(s, MEMORY_TEMPORARY, -1, "d_residual");
     norm_backward(s, PARAM_LN_FINAL, -1, head->x, head->rstd1, dn, -1, *dy);
     step_drop(s, &dn);
     step_drop(s, &head->rstd1);
@@ -120,10 +128,12 @@ void embedding_backward(step *s, arena_slot *dy)
     e.workspace_bytes = s->k->train->embedding_workspace(s->ctx, &e);
     arena_slot workspace = step_take(s, e.workspace_bytes, MEMORY_WORKSPACE, -1, "embedding");
     e.workspace = step_pointer(s, workspace);
-    e.d_out = step_pointer(s, *dy);
+    arena_slot all = share_gather(s, -1, *dy);
+    e.d_out = step_pointer(s, all);
     e.d_table = step_grad(s, PARAM_EMBEDDING, -1, count);
     if (step_go(s))
         step_done(s, s->k->train->embedding_backward(s->ctx, &e, s->main));
+    share_drop(s, *dy, &all);
     step_drop(s, &workspace);
     step_drop(s, dy);
     step_ready(s, PARAM_EMBEDDING, -1, count, s->main);

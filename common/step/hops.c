@@ -17,7 +17,7 @@ static step_hop hop_of(const step *s, const step_part *p, const step_micro *m, b
                       .micro = m->number,
                       .layer = backward == comes ? p->holds.end : p->holds.first,
                       .at = step_pointer(s, slot),
-                      .bytes = step_rows(s, s->d)};
+                      .bytes = step_stream(s)};
 }
 
 /* Whether an action's tensor comes from another rank. */
@@ -34,8 +34,8 @@ static void open(step *s, const step_action *a)
     arena_slot *slot = slot_of(m, backward);
     if (!comes(p, a->work) || *slot >= 0)
         return;
-    *slot = backward ? step_take(s, step_rows(s, s->d), MEMORY_TEMPORARY, p->holds.end, "d_residual")
-                     : step_take(s, step_rows(s, s->d), MEMORY_ACTIVATION, p->holds.first, "residual");
+    *slot = backward ? step_take(s, step_stream(s), MEMORY_TEMPORARY, p->holds.end, "d_residual")
+                     : step_take(s, step_stream(s), MEMORY_ACTIVATION, p->holds.first, "residual");
     const step_hop h = hop_of(s, p, m, backward, true);
     if (step_launching(s) && s->hops.open)
         s->hops.open(s->hops.user, &h);

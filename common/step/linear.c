@@ -5,6 +5,7 @@
 
 #include "common/record/nvtx.h"
 #include "common/step/eager.h"
+#include "common/step/share.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 
@@ -63,7 +64,7 @@ static linear parts_of(const step *s, int which)
     return l;
 }
 
-void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
+static void forward_here(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
@@ -89,7 +90,25 @@ void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot resi
     }
 }
 
-void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx)
+/* Of a weight whose outputs ranks share, all rows of x are gathered; of one whose inputs they share, y is a part of a sum. */
+void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
+{
+    const param_kind kind = linear_of(s, which).first;
+    if (share_outputs(s, kind)) {
+        arena_slot all = share_gather(s, layer, x);
+        forward_here(s, which, layer, all, residual, y);
+        share_drop(s, x, &all);
+    } else if (share_inputs(s, kind)) {
+        arena_slot partial = share_partial(s, layer, y);
+        forward_here(s, which, layer, x, -1, partial);
+        share_sum(s, &partial, y);
+        share_add(s, residual, y);
+    } else {
+        forward_here(s, which, layer, x, residual, y);
+    }
+}
+
+static void dx_here(step *s, int which, int layer, arena_slot dy, arena_slot dx)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
@@ -103,6 +122,15 @@ void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx)
             p.c = arena_planning(s->arena) ? (void *)p.b : p.d, p.ldc = l.in;
         linear_run(s, &l, "dx", layer, p, -1, s->main);
     }
+}
+
+void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx)
+{
+    const bool outputs = share_outputs(s, linear_of(s, which).first);
+    arena_slot partial = outputs ? share_partial(s, layer, dx) : dx;
+    dx_here(s, which, layer, dy, partial);
+    if (outputs)
+        share_sum(s, &partial, dx);
 }
 
 static sb_matmul dw_product(const step *s, const linear *l, int part, int ldy)
@@ -203,10 +231,12 @@ static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, 
 
 void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
 {
+    arena_slot all = share_outputs(s, linear_of(s, which).first) ? share_gather(s, layer, x) : x;
     if (s->micro->split)
-        step_defer(s, (step_note){NOTE_PRODUCT, which, layer, dy, x});
+        step_defer(s, (step_note){NOTE_PRODUCT, which, layer, dy, all});
     else
-        make_dw(s, which, layer, dy, x, true);
+        make_dw(s, which, layer, dy, all, true);
+    share_side_drop(s, x, &all);
 }
 
 void linear_dw_left(step *s, const step_note *n)

@@ -15,7 +15,8 @@ typedef struct linear {
 enum { LINEAR_QKV, LINEAR_O, LINEAR_GATE_UP, LINEAR_W2, LINEAR_HEAD, LINEARS };
 
 size_t linear_side_workspace(const step *s); /* the most that a weight gradient's product wants */
-/* y = x W^T, plus `residual` where it is not -1. */
+/* y = x W^T, plus `residual` where it is not -1. Where ranks share layers, x of qkv, gate_up and the head, y of o and w2, and
+ * residuals are of this rank's rows; so is dx of the former. dy of o and w2 is of all rows: share_gather. */
 void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y);
 void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx);
 /* On the side stream with overlap, or later, by a W: dy and x must then be dropped by side_drop. */

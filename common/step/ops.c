@@ -5,6 +5,7 @@
 
 #include "common/record/nvtx.h"
 #include "common/step/eager.h"
+#include "common/step/share.h"
 #include "common/step/tensors.h"
 
 arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const char *name)
@@ -12,9 +13,14 @@ arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const ch
     return step_take(s, step_rows(s, columns), kind, layer, name);
 }
 
+arena_slot take_stream(step *s, memory_kind kind, int layer, const char *name)
+{
+    return step_take(s, step_stream(s), kind, layer, name);
+}
+
 arena_slot take_rstd(step *s, int layer)
 {
-    return step_take(s, (size_t)s->tokens * sizeof(float), MEMORY_ACTIVATION, layer, "rstd");
+    return step_take(s, (size_t)s->rows * sizeof(float), MEMORY_ACTIVATION, layer, "rstd");
 }
 
 /* ---- norms, SwiGLU, RoPE ---- */
@@ -24,7 +30,7 @@ static sb_rmsnorm norm_of(const step *s, param_kind kind, int layer, arena_slot 
     return (sb_rmsnorm){.dtype = s->dtype,
                         .dtype_param = s->param_dtype,
                         .dtype_grad = s->made_dtype,
-                        .rows = s->tokens,
+                        .rows = s->rows,
                         .d = s->d,
                         .eps = s->o.config.norm_eps,
                         .x = step_pointer(s, x),
@@ -98,8 +104,11 @@ void swiglu_backward(step *s, int layer, arena_slot gate_up, arena_slot dh, aren
 static sb_swiglu_matmul swiglu_matmul_shape(const step_options *o)
 {
     const model_config *c = &o->config;
-    return (sb_swiglu_matmul){
-        .dtype = o->precision->compute, .rows = o->batch * o->seq, .f = c->d_ff, .d = c->d_model, .lda = c->d_model};
+    return (sb_swiglu_matmul){.dtype = o->precision->compute,
+                              .rows = o->batch * o->seq,
+                              .f = layer_shape_of(c, step_split(o)).d_ff,
+                              .d = c->d_model,
+                              .lda = c->d_model};
 }
 
 bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *ctx)
@@ -112,12 +121,14 @@ bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *c
 void swiglu_matmul_forward(step *s, int layer, arena_slot x, arena_slot gate_up, arena_slot h)
 {
     sb_swiglu_matmul p = swiglu_matmul_shape(&s->o);
-    p.x = step_pointer(s, x);
+    arena_slot all = share_gather(s, layer, x);
+    p.x = step_pointer(s, all);
     p.w13 = step_param(s, PARAM_W1, layer);
     p.gate_up = step_pointer(s, gate_up);
     p.h = step_pointer(s, h);
     if (step_go(s))
         step_done(s, s->k->train->swiglu_matmul_forward(s->ctx, &p, s->main));
+    share_drop(s, x, &all);
 }
 
 void swiglu_matmul_backward(step *s, int layer, arena_slot dy, arena_slot gate_up, arena_slot h)
@@ -156,9 +167,10 @@ void rope(step *s, int layer, arena_slot qkv, bool inverse)
 
 sb_attention step_attention(const step_options *o)
 {
+    const layer_shape shape = layer_shape_of(&o->config, step_split(o));
     return (sb_attention){.batch = o->batch,
-                          .heads = o->config.heads,
-                          .heads_kv = o->config.heads_kv,
+                          .heads = shape.heads,
+                          .heads_kv = shape.heads_kv,
                           .seq_q = o->seq,
                           .seq_k = o->seq,
                           .head_dim = model_head_dim(&o->config),
@@ -220,6 +232,10 @@ void attention_backward(step *s, int layer, block_slots *b, arena_slot d_att, ar
 
 void cross_entropy(step *s, int first, int rows, arena_slot logits, bool backward)
 {
+    if (share_on(s)) {
+        share_loss(s, first, rows, logits, backward);
+        return;
+    }
     const sb_cross_entropy p = {.dtype = s->dtype,
                                 .rows = rows,
                                 .total_rows = (int64_t)s->tokens * s->micro_batches * (s->o.ranks > 1 ? s->o.ranks : 1),

@@ -7,6 +7,8 @@
 
 /* A (T, columns) activation; the statistics of a norm. */
 arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const char *name);
+arena_slot take_stream(step *s, memory_kind kind, int layer,
+                       const char *name); /* of the residual stream, or of a norm */
 arena_slot take_rstd(step *s, int layer);
 void norm_forward(step *s, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd);
 /* dx = d_residual (-1: none) + gradient through the norm; writes the gain's gradient. */

@@ -20,7 +20,8 @@ bool optimizer_overlaps(const step *s)
 {
     /* Statistics over all gradients must be known before the first update. */
     return s->o.mode == STEP_TRAIN && s->overlap == OVERLAP_ALL && !s->eager && !optimizer_wants_statistics(s) &&
-           s->micro_batches == 1 && s->part_count == 1 && !s->splits && !s->hooks.update;
+           s->micro_batches == 1 && s->part_count == 1 && !s->splits && !s->hooks.update &&
+           s->o.split_layers.ranks <= 1;
 }
 
 void optimizer_begin(step *s, void *stream)

@@ -93,6 +93,10 @@ typedef struct step_options {
     int64_t
         state_elements; /* of the optimizer's state that is held here; 0: all. With an fp32 master (fp16 policy) only with shard.grads */
     step_sharding shard; /* needs the hooks for it, from the first step on */
+    /* Tensor parallelism: this rank's part of each layer. Needs trainer_set_share. */
+    model_split split_layers; /* ranks 0 or 1: whole layers */
+    bool rows_apart;          /* norms and the residual stream: each rank has its own rows, not all of them */
+    bool gather_logits;       /* for the loss, instead of three numbers a row */
 } step_options;
 /* What backward computes again, block by block. */
 recompute_schedule step_schedule(const step_options *o);
@@ -132,6 +136,21 @@ typedef struct step_hooks {
     void (*grads)(void *user, int unit, void *from);
     void (*reduced)(void *user, int unit);
 } step_hooks;
+
+/* For tensor parallelism: what ranks of a group give each other, on `stream` and in place of an op of the walk. Where one is
+ * NULL nothing is sent, and results are wrong. Set them after trainer_tune and before the first step. */
+typedef struct step_share {
+    void *user;
+    /* all: (ranks, count), the `mine` of each rank in their order. */
+    void (*gather)(void *user, const void *mine, void *all, size_t count, sb_dtype t, void *stream);
+    /* mine: (count), the sum of slice `rank` of all ranks' partial (ranks, count). */
+    void (*scatter)(void *user, const void *partial, void *mine, size_t count, sb_dtype t, void *stream);
+    void (*sum)(void *user, void *values, size_t count, sb_dtype t, void *stream); /* in place */
+    /* The same of gradients, once a step: of all gains, and among neighbours that hold the same key and value heads. */
+    void (*sum_gains)(void *user, void *values, size_t count, sb_dtype t, void *stream);
+    void (*sum_kv)(void *user, void *values, size_t count, sb_dtype t, void *stream);
+    void (*loss)(void *user, sb_vocab_loss *p); /* may change what the loss is given: for checks that plant an error */
+} step_share;
 
 /* What one part gives another on the way: the residual stream, or its gradient, (T, d) in the dtype of activations. */
 typedef struct step_hop {

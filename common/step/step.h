@@ -16,7 +16,7 @@
 
 enum { LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
 
-/* The tensors of one block that live from its forward to its backward; -1: not held. */
+/* The tensors of one block that live from its forward to its backward; -1: not held. T of those that are d wide: rows. */
 typedef struct block_slots {
     arena_slot x;          /* (T, d) input; the residual stream */
     arena_slot rstd1, n1;  /* (T) fp32, (T, d) */
@@ -86,6 +86,7 @@ typedef struct step {
     step_options o;
     step_hooks hooks;
     step_hops hops;
+    step_share share;
     device *dev;
     const sb_kernels *k;
     sb_context *ctx;
@@ -96,9 +97,9 @@ typedef struct step {
     void *block; /* the arena's memory */
     sb_status status;
 
-    /* The shape of what this rank computes: T, d, ... The residual stream is (T, d); heads are `width` together, which is d
-     * where a rank has all of them; qkv = width + 2 kv. */
-    int tokens, d, width, f, vocab, heads, heads_kv, head_dim, kv, qkv;
+    /* The shape of what this rank computes: T, d, ... The residual stream is (rows, d), where rows are T unless ranks that share
+     * layers have their own; heads are `width` together, which is d where a rank has all of them; qkv = width + 2 kv. */
+    int tokens, rows, d, width, f, vocab, heads, heads_kv, head_dim, kv, qkv;
     sb_dtype dtype, param_dtype, grad_dtype;  /* of activations, parameters and gradients in memory */
     int element, param_element, grad_element; /* their bytes */
     sb_dtype moment_dtype;
@@ -158,6 +159,7 @@ bool step_launching(const step *s); /* this walk does not only plan, and nothing
 bool step_go(step *s);              /* counts an op; false when nothing is to be launched */
 void step_done(step *s, sb_status status);
 size_t step_rows(const step *s, int64_t columns); /* bytes of a (T, columns) activation */
+size_t step_stream(const step *s);                /* bytes of the residual stream, (rows, d) */
 void step_defer(step *s, step_note note);         /* to the W of the micro-batch that is walked */
 
 #endif

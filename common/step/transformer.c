@@ -13,6 +13,7 @@
 #include "common/step/linear.h"
 #include "common/step/offload.h"
 #include "common/step/ops.h"
+#include "common/step/share.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 #include "common/step/units.h"
@@ -49,7 +50,7 @@ static keep keep_of(const step *s, int layer)
 static void attention_half(step *s, int layer, block_slots *b)
 {
     b->rstd1 = take_rstd(s, layer);
-    b->n1 = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "norm1");
+    b->n1 = take_stream(s, MEMORY_ACTIVATION, layer, "norm1");
     norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
     b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
     linear_forward(s, LINEAR_QKV, layer, b->n1, -1, b->qkv);
@@ -68,7 +69,7 @@ static void drop_attention_half(step *s, block_slots *b)
 static void mlp_half(step *s, int layer, block_slots *b, bool keep)
 {
     b->rstd2 = take_rstd(s, layer);
-    b->n2 = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "norm2");
+    b->n2 = take_stream(s, MEMORY_ACTIVATION, layer, "norm2");
     norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
     if (keep || !s->swiglu_matmul)
         b->gate_up = take_rows(s, 2 * s->f, MEMORY_ACTIVATION, layer, "gate_up");
@@ -95,7 +96,7 @@ static void block_forward(step *s, int layer, block_slots *b, keep k)
     attention_half(s, layer, b);
     if (!k.norms)
         step_drop(s, &b->n1);
-    b->x_mid = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "residual_mid");
+    b->x_mid = take_stream(s, MEMORY_ACTIVATION, layer, "residual_mid");
     linear_forward(s, LINEAR_O, layer, b->att, b->x, b->x_mid);
     if (!k.attention)
         drop_attention_half(s, b);
@@ -106,7 +107,7 @@ static void block_forward(step *s, int layer, block_slots *b, keep k)
         step_drop(s, &b->n2);
     s->micro->x = -1;
     if (k.output) {
-        s->micro->x = take_rows(s, s->d, MEMORY_ACTIVATION, layer + 1, "residual");
+        s->micro->x = take_stream(s, MEMORY_ACTIVATION, layer + 1, "residual");
         linear_forward(s, LINEAR_W2, layer, b->h, b->x_mid, s->micro->x);
     }
     if (!k.product)
@@ -171,7 +172,7 @@ static void block_recompute(step *s, int layer, block_slots *b, keep k)
         mlp_half(s, layer, b, true);
     } else {
         if (!k.norms) {
-            b->n2 = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "norm2");
+            b->n2 = take_stream(s, MEMORY_TEMPORARY, layer, "norm2");
             norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
         }
         if (!k.product)
@@ -195,18 +196,20 @@ static void product_backward(step *s, int layer, block_slots *b, bool kept, aren
 /* *dy, the gradient of the block's output, becomes that of its input. */
 static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
 {
+    arena_slot all = share_gather(s, layer, *dy);
     if (k.product)
-        linear_dw(s, LINEAR_W2, layer, *dy, b->h);
-    product_backward(s, layer, b, k.product, *dy);
+        linear_dw(s, LINEAR_W2, layer, all, b->h);
+    product_backward(s, layer, b, k.product, all);
     if (!k.product) /* h was made again by the line above */
-        linear_dw(s, LINEAR_W2, layer, *dy, b->h);
+        linear_dw(s, LINEAR_W2, layer, all, b->h);
+    share_side_drop(s, *dy, &all);
     side_drop(s, &b->h);
     linear_dw(s, LINEAR_GATE_UP, layer, b->gate_up, b->n2);
-    arena_slot dn = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_norm2");
+    arena_slot dn = take_stream(s, MEMORY_TEMPORARY, layer, "d_norm2");
     linear_dx(s, LINEAR_GATE_UP, layer, b->gate_up, dn);
     side_drop(s, &b->gate_up);
     side_drop(s, &b->n2);
-    arena_slot dx = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_residual_mid");
+    arena_slot dx = take_stream(s, MEMORY_TEMPORARY, layer, "d_residual_mid");
     norm_backward(s, PARAM_LN2, layer, b->x_mid, b->rstd2, dn, *dy, dx);
     step_drop(s, &dn);
     step_drop(s, &b->rstd2);
@@ -220,12 +223,14 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
     if (!k.attention) {
         attention_half(s, layer, b);
     } else if (!k.norms) {
-        b->n1 = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "norm1");
+        b->n1 = take_stream(s, MEMORY_TEMPORARY, layer, "norm1");
         norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
     }
-    linear_dw(s, LINEAR_O, layer, *dy, b->att);
+    arena_slot all = share_gather(s, layer, *dy);
+    linear_dw(s, LINEAR_O, layer, all, b->att);
     arena_slot d_att = take_rows(s, s->width, MEMORY_TEMPORARY, layer, "d_attention_out");
-    linear_dx(s, LINEAR_O, layer, *dy, d_att);
+    linear_dx(s, LINEAR_O, layer, all, d_att);
+    share_side_drop(s, *dy, &all);
     arena_slot d_qkv = take_rows(s, s->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
     attention_backward(s, layer, b, d_att, d_qkv);
     step_drop(s, &d_att);
@@ -235,11 +240,11 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
     side_drop(s, &b->att);
     rope(s, layer, d_qkv, true);
     linear_dw(s, LINEAR_QKV, layer, d_qkv, b->n1);
-    arena_slot dn = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_norm1");
+    arena_slot dn = take_stream(s, MEMORY_TEMPORARY, layer, "d_norm1");
     linear_dx(s, LINEAR_QKV, layer, d_qkv, dn);
     side_drop(s, &d_qkv);
     side_drop(s, &b->n1);
-    arena_slot dx = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_residual");
+    arena_slot dx = take_stream(s, MEMORY_TEMPORARY, layer, "d_residual");
     norm_backward(s, PARAM_LN1, layer, b->x, b->rstd1, dn, *dy, dx);
     step_drop(s, &dn);
     step_drop(s, &b->rstd1);
@@ -305,6 +310,8 @@ static void weights_end(step *s, step_part *p)
 {
     units_end(s);
     p->weights++;
+    if (p->weights == s->micro_batches) /* one part: trainer_create refuses more */
+        share_gradients(s);
     s->adds = false;
 }
 

@@ -43,6 +43,11 @@ size_t step_rows(const step *s, int64_t columns)
     return (size_t)s->tokens * (size_t)columns * (size_t)s->element;
 }
 
+size_t step_stream(const step *s)
+{
+    return (size_t)s->rows * (size_t)s->d * (size_t)s->element;
+}
+
 void step_defer(step *s, step_note note)
 {
     step_micro *m = s->micro;

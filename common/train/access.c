@@ -158,15 +158,6 @@ static sb_status fill(step *s, const param_tensor *p, char *to)
     return done != SB_OK ? done : s->k->train->pointwise(s->ctx, &copy, s->main);
 }
 
-static sb_status fill_all(step *s)
-{
-    sb_status done = SB_OK;
-    device_memset(s->dev, s->param, 0, (size_t)s->params->elements * (size_t)s->param_element);
-    for (int i = 0; i < s->params->count && done == SB_OK; i++)
-        done = fill(s, &s->params->tensors[i], param_at(s, &s->params->tensors[i]));
-    return done;
-}
-
 /* Elements [first, first + n) of a tensor, in `dtype` at `to`. They are drawn at the start of the block, which no step uses
  * yet, from a draw on with which a kernel can begin. */
 static sb_status fill_piece(step *s, const param_tensor *p, int64_t first, int64_t n, sb_dtype dtype, char *to)
@@ -180,6 +171,34 @@ static sb_status fill_piece(step *s, const param_tensor *p, int64_t first, int64
         s->k->fill_normal_from(s->ctx, dtype, s->block, (size_t)(skipped + n), rng_hash(s->o.seed, p->name), 0,
                                (uint64_t)(first - skipped), std, s->main);
     device_copy(s->dev, to, (const char *)s->block + (size_t)skipped * element, (size_t)n * element);
+    return done;
+}
+
+/* A part of a tensor that ranks share: rows [row_first, ...) of it, or columns, with the draws of the whole one. */
+static sb_status fill_part(step *s, const param_tensor *p)
+{
+    const size_t row_bytes = (size_t)p->columns * (size_t)s->param_element;
+    const int left = p->whole_rows - p->row_first, rows = left < p->rows ? left : p->rows;
+    const bool columns = p->columns < p->whole_columns;
+    sb_status done = SB_OK;
+    if (!columns)
+        return rows < 1 ? SB_OK
+                        : fill_piece(s, p, (int64_t)p->row_first * p->columns, (int64_t)rows * p->columns,
+                                     s->param_dtype, param_at(s, p));
+    for (int r = 0; r < rows && done == SB_OK; r++)
+        done = fill_piece(s, p, (int64_t)r * p->whole_columns + p->column_first, p->columns, s->param_dtype,
+                          param_at(s, p) + (size_t)r * row_bytes);
+    return done;
+}
+
+static sb_status fill_all(step *s)
+{
+    const bool parts = s->o.split_layers.ranks > 1;
+    sb_status done = SB_OK;
+    device_memset(s->dev, s->param, 0, (size_t)s->params->elements * (size_t)s->param_element);
+    for (int i = 0; i < s->params->count && done == SB_OK; i++)
+        done = parts ? fill_part(s, &s->params->tensors[i])
+                     : fill(s, &s->params->tensors[i], param_at(s, &s->params->tensors[i]));
     return done;
 }
 
@@ -244,7 +263,7 @@ static void fill_tokens(step *s)
     const int64_t n = (int64_t)s->tokens * s->micro_batches;
     int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
     for (int64_t i = 0; i < 2 * n; i++)
-        ids[i] = (int32_t)(rng_uniform(s->o.seed, 0x70cef5, (uint64_t)i) * s->vocab);
+        ids[i] = (int32_t)(rng_uniform(s->o.seed, 0x70cef5, (uint64_t)i) * s->o.config.vocab);
     set_tokens(s, ids, ids + n);
     free(ids);
 }

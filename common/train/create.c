@@ -9,6 +9,7 @@
 #include "common/step/offload.h"
 #include "common/step/ops.h"
 #include "common/step/optimizer.h"
+#include "common/step/share.h"
 #include "common/step/streams.h"
 #include "common/step/table.h"
 #include "common/step/units.h"
@@ -18,6 +19,28 @@ static bool refuse(char *why, size_t bytes, const char *reason)
 {
     snprintf(why, bytes, "%s", reason);
     return false;
+}
+
+static bool check_split(const step_options *o, char *why, size_t why_bytes)
+{
+    const model_config *c = &o->config;
+    const int n = step_split(o).ranks, kv = c->heads_kv;
+    const recompute_schedule schedule = step_schedule(o);
+    if (n == 1)
+        return true;
+    if (c->heads % n || c->d_ff % n || (kv % n && n % kv) || c->vocab < n)
+        return refuse(why, why_bytes,
+                      "ranks that share layers need heads and d_ff that are multiples of their number, and heads_kv "
+                      "that is one or of which it is one");
+    if (o->rows_apart && (int64_t)o->batch * o->seq % n)
+        return refuse(why, why_bytes, "batch x seq must be a multiple of the ranks that share its rows");
+    if (o->fusion == FUSION_NONE || offload_count(&schedule))
+        return refuse(why, why_bytes, "ranks that share layers have neither an eager step nor offloaded activations");
+    if (o->shard.ranks || o->state_elements || (o->table && o->table->part_count > 1))
+        return refuse(why, why_bytes, "ranks that share layers hold all of their part: nothing is sharded besides");
+    if (o->clip_norm > 0 || o->precision->loss_scaling)
+        return refuse(why, why_bytes, "ranks that share layers do not agree on a gradient's norm or a loss scale yet");
+    return true;
 }
 
 static bool check(step *s, char *why, size_t why_bytes)
@@ -51,6 +74,8 @@ static bool check(step *s, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "parameters are sharded together with their gradients");
     if ((o->shard.grads || o->shard.params) && o->state_elements < 1 && o->mode == STEP_TRAIN)
         return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs their state alone");
+    if (!check_split(o, why, why_bytes))
+        return false;
     s->attention = sb_attention_find(s->k, o->attention);
     if (!s->attention) {
         snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", s->k->name, o->attention);
@@ -61,13 +86,15 @@ static bool check(step *s, char *why, size_t why_bytes)
 
 static void set_dimensions(step *s)
 {
-    const model_config *c = &s->o.config;
+    const model_split split = step_split(&s->o);
+    const layer_shape own = layer_shape_of(&s->o.config, split);
     const precision *p = s->o.precision;
     s->tokens = s->o.batch * s->o.seq;
+    s->rows = s->o.rows_apart ? s->tokens / split.ranks : s->tokens;
     s->micro_batches = step_micro_batches(&s->o);
-    s->d = c->d_model, s->f = c->d_ff, s->vocab = c->vocab;
-    s->heads = c->heads, s->heads_kv = c->heads_kv, s->head_dim = model_head_dim(c), s->kv = model_kv_dim(c);
-    s->width = s->heads * s->head_dim, s->qkv = s->width + 2 * s->kv;
+    s->d = s->o.config.d_model, s->f = own.d_ff, s->vocab = own.vocab;
+    s->heads = own.heads, s->heads_kv = own.heads_kv, s->head_dim = own.head_dim, s->kv = own.kv;
+    s->width = own.width, s->qkv = s->width + 2 * s->kv;
     s->dtype = p->activations, s->param_dtype = p->param;
     s->grad_dtype = step_sums_dtype(&s->o);
     s->sums_in_products = step_sums_in_products(&s->o);
@@ -218,7 +245,8 @@ static void create_params(step *s)
         if (held[k].first < s->o.config.layers)
             s->schedule.input[held[k].first] = true;
     }
-    s->params = params_create_parts(&s->o.config, s->o.shard.small, (model_split){1, 0}, held, s->part_count);
+    s->params =
+        params_create_parts(&s->o.config, s->o.shard.small || share_on(s), step_split(&s->o), held, s->part_count);
     free(held);
     if (s->o.shard.ranks)
         params_pad_units(s->params, s->o.granularity);

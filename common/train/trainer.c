@@ -194,3 +194,8 @@ void trainer_set_hops(trainer *t, const step_hops *hops)
 {
     t->step.hops = *hops;
 }
+
+void trainer_set_share(trainer *t, const step_share *share)
+{
+    t->step.share = *share;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* What ranks that share each layer give each other in a walk; see share.c. */
+#ifndef STEPBENCH_STEP_SHARE_H
+#define STEPBENCH_STEP_SHARE_H
+
+#include "common/step/step.h"
+
+model_split step_split(const step_options *o); /* {1, 0} where a rank has whole layers */
+bool share_on(const step *s);
+/* How a layer's weight is cut: each rank has some of its outputs, or of its inputs. */
+bool share_outputs(const step *s, param_kind kind);
+bool share_inputs(const step *s, param_kind kind);
+
+/* All rows (T, d) of x, of which each rank has its own: x itself where each rank has all. The slot is dropped by one of the
+ * next two: when main has read it, or when the side stream has, too. */
+arena_slot share_gather(step *s, int layer, arena_slot x);
+void share_drop(step *s, arena_slot x, arena_slot *all);
+void share_side_drop(step *s, arena_slot x, arena_slot *all);
+
+/* Where a product of all rows goes that is a part of a sum: y itself where each rank has all rows. Then y is the sum's. */
+arena_slot share_partial(step *s, int layer, arena_slot y);
+void share_sum(step *s, arena_slot *partial, arena_slot y);
+void share_add(step *s, arena_slot residual, arena_slot y); /* y += residual, of this rank's rows */
+
+/* The gradients that ranks have parts of though they hold the same tensor: gains, and key and value heads that neighbours
+ * share. When all of a step are made. */
+void share_gradients(step *s);
+
+/* The loss of tokens [first, first + rows), whose logits' columns are shared out. */
+void share_loss(step *s, int first, int rows, arena_slot logits, bool backward);
+
+#endif

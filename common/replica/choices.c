@@ -19,9 +19,9 @@ typedef struct shared_choices {
 static char *key_of(const step_options *o)
 {
     const model_config *c = &o->config;
-    return xasprintf("%d %d %d %d %d %d x %d / %d %s %d %d %d/%d", c->vocab, c->d_model, c->d_ff, c->heads, c->heads_kv,
-                     o->batch, o->seq, o->loss_chunk, o->precision->name, o->split, o->grad_fp32,
-                     step_sums_in_products(o), step_sums_dtype(o));
+    return xasprintf("%d %d %d %d %d %d x %d / %d %s %d %d %d/%d of %d", c->vocab, c->d_model, c->d_ff, c->heads,
+                     c->heads_kv, o->batch, o->seq, o->loss_chunk, o->precision->name, o->split, o->grad_fp32,
+                     step_sums_in_products(o), step_sums_dtype(o), o->split_layers.ranks);
 }
 
 static int products_of(const trainer *t, const tuned_product **out)
@@ -33,44 +33,44 @@ static int products_of(const trainer *t, const tuned_product **out)
 }
 
 /* On rank 0. */
-static bool choose(const replica *r, shared_choices *c)
+static bool choose(const replica_place *at, trainer *t, shared_choices *c)
 {
     const tuned_product *mine;
-    const bool ok = trainer_tune(r->t, r->at.known);
-    const int n = products_of(r->t, &mine);
+    const bool ok = trainer_tune(t, at->known);
+    const int n = products_of(t, &mine);
     for (int i = 0; i < n; i++)
         c->of[i] = mine[i].choice;
     return c->taken = ok;
 }
 
 /* If an algorithm is unknown here, the library's own is used. */
-static void take(const replica *r, shared_choices *c)
+static void take(const replica_place *at, const trainer *t, shared_choices *c)
 {
     const tuned_product *mine;
-    const int n = products_of(r->t, &mine);
+    const int n = products_of(t, &mine);
     for (int i = 0; i < n; i++)
-        if (c->of[i].tried && r->at.kernels->train->matmul_choose(r->at.ctx, &mine[i].shape, &c->of[i]) != SB_OK)
+        if (c->of[i].tried && at->kernels->train->matmul_choose(at->ctx, &mine[i].shape, &c->of[i]) != SB_OK)
             warn("rank 0's algorithm for %s is not available here: %s", mine[i].name, sb_last_message());
     c->taken = n > 0;
 }
 
-bool replica_tune(replica *r, replica_problem *problem)
+bool replica_tune_alike(const replica_place *at, const step_options *o, trainer *t, replica_problem *problem)
 {
-    const bool first = !r->at.l || launch_rank(r->at.l) == 0;
-    char *key = key_of(&r->o), *why = NULL;
-    shared_choices *c = cache_find(r->at.kept, "choices", key);
+    const bool first = !at->l || launch_rank(at->l) == 0;
+    char *key = key_of(o), *why = NULL;
+    shared_choices *c = cache_find(at->kept, "choices", key);
     bool ok = true;
     if (!c) {
-        c = cache_add(r->at.kept, "choices", key, sizeof *c, NULL);
-        ok = !first || choose(r, c);
+        c = cache_add(at->kept, "choices", key, sizeof *c, NULL);
+        ok = !first || choose(at, t, c);
         if (!ok)
             why = xasprintf("choosing algorithms for the products: %s", sb_last_message());
-        if (r->at.l)
-            launch_share(r->at.l, "choices of products", c->of, sizeof c->of, 0);
-        ok = replica_agree(&r->at, "tuning", ok, why, problem);
+        if (at->l)
+            launch_share(at->l, "choices of products", c->of, sizeof c->of, 0);
+        ok = replica_agree(at, "tuning", ok, why, problem);
     }
     if (!c->taken)
-        take(r, c);
+        take(at, t, c);
     free(key);
     free(why);
     return ok;

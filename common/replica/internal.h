@@ -5,7 +5,7 @@
 
 #include "common/replica/replica.h"
 
-/* Rank 0 chooses an algorithm for each product of the step, and every rank takes it. */
-bool replica_tune(replica *r, replica_problem *problem);
+/* Rank 0 chooses an algorithm for each product of the step, and every rank takes it. t: NULL on ranks without one. */
+bool replica_tune_alike(const replica_place *at, const step_options *o, trainer *t, replica_problem *problem);
 
 #endif

@@ -210,7 +210,7 @@ static bool make_trainer(replica *r, replica_problem *problem)
         r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
     if (r->t)
         r->plan->gathered_elements = trainer_gathered_elements(r->t);
-    return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(r, problem);
+    return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune_alike(at, &r->o, r->t, problem);
 }
 
 /* A process alone needs none: its trainer updates by itself. */

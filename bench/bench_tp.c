@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_tp: what does it cost that several ranks share each layer, and what does it save?
+ *
+ * Tensor parallelism (Shoeybi et al., 2019) with sequence parallelism (Korthikanti et al., 2022): a rank has some heads of each
+ * attention, some columns of the feed-forward, and some ids of both vocabularies. Variants are the ways in which rows come
+ * together for a product and partial sums are added.
+ * Run: ./bench_tp --size 2.7b --seq 2048 --batch 4 --precision bf16 --fusion graph
+ *      ./bench_tp --device cpu --ranks 2,4
+ * Expect: the memory of one rank divided by the ranks but for norms; a speed-up that falls short by the collectives, which
+ * nothing but the weight gradients' products hides. Limits: no data parallelism beside it, no clipping, no fp16. */
+#include <stdio.h>
+
+#include "bench/model/case.h"
+#include "bench/model/context.h"
+#include "bench/share/share.h"
+#include "common/core/error.h"
+#include "common/core/text.h"
+#include "common/session/profile.h"
+
+static option_spec option_table[] = {
+    LAUNCH_RANKS("2", "2"),
+    MODEL_OPTIONS("2.7b", "tiny", "2048", "32", "bf16", "train-step"),
+    {"loss", OPTION_CHOICE, OPTION_LIST, "parallel",
+     .help = "ranks exchange three numbers a token, or gather all logits on each", .choices = "parallel|gathered"},
+    MODEL_UPDATE_OPTIONS("; not with ranks that share layers yet"),
+    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
+     .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
+     .choices = "kernels|graph"},
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL collective", .max = 64,
+     .unit = "thread blocks", .unset = "0: NCCL decides"},
+    {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},
+    {"iters", OPTION_INT, 0, "20",
+     .help = "measured steps, alternating in blocks with as many compute-only steps; 0: the check alone",
+     .def_cpu = "6", .max = 1000000, .unit = "steps"},
+    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,
+     .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},
+    {"plant-error", OPTION_CHOICE, 0, "none",
+     .help = "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
+             "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted",
+     .choices = TEAM_FAULTS},
+    {0}};
+
+static variant_spec variant_table[8];
+
+static const column_spec column_table[] = {SHARE_COLUMNS, {0}};
+
+static const bench_run run_table[] = {
+    {RUN_QUICK, 2, 12, "--ranks {gpus} --size medium --seq 1024 --fusion graph --overlap gradients"},
+    /* PyTorch runs the same (tests/peers/tp.py). */
+    {RUN_DEFAULT | RUN_LOAD, 2, 60, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --overlap none,gradients"},
+    {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},
+    {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --max-ctas 4,8,16"},
+    {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --recompute block"},
+    {RUN_CPU, 0, 3, "--ranks 2,4 --precision fp32"},
+    {RUN_CPU, 0, 2, "--ranks 3 --seq 30 --d-model 96 --heads 6 --precision fp32,bf16 --variant nccl --loss gathered"},
+    {0}};
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    const char *wrong = NULL;
+    const bool check = option_flag(o, "check");
+    if (text_is(option_text(o, "l2"), "cold"))
+        wrong = "--l2 cold says nothing about a whole step; only warm is allowed";
+    else if (option_given(o, "timer"))
+        wrong = "--timer has no effect here: steps are timed by events on the compute stream";
+    else if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1)
+        wrong = "--peak-tflops is that of one precision, and --precision has more";
+    else if (!check && !text_is(option_text(o, "plant-error"), "none"))
+        wrong = "--plant-error is for the check, which --check 0 leaves out";
+    else if (!check && option_int(o, "iters") == 0)
+        wrong = "--iters 0 is the check alone, which --check 0 leaves out";
+    if (wrong)
+        snprintf(msg, msg_bytes, "%s", wrong);
+    return !wrong && model_options_validate(o, msg, msg_bytes);
+}
+
+static const bench_info info = {
+    .name = "bench_tp",
+    .summary = "What does it cost that several ranks share each layer, and what does it save?",
+    .notes =
+        "batch is that of all ranks: they share it. Before a case is timed, a slice of its model (at most two "
+        "blocks)\n"
+        "takes a step and three updates on its ranks and, on each of them, with whole layers: loss, gradients and\n"
+        "parameters must agree within roundings. compute_ms is the same walk with nothing sent, and one_ms a step "
+        "of\n"
+        "the whole model on one GPU in the same run. predicted_ms assumes that compute divides by the ranks and "
+        "that\n"
+        "nothing is hidden: err_pct above 0 is what was hidden, below 0 what smaller products cost.",
+    .examples = "./bench_tp --size 2.7b --seq 2048 --fusion graph --overlap none,gradients\n"
+                "./bench_tp --size 2.7b --seq 2048 --variant nccl --loss parallel,gathered\n"
+                "./bench_tp --device cpu --ranks 2,4",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .order = 127,
+    .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
+    .runs = run_table,
+    .section = "tp",
+    .figures = (const char *const[]){"tp", NULL},
+};
+
+static team_fault fault_of(const char *name)
+{
+    static const char *const names[] = {"none", "chunk", "partial", "gain", "key", "vocab", "padding"};
+    int i = 0;
+    while (!text_is(names[i], name))
+        i++;
+    return (team_fault)i;
+}
+
+static const char *contradiction(const share_case *k)
+{
+    const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
+    if (k->ranks == 1)
+        return "one rank shares layers with nobody: one_ms of the other rows is its step";
+    if (cpu && k->graph)
+        return "the CPU has no graphs";
+    if (cpu && k->max_ctas)
+        return "--max-ctas is for NCCL";
+    if (k->fault == TEAM_GAIN && !k->way->rows_apart)
+        return "--plant-error gain is for ways in which each rank has its own rows: else gains' gradients are whole";
+    if (k->fault == TEAM_KEY && k->ranks <= k->o.config.heads_kv)
+        return "--plant-error key is for fewer key and value heads than ranks";
+    return NULL;
+}
+
+static bool describe(session *s, const bench_case *c, row *w, share_case *k)
+{
+    const model_bench *b = s->user;
+    char why[512] = "";
+    *k = (share_case){.s = s, .l = launch_of(s), .c = c, .w = w, .ranks = (int)case_int(c, "ranks")};
+    k->at = (replica_place){.l = k->l,
+                            .d = s->dev,
+                            .mem = s->mem,
+                            .kernels = b->kernels,
+                            .ctx = b->ctx,
+                            .kept = s->kept,
+                            .known = b->known};
+    k->way = team_way_find(case_variant(c));
+    k->fault = fault_of(option_text(s->opt, "plant-error"));
+    k->max_ctas = (int)case_int(c, "max-ctas");
+    k->graph = text_is(case_text(c, "fusion"), "graph");
+    bool ok = model_case_options(c, &k->o, why, sizeof why);
+    k->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured by the team */
+    k->o.gather_logits = text_is(case_text(c, "loss"), "gathered");
+    if (ok && contradiction(k)) {
+        snprintf(why, sizeof why, "%s", contradiction(k));
+        ok = false;
+    }
+    if (!ok)
+        row_status_set(w, ROW_SKIP, "%s", why);
+    return ok;
+}
+
+static void run_case(session *s, const bench_case *c, row *w)
+{
+    share_case k;
+    share_times m;
+    double one_ms;
+    int64_t one_bytes;
+    if (!describe(s, c, w, &k) || !share_verify(&k) || s->timing.iters == 0 || !share_one(&k, &one_ms, &one_bytes))
+        return;
+    phase_set("setup of %s", case_name(c));
+    team *x = share_team(&k, &k.o, k.way);
+    if (!x)
+        return;
+    if (share_time(&k, x, &m))
+        share_fill_row(&k, x, &m, one_ms, one_bytes);
+    share_times_free(&m);
+    team_free(x);
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {model_start, run_case, model_finish, model_case_estimate};
+    for (int i = 0; team_ways[i].name; i++)
+        variant_table[i] = (variant_spec){team_ways[i].name, team_ways[i].summary};
+    for (option_spec *o = option_table; o->name; o++)
+        if (text_is(o->name, "overlap")) {
+            o->def = "gradients";
+            o->choices = "none|gradients";
+            o->help = "what runs on streams beside the backward: weight gradients, or nothing";
+        } else if (text_is(o->name, "mode")) {
+            o->choices = "train-step";
+        }
+    launch_default_ranks(option_table, "2");
+    return launch_main(&info, &hooks, argc, argv);
+}

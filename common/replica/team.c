@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes, steps and frees a trainer's part on every rank that shares the layers of a model; see team.h. */
+#include "common/replica/team.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/core/text.h"
+#include "common/record/nvtx.h"
+#include "common/replica/internal.h"
+#include "common/session/watchdog.h"
+
+/* clang-format off */
+const team_way team_ways[] = {
+    {"all-reduce", false, "all rows of norms and residuals on every rank; sums by all-reduce"},
+    {"nccl", true, "each rank has its own rows of them; inputs by all-gather, sums by reduce-scatter (Gloo on the CPU)"},
+    {0}};
+/* clang-format on */
+
+const team_way *team_way_find(const char *name)
+{
+    const team_way *w = team_ways;
+    while (w->name && !text_is(w->name, name))
+        w++;
+    return w->name ? w : NULL;
+}
+
+/* ---- what ranks give each other ---- */
+
+typedef enum op_kind { OP_GATHER, OP_SCATTER, OP_SUM } op_kind;
+struct team_op {
+    op_kind kind;
+    comm *c;
+    const void *send;
+    void *recv;
+    size_t count;
+    comm_dtype t;
+};
+
+static void enqueue(const team_op *op, void *stream)
+{
+    switch (op->kind) {
+    case OP_GATHER: comm_all_gather(op->c, op->send, op->recv, op->count, op->t, stream); break;
+    case OP_SCATTER: comm_reduce_scatter(op->c, op->send, op->recv, op->count, op->t, COMM_SUM, stream); break;
+    case OP_SUM: comm_all_reduce(op->c, op->send, op->recv, op->count, op->t, COMM_SUM, stream); break;
+    }
+}
+
+static double bytes_of(const team_op *op)
+{
+    const double n = comm_size(op->c), bytes = (double)op->count * (double)comm_dtype_bytes(op->t);
+    return op->kind == OP_SUM ? 2 * (n - 1) / n * bytes : (n - 1) * bytes;
+}
+
+static void give(team *x, team_op op, void *stream)
+{
+    if (!x->communicating)
+        return;
+    if (x->steps == 0) {
+        if (x->op_count == x->op_room) {
+            x->op_room = x->op_room ? 2 * x->op_room : 64;
+            x->ops = xrealloc(x->ops, (size_t)x->op_room * sizeof *x->ops);
+        }
+        x->ops[x->op_count++] = op;
+        x->wire_bytes += bytes_of(&op);
+    }
+    enqueue(&op, stream);
+}
+
+static bool breaks(const team *x, team_fault f)
+{
+    return x->fault == f && x->rank == x->ranks - 1;
+}
+
+static void gather(void *user, const void *mine, void *all, size_t count, sb_dtype t, void *stream)
+{
+    team *x = user;
+    const comm_dtype type = replica_comm_dtype(t);
+    give(x, (team_op){OP_GATHER, x->all, mine, all, count, type}, stream);
+    if (breaks(x, TEAM_CHUNK))
+        device_copy(x->at.d, all, mine, count * comm_dtype_bytes(type));
+}
+
+/* Of the second sum of a step, which is of a product: one rank's part is nothing. */
+static void leave_out(team *x, const void *partial, size_t bytes)
+{
+    if (x->sums++ == 1 && breaks(x, TEAM_PARTIAL))
+        device_memset(x->at.d, (void *)partial, 0, bytes);
+}
+
+static void scatter(void *user, const void *partial, void *mine, size_t count, sb_dtype t, void *stream)
+{
+    team *x = user;
+    const comm_dtype type = replica_comm_dtype(t);
+    leave_out(x, partial, count * (size_t)x->ranks * comm_dtype_bytes(type));
+    give(x, (team_op){OP_SCATTER, x->all, partial, mine, count, type}, stream);
+}
+
+static void sum(void *user, void *values, size_t count, sb_dtype t, void *stream)
+{
+    team *x = user;
+    const comm_dtype type = replica_comm_dtype(t);
+    leave_out(x, values, count * comm_dtype_bytes(type));
+    give(x, (team_op){OP_SUM, x->all, values, values, count, type}, stream);
+}
+
+static void sum_gains(void *user, void *values, size_t count, sb_dtype t, void *stream)
+{
+    team *x = user;
+    if (x->fault != TEAM_GAIN)
+        give(x, (team_op){OP_SUM, x->all, values, values, count, replica_comm_dtype(t)}, stream);
+}
+
+static void sum_keys(void *user, void *values, size_t count, sb_dtype t, void *stream)
+{
+    team *x = user;
+    if (x->fault != TEAM_KEY)
+        give(x, (team_op){OP_SUM, x->keys, values, values, count, replica_comm_dtype(t)}, stream);
+}
+
+static void break_loss(void *user, sb_vocab_loss *p)
+{
+    const team *x = user;
+    p->first_id += breaks(x, TEAM_VOCAB);
+    p->columns = x->fault == TEAM_PADDING ? p->ld : p->columns;
+}
+
+/* ---- making and freeing ---- */
+
+/* Neighbours that hold the same key and value heads: as a mesh, the inner axis. */
+static bool open_groups(team *x, int max_ctas, char *why, size_t why_bytes)
+{
+    const comm_options o = {.name = "layers", .max_ctas = max_ctas};
+    const int kv = x->o.config.heads_kv, sharers = x->ranks > kv ? x->ranks / kv : 1;
+    const mesh whole = {1, 1, 1, 1, x->ranks}, pairs = {1, 1, x->ranks / sharers, 1, sharers};
+    return comm_open_axes(x->at.l, x->at.d, NULL, whole, MESH_TP, &o, &x->all, why, why_bytes) &&
+           comm_open_axes(x->at.l, x->at.d, NULL, pairs, MESH_TP, &o, &x->keys, why, why_bytes);
+}
+
+static bool open_team(team *x, const team_way *way, int max_ctas, replica_problem *problem)
+{
+    char why[400] = "";
+    const model_config *c = &x->o.config;
+    const mesh m = {1, 1, 1, 1, x->ranks};
+    const int batch = way && way->rows_apart ? x->o.batch : 0; /* only then are rows shared out */
+    const mesh_model asked = {
+        .heads = c->heads, .heads_kv = c->heads_kv, .d_ff = c->d_ff, .seq = x->o.seq, .batch = batch};
+    bool ok = x->alone || !mesh_problem(m, &asked, why, sizeof why);
+    ok = ok && (x->alone || open_groups(x, max_ctas, why, sizeof why));
+    if (ok && !x->alone) {
+        x->o.split_layers = (model_split){x->ranks, x->member ? x->rank : 0};
+        x->o.rows_apart = way->rows_apart;
+    }
+    if (ok && x->member) {
+        x->t = trainer_create(x->at.d, x->at.mem, x->at.kernels, x->at.ctx, &x->o, why, sizeof why);
+        ok = x->t;
+    }
+    return replica_agree(&x->at, "part of a model", ok, why, problem) &&
+           replica_tune_alike(&x->at, &x->o, x->t, problem);
+}
+
+team *team_create(const replica_place *at, const step_options *o, int ranks, const team_way *way, int max_ctas,
+                  replica_problem *problem)
+{
+    team *x = xcalloc(1, sizeof *x);
+    const int rank = launch_rank(at->l);
+    *x = (team){.at = *at, .member = rank < ranks, .alone = !way, .ranks = ranks, .rank = rank, .o = *o};
+    x->communicating = true;
+    x->free_before = device_free_bytes(at->d);
+    scope_push("setup");
+    const bool ok = open_team(x, way, max_ctas, problem);
+    scope_pop();
+    if (!ok) {
+        team_free(x);
+        return NULL;
+    }
+    if (x->member && !x->alone)
+        trainer_set_share(x->t, &(step_share){x, gather, scatter, sum, sum_gains, sum_keys, break_loss});
+    return x;
+}
+
+void team_free(team *x)
+{
+    if (!x)
+        return;
+    team_settle(x);
+    for (int i = 0; i < 2; i++)
+        if (x->graphs[i])
+            device_graph_destroy(x->at.d, x->graphs[i]);
+    trainer_free(x->t);
+    comm_destroy(x->keys);
+    comm_destroy(x->all);
+    free(x->ops);
+    free(x);
+}
+
+/* ---- steps ---- */
+
+void team_step(team *x)
+{
+    watchdog_beat();
+    if (!x->member)
+        return;
+    x->sums = 0;
+    if (x->graphs[x->communicating])
+        device_graph_launch(x->at.d, x->graphs[x->communicating]);
+    else if (!trainer_step(x->t))
+        launch_fail(x->at.l, EXIT_CODE_FAILURE, "a step: %s", sb_last_message());
+    x->steps++;
+}
+
+void team_settle(team *x)
+{
+    if (x->member && x->t)
+        device_sync(x->at.d);
+}
+
+void team_communicate(team *x, bool on)
+{
+    x->communicating = on;
+}
+
+void team_alone(team *x)
+{
+    for (int i = 0; i < x->op_count; i++)
+        enqueue(&x->ops[i], trainer_stream(x->t));
+}
+
+static device_graph *capture(team *x)
+{
+    if (!device_graph_begin(x->at.d))
+        return NULL;
+    x->sums = 0;
+    if (!trainer_step(x->t))
+        launch_fail(x->at.l, EXIT_CODE_FAILURE, "a captured step: %s", sb_last_message());
+    return device_graph_end(x->at.d);
+}
+
+bool team_capture(team *x, replica_problem *problem)
+{
+    const bool before = x->communicating;
+    bool ok = true;
+    team_settle(x);
+    for (int on = 0; on < 2; on++) {
+        team_communicate(x, on);
+        x->graphs[on] = x->member ? capture(x) : NULL;
+        ok = ok && (x->graphs[on] || !x->member);
+    }
+    team_communicate(x, before);
+    return replica_agree(&x->at, "graph", ok, "the step can't be captured as a graph", problem);
+}
+
+const char *team_backend(const team *x)
+{
+    return x->all ? comm_backend(x->all) : "";
+}

@@ -3,7 +3,7 @@
  * the parameters after three, against a trainer on each rank that has whole layers.
  *
  * Sums over ranks are rounded in another order than sums within a product, so results differ by roundings. The bounds are
- * some ten times what sound runs show, and far below what the least planted error makes (tests/bench/test_share.c). */
+ * some ten times what sound runs show, and far below what the least planted error makes (tests/bench/test_columns_tp.c). */
 #include "bench/share/share.h"
 
 #include <math.h>

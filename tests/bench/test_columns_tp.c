@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_tp on CPU ranks: every numeric column is measured, or recomputed from the others of its row; sound runs pass their
+ * check in every way; each planted error is found by it, and named. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+#include "tests/support/columns.h"
+
+/* ---- columns ---- */
+
+FORMULA(exposed, N("step_ms") - N("compute_ms"))
+FORMULA(hidden, 100 * (1 - N("exposed_ms") / N("alone_ms")))
+FORMULA(speedup, N("one_ms") / N("step_ms"))
+FORMULA(efficiency, 100 * speedup(c, row) / N("ranks"))
+FORMULA(predicted, N("one_ms") / N("ranks") + N("alone_ms"))
+FORMULA(err, 100 * (predicted(c, row) / N("step_ms") - 1))
+FORMULA(saved, 100 * (1 - N("peak_bytes") / N("one_bytes")))
+FORMULA(unknown, NAN)
+FORMULA(one, 1)
+FORMULA(steps, 4)
+FORMULA(tokens, N("batch") * N("seq") * N("micro_batches"))
+FORMULA(speed, 1e3 * tokens(c, row) / N("step_ms"))
+FORMULA(weights, N("layers") * N("d_model") * (4 * N("d_model") + 3 * N("d_ff")) + 2 * N("vocab") * N("d_model"))
+FORMULA(gains, (2 * N("layers") + 1) * N("d_model"))
+FORMULA(params, weights(c, row) + gains(c, row))
+/* 256 ids divide by 2 and 4 without padding. */
+FORMULA(rank_params, weights(c, row) / N("ranks") + gains(c, row))
+FORMULA(flops, (6 * (weights(c, row) - N("vocab") * N("d_model")) + 6 * N("layers") * N("seq") * N("d_model")) *
+                   tokens(c, row) / N("ranks"))
+FORMULA(tflops, flops(c, row) / N("step_ms") / 1e9)
+FORMULA(mfu, 100 * tflops(c, row) / 0.5)
+FORMULA(apart, IS("variant", "nccl"))
+/* Of a micro-batch: each block has two sums forward and two backward, as have the embedding and the head one; with rows
+ * apart also two gathers forward and four backward, the head two, the embedding's gradient one. The loss has a gather. */
+FORMULA(gathers, apart(c, row) ? 6 * N("layers") + 3 : 0)
+FORMULA(sums, 4 * N("layers") + 2)
+FORMULA(collectives, N("micro_batches") * (gathers(c, row) + sums(c, row) + 1) + apart(c, row))
+FORMULA(element, IS("precision", "fp32") ? 4 : 2)
+FORMULA(share, (N("ranks") - 1) / N("ranks"))
+FORMULA(rows_bytes, N("batch") * N("seq") * N("d_model") * element(c, row) * share(c, row))
+FORMULA(gain_bytes, apart(c, row) ? 2 * share(c, row) * gains(c, row) * element(c, row) : 0)
+FORMULA(loss_bytes,
+        (N("ranks") - 1) * tokens(c, row) * (IS("loss", "parallel") ? 12 : element(c, row) * N("vocab") / N("ranks")))
+FORMULA(wire, N("micro_batches") * rows_bytes(c, row) * (gathers(c, row) + (apart(c, row) ? 1 : 2) * sums(c, row)) +
+                  loss_bytes(c, row) + gain_bytes(c, row))
+FORMULA(rate, N("wire_bytes") / N("alone_ms") / 1e6)
+
+static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
+                                    {"step_p10_ms", MEASURED, NULL, 0},
+                                    {"step_p90_ms", MEASURED, NULL, 0},
+                                    {"n_steps", MEASURED, steps, 0},
+                                    {"compute_ms", MEASURED, NULL, 0},
+                                    {"exposed_ms", DERIVED, exposed, 1e-4},
+                                    {"exposed_lo_ms", MEASURED, NULL, 0},
+                                    {"exposed_hi_ms", MEASURED, NULL, 0},
+                                    {"alone_ms", MEASURED, NULL, 0},
+                                    {"hidden_pct", DERIVED, hidden, 1e-2},
+                                    {"one_ms", MEASURED, NULL, 0},
+                                    {"speedup", DERIVED, speedup, 0},
+                                    {"efficiency_pct", DERIVED, efficiency, 0},
+                                    {"predicted_ms", DERIVED, predicted, 0},
+                                    {"err_pct", DERIVED, err, 1e-3},
+                                    {"peak_bytes", MEASURED, NULL, 0},
+                                    {"predicted_bytes", MEASURED, NULL, 0},
+                                    {"one_bytes", MEASURED, NULL, 0},
+                                    {"saved_pct", DERIVED, saved, 1e-4},
+                                    {"device_used_bytes", MEASURED, unknown, 0},
+                                    {"collectives", DERIVED, collectives, 0},
+                                    {"wire_bytes", DERIVED, wire, 0},
+                                    {"wire_gb_s", DERIVED, rate, 0},
+                                    {"tokens_per_s", DERIVED, speed, 0},
+                                    {"tflops", DERIVED, tflops, 0},
+                                    {"mfu_causal_pct", DERIVED, mfu, 0},
+                                    {"params", DERIVED, params, 0},
+                                    {"rank_params", DERIVED, rank_params, 0},
+                                    {"hosts", MEASURED, one, 0},
+                                    {"loss_first", MEASURED, NULL, 0},
+                                    {"loss_last", MEASURED, NULL, 0},
+                                    {"err_loss", MEASURED, NULL, 0},
+                                    {"err_grad", MEASURED, NULL, 0},
+                                    {"err_param", MEASURED, NULL, 0},
+                                    {0}};
+
+static void columns(void **state)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    csv *c = bench_rows(*state, "bench_tp", "",
+                        "--ranks 2,4 --precision bf16 --micro-batches 2 --iters 4 --warmup 1 --seq 16 "
+                        "--loss parallel,gathered --peak-tflops 0.5 --grad-dtype policy",
+                        EXIT_CODE_OK);
+    columns_have_rules(*state, "bench_tp", rules);
+    for (size_t i = 0; i < c->rows; i++) { /* planned memory is what is taken, but for gaps */
+        const double gap = csv_real(c, i, "peak_bytes") - csv_real(c, i, "predicted_bytes");
+        assert_true(gap >= 0 && gap <= 65536);
+    }
+    columns_hold(c, "bench_tp", rules);
+    columns_were_seen("bench_tp", rules);
+}
+
+/* ---- the check ---- */
+
+/* Three ranks have one key and value head among them, and of 200 ids the last one none, the one before it padding. */
+#define SHAPE "--device cpu --seq 24 --d-model 96 --heads 6 --vocab 200 --iters 0 --precision fp32 --csv none "
+
+static char *output_of(const char *arguments, int *code)
+{
+    const char *bin = getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".";
+    char *command = xasprintf("'%s/bench_tp' " SHAPE "%s 2>&1", bin, arguments), *text = command_text(command, code);
+    free(command);
+    return text;
+}
+
+static void sound(void **state)
+{
+    int code;
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    (void)state;
+    char *text = output_of("--ranks 3 --heads-kv 1 --recompute none,block --loss-chunk 0,10", &code);
+    if (code != EXIT_CODE_OK || strstr(text, "skip"))
+        fail_msg("%s", text);
+    free(text);
+}
+
+static void faults(void **state)
+{
+    static const char *const plants[][3] = {
+        {"chunk", "nccl", "gradient of"},         {"partial", "nccl", "gradient of"},
+        {"partial", "all-reduce", "gradient of"}, {"gain", "nccl", "gradient of layers.0.ln"},
+        {"key", "nccl", "attn.v_proj"},           {"vocab", "nccl", "gradient of"},
+        {"padding", "all-reduce", "ln_final"}};
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    (void)state;
+    for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
+        int code;
+        char *arguments = xasprintf("--ranks 3 --heads-kv 1 --plant-error %s --variant %s", plants[i][0], plants[i][1]);
+        char *text = output_of(arguments, &code);
+        if (code != EXIT_CODE_VERIFY || !strstr(text, plants[i][2]))
+            fail_msg("%s: exit code %d: %s", arguments, code, text);
+        free(arguments);
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns), cmocka_unit_test(sound), cmocka_unit_test(faults)};
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

@@ -129,12 +129,10 @@ enum { NUMBERS = 3 }; /* of a row; sb_vocab_loss */
 static sb_vocab_loss loss_of(const step *s, int first, int rows, bool backward)
 {
     const layer_shape shape = layer_shape_of(&s->o.config, step_split(&s->o));
-    const int left = s->o.config.vocab - shape.first_id;
+    const int left = s->o.config.vocab - shape.first_id, own = left < s->vocab ? left : s->vocab;
     return (sb_vocab_loss){.dtype = s->dtype,
                            .rows = rows,
-                           .columns = left < 0          ? 0
-                                      : left < s->vocab ? left
-                                                        : s->vocab,
+                           .columns = own > 0 ? own : 0,
                            .ld = s->vocab,
                            .first_id = shape.first_id,
                            .ranks = step_split(&s->o).ranks,

@@ -120,7 +120,7 @@ static double relative(distance d)
     return d.off == 0 ? 0 : sqrt(d.off / d.size);
 }
 
-/* Of a rank's part of a tensor; from: what the size is counted from, NULL: from zero. */
+/* How far a rank's part of a tensor is off; `from` is what sizes are counted from, NULL: zero. */
 static distance distance_of(const param_tensor *part, const float *got, const param_tensor *all, const float *want,
                             const float *from)
 {

@@ -83,7 +83,7 @@ static void gather(void *user, const void *mine, void *all, size_t count, sb_dty
         device_copy(x->at.d, all, mine, count * comm_dtype_bytes(type));
 }
 
-/* Of the second sum of a step, which is of a product: one rank's part is nothing. */
+/* One rank's part of the second sum of a step, which is that of a product, becomes nothing. */
 static void leave_out(team *x, const void *partial, size_t bytes)
 {
     if (x->sums++ == 1 && breaks(x, TEAM_PARTIAL))

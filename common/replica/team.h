@@ -52,7 +52,7 @@ team *team_create(const replica_place *at, const step_options *o, int ranks, con
                   replica_problem *problem);
 void team_free(team *x);
 
-/* Of this rank, without an exchange: */
+/* These exchange nothing on the host: */
 void team_step(team *x); /* enqueues one, or ends the job */
 void team_settle(team *x);
 void team_communicate(team *x, bool on); /* the next steps do, or are the compute alone */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The ends of a model: the embedding; the last norm, the head and the loss in chunks. */
-#include "common/step/ends.h"
+#include "common/step/transformer.h"
 
 #include "common/step/linear.h"
 #include "common/step/ops.h"
-#include "common/step/share.h"
+#include "common/step/exchange.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 #include "common/step/units.h"

@@ -3,7 +3,7 @@
  * the slot itself. Between ranks the receiver's slot is taken one action ahead, and opened there: from then on it may be
  * written. The sender's is dropped in front of the next one of its kind, when main has waited until it was read. So the
  * rule of the units (units.c) holds across ranks, and the plan knows both slots. */
-#include "common/step/hops.h"
+#include "common/step/exchange.h"
 
 static arena_slot *slot_of(step_micro *m, bool backward)
 {

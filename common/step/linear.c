@@ -5,7 +5,7 @@
 
 #include "common/record/nvtx.h"
 #include "common/step/eager.h"
-#include "common/step/share.h"
+#include "common/step/exchange.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 
@@ -90,7 +90,7 @@ static void forward_here(step *s, int which, int layer, arena_slot x, arena_slot
     }
 }
 
-/* Of a weight whose outputs ranks share, all rows of x are gathered; of one whose inputs they share, y is a part of a sum. */
+/* Where ranks share a weight's outputs, all rows of x are gathered; where they share its inputs, y is a part of a sum. */
 void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
 {
     const param_kind kind = linear_of(s, which).first;

@@ -5,7 +5,7 @@
 
 #include "common/record/nvtx.h"
 #include "common/step/eager.h"
-#include "common/step/share.h"
+#include "common/step/exchange.h"
 #include "common/step/tensors.h"
 
 arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const char *name)

@@ -146,7 +146,7 @@ typedef struct step_share {
     /* mine: (count), the sum of slice `rank` of all ranks' partial (ranks, count). */
     void (*scatter)(void *user, const void *partial, void *mine, size_t count, sb_dtype t, void *stream);
     void (*sum)(void *user, void *values, size_t count, sb_dtype t, void *stream); /* in place */
-    /* The same of gradients, once a step: of all gains, and among neighbours that hold the same key and value heads. */
+    /* Sums of gradients, once a step: those of all gains, and among neighbours that hold the same key and value heads. */
     void (*sum_gains)(void *user, void *values, size_t count, sb_dtype t, void *stream);
     void (*sum_kv)(void *user, void *values, size_t count, sb_dtype t, void *stream);
     void (*loss)(void *user, sb_vocab_loss *p); /* may change what the loss is given: for checks that plant an error */

@@ -6,7 +6,7 @@
  *
  * What is sent is up to the hooks; where they are missing nothing is, and the walk is the compute of a step. All of it is on
  * main. A gathered slot obeys the rule of every slot that the side stream reads. */
-#include "common/step/share.h"
+#include "common/step/exchange.h"
 
 #include "common/record/nvtx.h"
 #include "common/step/streams.h"

@@ -4,7 +4,7 @@
  * A walk is a sequence of ops. While the arena plans, they take and drop memory and note products, and launch nothing;
  * later walks make the same calls and launch. The first failure is kept in `status`, and nothing is launched after it.
  * The other sources of this folder, each of which uses only those before it: options, table, products, streams, optimizer,
- * units, tensors, eager, ops, linear, offload, hops, ends, transformer. What stands around a walk is in common/train. */
+ * units, tensors, eager, share, ops, linear, offload, hops, ends, transformer. What stands around a walk is in common/train. */
 #ifndef STEPBENCH_STEP_STEP_H
 #define STEPBENCH_STEP_STEP_H
 

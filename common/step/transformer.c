@@ -8,12 +8,10 @@
 #include "common/step/transformer.h"
 
 #include "common/record/nvtx.h"
-#include "common/step/ends.h"
-#include "common/step/hops.h"
+#include "common/step/exchange.h"
 #include "common/step/linear.h"
 #include "common/step/offload.h"
 #include "common/step/ops.h"
-#include "common/step/share.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 #include "common/step/units.h"

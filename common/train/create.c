@@ -9,7 +9,7 @@
 #include "common/step/offload.h"
 #include "common/step/ops.h"
 #include "common/step/optimizer.h"
-#include "common/step/share.h"
+#include "common/step/exchange.h"
 #include "common/step/streams.h"
 #include "common/step/table.h"
 #include "common/step/units.h"

@@ -2,7 +2,7 @@
 /* Walking a training step, replaying it as a graph, and what one learns of it. */
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
-#include "common/step/hops.h"
+#include "common/step/exchange.h"
 #include "common/step/optimizer.h"
 #include "common/step/table.h"
 #include "common/step/transformer.h"

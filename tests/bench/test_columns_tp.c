@@ -35,7 +35,7 @@ FORMULA(flops, (6 * (weights(c, row) - N("vocab") * N("d_model")) + 6 * N("layer
 FORMULA(tflops, flops(c, row) / N("step_ms") / 1e9)
 FORMULA(mfu, 100 * tflops(c, row) / 0.5)
 FORMULA(apart, IS("variant", "nccl"))
-/* Of a micro-batch: each block has two sums forward and two backward, as have the embedding and the head one; with rows
+/* In a micro-batch each block has two sums forward and two backward, as have the embedding and the head one; with rows
  * apart also two gathers forward and four backward, the head two, the embedding's gradient one. The loss has a gather. */
 FORMULA(gathers, apart(c, row) ? 6 * N("layers") + 3 : 0)
 FORMULA(sums, 4 * N("layers") + 2)

@@ -27,6 +27,8 @@ COLUMNS = {
              "mem_after_step_gib", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
     "checkpoint": (("bench", "way", "ranks", "size", "seq", "batch_per_rank", "precision", "fs", "policy"),
                    ("stall_ms", "stall_first_ms", "step_ms", "durable_ms", "durable_gb_s", "state_bytes", "note")),
+    "tp": (("bench", "ranks", "size", "seq", "batch", "precision", "attn", "mode", "timing", "policy"),
+           ("step_ms", "tokens_per_s", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
     "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "algbw_gb_s", "busbw_gb_s")),
     "cp": (("bench", "impl", "ranks", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "causal", "mode", "policy"),
            ("fwd_ms", "bwd_ms", "one_fwd_ms", "one_bwd_ms", "fwd_diff", "bwd_diff", "note")),

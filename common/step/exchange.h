@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks that share each layer give each other in a walk; see share.c. */
-#ifndef STEPBENCH_STEP_SHARE_H
-#define STEPBENCH_STEP_SHARE_H
+/* What ranks give each other in a walk: those that hold other parts of the model (hops.c), and those that share each layer
+ * (share.c). */
+#ifndef STEPBENCH_STEP_EXCHANGE_H
+#define STEPBENCH_STEP_EXCHANGE_H
 
 #include "common/step/step.h"
+
+/* ---- parts ---- */
+
+void hops_open(step *s, int action); /* what this action and the next one are given may come */
+void hops_end(step *s);              /* the step is over: all that was given has been read */
+/* The residual stream, or with `backward` its gradient, of the present micro-batch comes from the part before, or behind;
+ * or goes to the part behind, or before. */
+void hop_receive(step *s, bool backward);
+void hop_send(step *s, bool backward);
+
+/* ---- ranks that share layers ---- */
 
 model_split step_split(const step_options *o); /* {1, 0} where a rank has whole layers */
 bool share_on(const step *s);

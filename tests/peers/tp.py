@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""Layers shared by the GPUs of a host, by PyTorch's DTensor: the peer of bench_tp. Heads, the feed-forward and both vocabularies are
+sharded, norms and the residual stream by rows (sequence parallelism), the loss over the vocabulary.
+
+usage: python3 -m torch.distributed.run --standalone --nproc_per_node N tp.py FOLDER [--small] [--gloo]"""
+import gc
+import os
+import statistics
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleOutput, RowwiseParallel, SequenceParallel, loss_parallel,
+                                               parallelize_module)
+
+import load
+import model as models
+from record import Rows, provenance
+
+# mode, size, S, batch: what bench_tp's default list has. The strongest comes first.
+CASES = [("compile-blocks", "2.7b", 2048, 4), ("compile-blocks-async", "2.7b", 2048, 4), ("eager", "2.7b", 2048, 4)]
+SMALL = [("eager", "tiny", 64, 2), ("compile-blocks", "tiny", 64, 2)]
+POLICY = "DTensor: tensor and sequence parallel, loss_parallel; everything bf16: weights, gradients, activations, AdamW states"
+WARMUP, ITERS = 5, 10
+
+
+def shared(model, mesh):
+    """Each norm's output is gathered once for all products that read it; outputs of out and down are scattered into rows."""
+    rows, whole = Shard(1), Replicate()
+    gathered = PrepareModuleOutput(output_layouts=rows, desired_output_layouts=whole, use_local_output=False)
+    parallelize_module(model, mesh, {
+        "embedding": RowwiseParallel(input_layouts=whole, output_layouts=rows), "norm": SequenceParallel(),
+        "head": ColwiseParallel(input_layouts=rows, output_layouts=Shard(-1), use_local_output=False)})
+    for block in model.blocks:
+        block.heads //= mesh.size()
+        plan = {name: ColwiseParallel(input_layouts=whole) for name in ("q", "k", "v", "gate", "up")}
+        plan |= {name: RowwiseParallel(output_layouts=rows) for name in ("out", "down")}
+        plan |= {name: SequenceParallel() for name in ("norm_attention", "norm_mlp")}
+        parallelize_module(block, mesh, plan)
+        for norm in (block.norm_attention, block.norm_mlp):
+            parallelize_module(norm, mesh, gathered)
+    return model
+
+
+def compiled(model, mesh, mode):
+    if mode == "compile-blocks-async":
+        from torch.distributed._symmetric_memory import enable_symm_mem_for_group
+        enable_symm_mem_for_group(mesh.get_group().group_name)
+        torch._inductor.config._micro_pipeline_tp = True
+    if mode != "eager":
+        for place, block in enumerate(model.blocks):
+            model.blocks[place] = torch.compile(block, dynamic=False)
+    return model
+
+
+def create(size, seq, device):
+    """The same on all ranks, before it is shared."""
+    torch.manual_seed(0)
+    model = models.LanguageModel(size, seq)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.02)
+    return model.to(device=device, dtype=torch.bfloat16)
+
+
+def tokens_of(size, seq, batch, device):
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randint(0, load.VOCAB, (batch, seq), generator=generator).to(device) for _ in range(2)]
+
+
+def loss_of(model, inputs, targets):
+    return F.cross_entropy(model(inputs).float().flatten(0, 1), targets.flatten())
+
+
+def slowest(values, device):
+    times = torch.tensor(values, dtype=torch.float64, device=device)
+    dist.all_reduce(times, dist.ReduceOp.MAX)
+    return times.tolist()
+
+
+def expect_same_loss(model, inputs, targets, plain):
+    """What is shared wrongly has another loss."""
+    with torch.no_grad(), loss_parallel():
+        loss = loss_of(model, inputs, targets)
+    loss = float(loss.full_tensor() if hasattr(loss, "full_tensor") else loss)
+    if not abs(loss - plain) <= 5e-3 * abs(plain):
+        raise ValueError(f"the loss of the shared model is {loss:.6g}, that of the whole one {plain:.6g}")
+
+
+def timed(step, iters):
+    """Medians of steps launched one behind the other, from begin to begin, as the benches time theirs."""
+    torch.cuda.synchronize()
+    dist.barrier()
+    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
+    for begin in begins[:-1]:
+        begin.record()
+        step()
+    begins[-1].record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) for a, b in zip(begins, begins[1:]))
+
+
+def measure(case, mesh, device, facts):
+    mode, size, seq, batch = case
+    inputs, targets = tokens_of(size, seq, batch, device)
+    model = create(size, seq, device)
+    with torch.no_grad():
+        plain = float(loss_of(model, inputs, targets))
+    model = compiled(shared(model, mesh), mesh, mode)
+    expect_same_loss(model, inputs, targets, plain)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")
+
+    def step():
+        with loss_parallel():
+            loss = loss_of(model, inputs, targets)
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    gc.collect()
+    gc.disable()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    for _ in range(WARMUP if device == "cuda" else 1):
+        loss = step()
+    loss = float(loss.full_tensor() if hasattr(loss, "full_tensor") else loss)
+    if device != "cuda":
+        return {"loss": loss, "note": "not timed on the CPU"}
+    step_ms = slowest([timed(step, ITERS)], device)[0]
+    cells = {"step_ms": step_ms, "tokens_per_s": batch * seq / step_ms * 1e3, "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+             "loss": loss, "mfu_pct": load.mfu_pct(facts["gpu"], "bf16", size, seq, batch, step_ms) / mesh.size()}
+    busy = load.gpu_busy(step, torch.cuda.synchronize, step_ms, facts["gpu_uuid"], agree=lambda value: slowest([value], device)[0])
+    return {**cells, **busy} if busy else {**cells, "note": "the share of busy time could not be measured"}
+
+
+def main():
+    folder, small = sys.argv[1], "--small" in sys.argv
+    device = "cpu" if "--gloo" in sys.argv else "cuda"
+    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("gloo" if device == "cpu" else "nccl", timeout=timedelta(seconds=120))
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
+    rows = Rows("tp", folder) if dist.get_rank() == 0 else None
+    facts = provenance()
+    for case in SMALL if small else CASES:
+        mode, size, seq, batch = case
+        try:
+            cells = measure(case, mesh, device, facts)
+        except Exception as error:  # the same on every rank, or the job's timeout ends it
+            cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
+        gc.enable()
+        if rows:
+            rows.add(bench="tp", ranks=mesh.size(), size=size, seq=seq, batch=batch, precision="bf16pure", attn="sdpa", mode=mode,
+                     timing="queued", policy=POLICY, **cells)
+        torch._dynamo.reset()
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

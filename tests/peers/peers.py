@@ -40,6 +40,7 @@ PEERS = {
     "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2, ("allreduce",)),
     "cp": ("attention of PyTorch's backends whose sequence is shared by ranks, an all-to-all over NCCL before and after", "torch", 2,
            ("cp",)),
+    "tp": ("DTensor: layers shared by ranks, rows of norms and residuals, too; eager, compiled, async", "torch", 2, ("tp",)),
     "nccl_tests": ("all_reduce_perf of nccl-tests, from the folder NCCL_TESTS", "nccl-tests", 2, ("allreduce",)),
 }
 
@@ -67,8 +68,8 @@ def missing(name):
 def command_of(name, options):
     small = ["--small"] if options.small else []
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={visible_gpus()}"]
-    if name == "cp":
-        return [sys.executable, *launch, f"{HERE}/cp.py", options.out, *small]
+    if name in ("cp", "tp"):
+        return [sys.executable, *launch, f"{HERE}/{name}.py", options.out, *small]
     if name in ("allreduce", "ddp", "checkpoint"):
         program = "checkpoint.py" if name == "checkpoint" else "parallel.py"
         return [sys.executable, *launch, f"{HERE}/{program}", name, options.out, *small]
@@ -407,7 +408,7 @@ def main():
     parser.add_argument("--out", default="", help="the folder of results: rows are appended to peer_<what>.csv")
     parser.add_argument("--only", default="", help=f"only these, of: {', '.join(PEERS)}")
     parser.add_argument("--beside", default="", help="only what stands beside these benches, such as fsdp,roofline")
-    parser.add_argument("--full-loads", action="store_true", help="of ddp only the steps that fill the GPUs, as ./run_all.sh --full-loads")
+    parser.add_argument("--full-loads", action="store_true", help="only steps of several GPUs that fill them, as ./run_all.sh --full-loads")
     parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
@@ -422,7 +423,7 @@ def main():
     options.beside = [bench.removeprefix("bench_") for bench in options.beside.split(",") if bench]
     names = [name for name in names if not options.beside or set(PEERS[name][3]) & set(options.beside)]
     if options.full_loads:
-        names = [name for name in names if name == "ddp"]
+        names = [name for name in names if name in ("ddp", "tp")]
     if options.lib and not os.path.exists(options.lib):
         parser.error(f"--lib: there is no {options.lib}")
     if options.self_test:

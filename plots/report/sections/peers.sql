@@ -166,6 +166,22 @@ JOIN peer_cp p ON p.ranks = o.ranks AND p.dtype = o.dtype AND p.batch = o.batch 
     AND p.heads_kv = o.kv AND p.seq = o.seq AND p.head_dim = o.head_dim AND p.causal = o.causal
 WHERE o.nth = 1 AND p.fwd_ms IS NOT NULL ORDER BY o.id, p.id
 
+-- ---- layers shared by GPUs: bf16 throughout on both sides ----
+@view our_tp
+SELECT *, row_number() OVER (PARTITION BY ranks, size, seq, batch ORDER BY step_ms, id) AS nth
+FROM bench_tp
+WHERE status = 'ok' AND precision = 'bf16-pure' AND recompute = 'none' AND micro_batches = 1 AND loss = 'parallel'
+    AND moments IN ('policy', 'bf16') AND coalesce(json_extract(options, '$.layers'), 0) = 0
+
+@into pairs
+SELECT 'step of layers shared by ' || o.ranks || ' GPUs, bf16 throughout', NULL, 'PyTorch DTensor, ' || p.mode,
+    o.size || ', batch ' || o.batch || ', S ' || o.seq, p.step_ms / o.step_ms, NULL, NULL, 'bench_tp', o.id, NULL,
+    p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
+    iif(p.loss IN ('nan', 'inf', '-inf'), 'its result is wrong', NULL), 1, p.gpu_busy_pct, p.mfu_pct
+FROM our_tp o
+JOIN peer_tp p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch = o.batch
+WHERE o.nth = 1 AND p.step_ms IS NOT NULL ORDER BY o.id, p.id
+
 -- ---- steps of several GPUs ----
 -- A model on each rank beside the same, a sharded optimizer beside the same, FSDP beside FSDP2.
 @use ddp_rows

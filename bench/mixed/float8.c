@@ -262,18 +262,13 @@ static bool tune(float8_case *f)
     return true;
 }
 
-static sb_scaling rarest(const float8_product *p)
-{
-    return p->a.scaling == SB_SCALE_TENSOR ? p->b.scaling : p->a.scaling;
-}
-
 void mixed_run_float8(mixed *m)
 {
     float8_case f = {
         .m = m, .product = float8_product_find(case_text(m->c, "product")), .values = case_text(m->c, "values")};
     if (!mixed_shape_parse(case_text(m->c, "shape"), &f.rows, &f.columns, &f.k))
         die(EXIT_CODE_FAILURE, "bug: --shape %s was not refused", case_text(m->c, "shape"));
-    if (f.product && !mixed_ok(m, m->kernels->train->float8_supported(m->ctx, rarest(f.product))))
+    if (f.product && !mixed_ok(m, m->kernels->train->float8_supported(m->ctx, float8_rarest(f.product))))
         return;
     if (!f.product)
         *bf16_ms(&f) = NAN; /* until it has been measured */
@@ -292,7 +287,7 @@ void mixed_float8_gate(session *s, const sb_kernels *kernels, sb_context *ctx)
         return;
     for (size_t i = 0; i < option_count(o, "product"); i++) {
         const float8_product *p = float8_product_find(option_text_at(o, "product", i));
-        if (!p || kernels->train->float8_supported(ctx, rarest(p)) == SB_OK)
+        if (!p || kernels->train->float8_supported(ctx, float8_rarest(p)) == SB_OK)
             return;
     }
     die(EXIT_CODE_USAGE, "--product %s: %s", option_text_at(o, "product", 0), sb_last_message());

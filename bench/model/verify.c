@@ -44,12 +44,21 @@ typedef struct bound {
  * part of the logits, so that it moves less. fp32 has its errors not from u = 2^-24 but from sums: attention and products have
  * at most 4e-6 of the result, products with long sums on tensor cores 8e-6; five times that.
  *
+ * In float8 each of a block's four products forward and four backward is off by 3.8 % (e4m3 by e4m3) or 6 % (e5m2), all
+ * independent of each other: twice their sum is allowed. bench/model/float8.c checks them one by one to the bit.
+ *
  * AdamW's moments come from earlier steps with the same gradients but for the order of sums in attention, by which a
  * gradient differs by about u of its tensor. Elements that small, a share u, may move the other way: sqrt(u) in norm,
- * twice that is allowed. */
+ * twice that is allowed. In float8 that last bit turns some roundings of a matrix: 2 % of its norm. */
 static bound bound_of(const step_options *o)
 {
-    const double roundings = 28.0 * (o->config.layers > SLICE_LAYERS ? o->config.layers : SLICE_LAYERS);
+    const int layers = o->config.layers > SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
+    const double roundings = 28.0 * layers;
+    if (o->precision->float8) {
+        const double y = 0.038, dx = strcmp(o->precision->name, "fp8-tensorwise") == 0 ? 0.06 : 0.038;
+        const double products = 2 * sqrt(4 * layers * (y * y + dx * dx));
+        return (bound){products, products / 8, 2 * sqrt(0.02)};
+    }
     double unit = o->precision->compute == SB_BF16 ? 0x1p-8 : 0x1p-11; /* of fp16 and tf32 */
     const bool fp32 = o->precision->compute == SB_FP32;
     const double products = o->split == SB_FP16X3_FAST ? 8e-6 : 4e-6;

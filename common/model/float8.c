@@ -44,8 +44,7 @@ const float8_recipe float8_recipes[] = {
     {"fp8-tensorwise", "a scale for each matrix; gradients in e5m2", "tensor-fast", "tensor-e5m2", "tensor-e5m2",
      false},
     {"fp8-rowwise", "a scale for each row of an operand", "row-fast", "row", "row", false},
-    {"fp8-rowwise-dw16", "by row, gradients of weights in bf16; w has one scale for both of its directions", "row-fast",
-     "row", NULL, false},
+    {"fp8-rowwise-dw16", "by row; gradients of weights in bf16", "row-fast", "row", NULL, false},
     {"fp8-block", "1x128 of activations and gradients, 128x128 of weights", "block", "block", "block-dw", false},
     {"fp8-delayed", "as fp8-tensorwise, with scales made of earlier steps", "tensor-fast", "tensor-e5m2", "tensor-e5m2",
      true},
@@ -66,4 +65,19 @@ const float8_recipe *float8_recipe_find(const char *name)
         if (strcmp(r->name, name) == 0)
             return r;
     return NULL;
+}
+
+sb_scaling float8_rarest(const float8_product *p)
+{
+    return p->a.scaling == SB_SCALE_TENSOR ? p->b.scaling : p->a.scaling;
+}
+
+bool float8_supported(const sb_kernels *k, sb_context *ctx, const precision *p)
+{
+    const float8_recipe *r = p->float8 ? float8_recipe_find(p->name) : NULL;
+    const char *const products[] = {r ? r->y : NULL, r ? r->dx : NULL, r ? r->dw : NULL};
+    for (int i = 0; i < 3; i++)
+        if (products[i] && k->train->float8_supported(ctx, float8_rarest(float8_product_find(products[i]))) != SB_OK)
+            return false;
+    return true;
 }

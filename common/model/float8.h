@@ -4,7 +4,7 @@
 #ifndef STEPBENCH_MODEL_FLOAT8_H
 #define STEPBENCH_MODEL_FLOAT8_H
 
-#include "kernels/kernels.h"
+#include "common/model/precision.h"
 
 typedef struct float8_operand {
     sb_dtype format;
@@ -29,5 +29,9 @@ typedef struct float8_recipe {
 } float8_recipe;
 extern const float8_recipe float8_recipes[]; /* ends with name == NULL */
 const float8_recipe *float8_recipe_find(const char *name);
+/* Whether the backend has all products of a policy, those of 16 bits included; else sb_last_message says why not. */
+bool float8_supported(const sb_kernels *k, sb_context *ctx, const precision *p);
+/* The scaling of a product that fewer GPUs have. */
+sb_scaling float8_rarest(const float8_product *p);
 
 #endif

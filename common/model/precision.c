@@ -5,15 +5,24 @@
 #include <string.h>
 
 const precision precisions[] = {
-    {"fp32", "fp32 in memory and in products", SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false},
+    {"fp32", "fp32 in memory and in products", SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false,
+     false},
     {"tf32", "fp32 in memory, products with 10 mantissa bits", SB_TF32, SB_FP32, SB_FP32, SB_FP32, SB_FP32,
-     SB_MASTER_NONE, false},
+     SB_MASTER_NONE, false, false},
     {"bf16", "bf16, with fp32 master weights (bf16 and a 16-bit remainder) and fp32 moments", SB_BF16, SB_BF16, SB_BF16,
-     SB_BF16, SB_FP32, SB_MASTER_SPLIT, false},
+     SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, false},
     {"bf16-pure", "bf16 everywhere, moments too; no master weights", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_BF16,
-     SB_MASTER_NONE, false},
+     SB_MASTER_NONE, false, false},
     {"fp16", "fp16, with fp32 master weights and moments and a dynamic loss scale", SB_FP16, SB_FP16, SB_FP16, SB_FP16,
-     SB_FP32, SB_MASTER_FP32, true},
+     SB_FP32, SB_MASTER_FP32, true, false},
+    {"fp8-tensorwise", "as bf16, products of the blocks in float8 with a scale for each matrix", SB_BF16, SB_BF16,
+     SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
+    {"fp8-rowwise", "as bf16, products of the blocks in float8 with a scale for each row", SB_BF16, SB_BF16, SB_BF16,
+     SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
+    {"fp8-rowwise-dw16", "as fp8-rowwise, gradients of weights in bf16", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32,
+     SB_MASTER_SPLIT, false, true},
+    {"fp8-block", "as bf16, products of the blocks in float8 with scales for 1x128 and 128x128", SB_BF16, SB_BF16,
+     SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
     {0},
 };
 

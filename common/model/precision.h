@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 
 typedef struct precision {
-    const char *name; /* "fp32", "tf32", "bf16", "bf16-pure", "fp16" */
+    const char *name; /* "fp32", "tf32", "bf16", "bf16-pure", "fp16", "fp8-..." */
     const char *summary;
     sb_dtype compute;     /* of matrix products and attention */
     sb_dtype activations; /* in memory: also the residual stream and its gradient */
@@ -15,13 +15,14 @@ typedef struct precision {
     sb_dtype moments;     /* Adam's m and v */
     sb_master master;     /* where the fp32 value of a 16-bit parameter is kept */
     bool loss_scaling;    /* dynamic */
+    bool float8;          /* products of the blocks' linear layers: by the recipe of this name (float8.h) */
 } precision;
 
 /* fp32: no tensor cores, or with split (see kernels/train.h) several 16-bit products for one of fp32. tf32: fp32 in
  * memory, products with 10 mantissa bits. bf16: mixed, fp32 master weights (bf16 + remainder), bf16 elsewhere.
- * bf16-pure: everything is bf16. fp16: mixed, fp32 master weights, dynamic loss scale. */
+ * bf16-pure: everything is bf16. fp16: mixed, fp32 master weights, dynamic loss scale. fp8-...: as bf16, but for products in float8. */
 extern const precision precisions[]; /* ends with name == NULL */
-#define PRECISION_CHOICES "fp32|tf32|bf16|bf16-pure|fp16"
+#define PRECISION_CHOICES "fp32|tf32|bf16|bf16-pure|fp16|fp8-tensorwise|fp8-rowwise|fp8-rowwise-dw16|fp8-block"
 
 const precision *precision_find(const char *name);
 

@@ -6,6 +6,7 @@
 #include "common/record/nvtx.h"
 #include "common/step/eager.h"
 #include "common/step/exchange.h"
+#include "common/step/linear_float8.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 
@@ -82,7 +83,9 @@ static void forward_here(step *s, int which, int layer, arena_slot x, arena_slot
         p.d = step_at(step_pointer(s, y), (int64_t)row * s->element);
         if (residual >= 0 && sum < 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : step_pointer(s, residual), p.ldc = ldy;
+        float8_operands cast = float8_take(s, which, layer, PASS_Y, false, &p, s->main);
         linear_run(s, &l, "forward", layer, p, -1, s->main);
+        float8_drop(s, &cast, false);
     }
     if (sum >= 0) {
         eager_add(s, layer, residual, y, sum);
@@ -120,7 +123,9 @@ static void dx_here(step *s, int which, int layer, arena_slot dy, arena_slot dx)
         p.d = step_pointer(s, dx);
         if (i > 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : p.d, p.ldc = l.in;
+        float8_operands cast = float8_take(s, which, layer, PASS_DX, !s->micro->split, &p, s->main);
         linear_run(s, &l, "dx", layer, p, -1, s->main);
+        float8_drop(s, &cast, false);
     }
 }
 
@@ -198,6 +203,7 @@ size_t linear_side_workspace(const step *s)
         const linear l = parts_of(s, which), whole = linear_of(s, which);
         for (int i = 0; i < l.parts; i++) {
             sb_matmul p = dw_product(s, &l, i, linear_out(&whole));
+            float8_shape(s, which, PASS_DW, &p);
             for (int added = 0; added <= s->sums_in_products; added++) {
                 if (added)
                     p.c = p.d = (void *)s, p.ldc = p.ldd; /* NOLINT: nothing is written */
@@ -224,7 +230,9 @@ static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, 
         p.d = step_at(dw, (int64_t)row * l.in * s->made_element);
         if (s->adds)
             add_to(s, &p, p.d);
+        float8_operands cast = float8_take(s, which, layer, PASS_DW, aside, &p, stream);
         linear_run(s, &l, dw_name(p.c), layer, p, aside ? s->work.workspace : -1, stream);
+        float8_drop(s, &cast, aside);
     }
     step_ready(s, l.first, layer, count, stream);
 }

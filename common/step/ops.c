@@ -114,8 +114,8 @@ static sb_swiglu_matmul swiglu_matmul_shape(const step_options *o)
 bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *ctx)
 {
     const sb_swiglu_matmul p = swiglu_matmul_shape(o);
-    return o->fusion != FUSION_NONE && !o->swiglu_apart && o->precision->activations == p.dtype &&
-           k->train->swiglu_matmul_supported(ctx, &p) == SB_OK;
+    return o->fusion != FUSION_NONE && !o->swiglu_apart && !o->precision->float8 &&
+           o->precision->activations == p.dtype && k->train->swiglu_matmul_supported(ctx, &p) == SB_OK;
 }
 
 void swiglu_matmul_forward(step *s, int layer, arena_slot x, arena_slot gate_up, arena_slot h)

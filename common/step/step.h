@@ -3,8 +3,9 @@
  *
  * A walk is a sequence of ops. While the arena plans, they take and drop memory and note products, and launch nothing;
  * later walks make the same calls and launch. The first failure is kept in `status`, and nothing is launched after it.
- * The other sources of this folder, each of which uses only those before it: options, table, products, streams, optimizer,
- * units, tensors, eager, share, ops, linear, offload, hops, ends, transformer. What stands around a walk is in common/train. */
+ * The other sources of this folder, each of which uses only those before it: options, table, streams, optimizer, units,
+ * tensors, eager, share, ops, linear_float8, linear, offload, hops, ends, transformer. What stands around a walk is in
+ * common/train. */
 #ifndef STEPBENCH_STEP_STEP_H
 #define STEPBENCH_STEP_STEP_H
 
@@ -12,9 +13,9 @@
 #include "common/device/device.h"
 #include "common/model/params.h"
 #include "common/step/options.h"
-#include "common/step/products.h"
+#include "common/model/products.h"
 
-enum { LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
+enum { LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 24 };
 
 /* The tensors of one block that live from its forward to its backward; -1: not held. T of those that are d wide: rows. */
 typedef struct block_slots {
@@ -29,6 +30,7 @@ typedef struct block_slots {
 } block_slots;
 
 typedef struct offload offload; /* offload.c */
+struct step_float8;             /* linear_float8.c */
 typedef struct step_unit {      /* of the index space; see units.c */
     int64_t first, count;       /* elements */
     arena_slot gathered, grads; /* -1: not there */
@@ -106,10 +108,11 @@ typedef struct step {
     int moment_element;
     sb_dtype made_dtype; /* of gradients as the backward makes them, before they are summed */
     int made_element;
-    bool sums_in_products; /* step_sums_in_products */
-    bool adds;             /* they are added to those of the micro-batches before */
-    bool eager;            /* FUSION_NONE */
-    bool swiglu_matmul;    /* step_fuses_swiglu */
+    bool sums_in_products;      /* step_sums_in_products */
+    bool adds;                  /* they are added to those of the micro-batches before */
+    bool eager;                 /* FUSION_NONE */
+    bool swiglu_matmul;         /* step_fuses_swiglu */
+    struct step_float8 *float8; /* of the blocks' products; NULL: none is in float8 */
 
     /* Resident. Arenas over the index space, or of slices of its units: */
     char *param, *master, *m, *v;
@@ -117,6 +120,7 @@ typedef struct step {
     int32_t *ids, *targets; /* (T) */
     float *rope_table;      /* (S, head_dim/2, 2) */
     float *row_loss, *loss; /* (T), (1) */
+    char *float8_weights;   /* copies of weights; NULL: none stay */
     sb_optimizer_state *state;
     sb_optimizer_state *range_state; /* of optimizer_range_norm: its loss scale is 1 */
     arena_slot stats_workspace;      /* during an update */

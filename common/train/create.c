@@ -6,6 +6,8 @@
 
 #include "common/core/error.h"
 #include "common/formulas/offload.h"
+#include "common/model/float8.h"
+#include "common/step/linear_float8.h"
 #include "common/step/offload.h"
 #include "common/step/ops.h"
 #include "common/step/optimizer.h"
@@ -76,6 +78,8 @@ static bool check(step *s, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs their state alone");
     if (!check_split(o, why, why_bytes))
         return false;
+    if (!float8_supported(s->k, s->ctx, o->precision))
+        return refuse(why, why_bytes, sb_last_message());
     s->attention = sb_attention_find(s->k, o->attention);
     if (!s->attention) {
         snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", s->k->name, o->attention);
@@ -174,10 +178,25 @@ static void release(trainer *t, void *p, memory_kind kind)
 }
 
 /* What stays from creation to the end, in the order in which it is taken. */
-enum { PARAMS, SUMS, MASTER, MOMENT1, MOMENT2, IDS, TARGETS, ANGLES, ROW_LOSS, LOSS, STATE, RANGE_STATE, RESIDENTS };
-static const memory_kind resident_kinds[RESIDENTS] = {MEMORY_PARAM,   MEMORY_GRAD,  MEMORY_MASTER, MEMORY_MOMENT1,
-                                                      MEMORY_MOMENT2, MEMORY_OTHER, MEMORY_OTHER,  MEMORY_OTHER,
-                                                      MEMORY_OTHER,   MEMORY_OTHER, MEMORY_OTHER,  MEMORY_OTHER};
+enum {
+    PARAMS,
+    SUMS,
+    MASTER,
+    MOMENT1,
+    MOMENT2,
+    IDS,
+    TARGETS,
+    ANGLES,
+    ROW_LOSS,
+    LOSS,
+    STATE,
+    RANGE_STATE,
+    FLOAT8,
+    RESIDENTS
+};
+static const memory_kind resident_kinds[RESIDENTS] = {
+    MEMORY_PARAM, MEMORY_GRAD,  MEMORY_MASTER, MEMORY_MOMENT1, MEMORY_MOMENT2, MEMORY_OTHER, MEMORY_OTHER,
+    MEMORY_OTHER, MEMORY_OTHER, MEMORY_OTHER,  MEMORY_OTHER,   MEMORY_OTHER,   MEMORY_OTHER};
 
 /* 0: not there. */
 static void resident_bytes(const step *s, size_t out[RESIDENTS])
@@ -198,7 +217,8 @@ static void resident_bytes(const step *s, size_t out[RESIDENTS])
         [ROW_LOSS] = tokens * sizeof *s->row_loss,
         [LOSS] = batches * sizeof *s->loss,
         [STATE] = sizeof *s->state,
-        [RANGE_STATE] = ranges ? sizeof *s->range_state : 0};
+        [RANGE_STATE] = ranges ? sizeof *s->range_state : 0,
+        [FLOAT8] = float8_weight_bytes(s)};
     memcpy(out, bytes, sizeof bytes);
 }
 
@@ -213,7 +233,7 @@ static bool allocate(trainer *t)
         ok = !bytes[i] || (p[i] = resident(t, bytes[i], resident_kinds[i]));
     s->param = p[PARAMS], s->grad_sums = p[SUMS], s->master = p[MASTER], s->m = p[MOMENT1], s->v = p[MOMENT2];
     s->ids = p[IDS], s->targets = p[TARGETS], s->rope_table = p[ANGLES], s->row_loss = p[ROW_LOSS];
-    s->loss = p[LOSS], s->state = p[STATE], s->range_state = p[RANGE_STATE];
+    s->loss = p[LOSS], s->state = p[STATE], s->range_state = p[RANGE_STATE], s->float8_weights = p[FLOAT8];
     return ok && (s->block = memory_alloc(t->mem, arena_bytes(s->arena), "activations and gradients"));
 }
 
@@ -279,6 +299,7 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
     table_create(s);
     create_params(s);
     units_create(s);
+    float8_create(s);
     s->arena = arena_create();
     make_streams(t);
     offload_create(s);
@@ -338,8 +359,8 @@ void trainer_free(trainer *t)
     device_sync(s->dev);
     if (t->graph)
         device_graph_destroy(s->dev, t->graph);
-    void *const held[] = {s->ids,         s->targets, s->rope_table, s->row_loss, s->loss,  s->state,
-                          s->range_state, s->block,   s->rates,      s->norms,    s->losses};
+    void *const held[] = {s->ids,         s->targets, s->rope_table, s->row_loss, s->loss,   s->state,
+                          s->range_state, s->block,   s->rates,      s->norms,    s->losses, s->float8_weights};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         memory_release(t->mem, held[i]);
     release(t, s->param, MEMORY_PARAM);
@@ -362,6 +383,7 @@ void trainer_free(trainer *t)
     table_free(s);
     arena_free(s->arena);
     units_free(s);
+    float8_free(s);
     params_free(s->params);
     free(t);
 }

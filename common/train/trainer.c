@@ -3,6 +3,7 @@
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
 #include "common/step/exchange.h"
+#include "common/step/linear_float8.h"
 #include "common/step/optimizer.h"
 #include "common/step/table.h"
 #include "common/step/transformer.h"
@@ -39,6 +40,7 @@ void trainer_walk_begin(trainer *t)
         arena_fixed(s->arena, 0, (size_t)(s->params->elements * s->made_element), MEMORY_GRAD, -1, "gradients");
     table_begin(s);
     units_begin(s, true);
+    float8_begin(s);
     t->sums = 0;
     t->summing = false;
 }

@@ -9,7 +9,7 @@
 #include "common/device/memory.h"
 #include "common/model/params.h"
 #include "common/step/options.h"
-#include "common/step/products.h"
+#include "common/model/products.h"
 
 typedef struct trainer trainer;
 

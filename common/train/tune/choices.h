@@ -5,7 +5,7 @@
 #ifndef STEPBENCH_TRAIN_TUNE_CHOICES_H
 #define STEPBENCH_TRAIN_TUNE_CHOICES_H
 
-#include "common/step/products.h"
+#include "common/model/products.h"
 
 typedef struct kept_choice {
     sb_matmul shape; /* pointers do not count, but for whether there is a c */

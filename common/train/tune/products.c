@@ -27,30 +27,84 @@ static sb_dtype stored(sb_dtype t)
     return t == SB_TF32 ? SB_FP32 : t;
 }
 
+static bool is_float8(const sb_matmul *p)
+{
+    return p->dtype == SB_E4M3 || p->dtype == SB_E5M2;
+}
+
+/* Random codes for operand a or b of a product in float8, and scales of 1, which the time does not depend on. */
+static sb_status fill_float8(trainer *t, const sb_matmul *p, bool b, void *codes, float *scales)
+{
+    const step *s = &t->step;
+    const int rows = b ? p->n : p->m;
+    const size_t n = (size_t)rows * (size_t)p->k, count = sb_scale_count(b ? p->scaling_b : p->scaling_a, rows, p->k);
+    void *x = memory_alloc(t->mem, 2 * n, "operands of tuning");
+    uint32_t *word = memory_alloc(t->mem, sizeof *word, "operands of tuning");
+    sb_status done = x && word ? SB_OK : SB_NO_MEMORY;
+    if (done == SB_OK)
+        done = s->k->fill_normal(s->ctx, SB_BF16, x, n, s->o.seed, 1000 + b, 1, s->main);
+    const sb_amax largest = {.dtype = SB_BF16, .rows = rows, .columns = p->k, .ld = p->k, .x = x, .of_all = word};
+    if (done == SB_OK)
+        done = s->k->train->amax(s->ctx, &largest, s->main);
+    const sb_quantize cast = {.dtype = SB_BF16,
+                              .format = b ? p->dtype_b : p->dtype,
+                              .scaling = SB_SCALE_TENSOR,
+                              .rows = rows,
+                              .columns = p->k,
+                              .ld = p->k,
+                              .x = x,
+                              .amax = word,
+                              .y = codes,
+                              .ld_y = p->k,
+                              .scales = scales};
+    if (done == SB_OK)
+        done = s->k->train->quantize(s->ctx, &cast, s->main);
+    device_sync(s->dev);
+    float *ones = xmalloc(count * sizeof *ones);
+    for (size_t i = 0; i < count; i++)
+        ones[i] = 1;
+    if (done == SB_OK)
+        device_upload(s->dev, scales, ones, count * sizeof *ones);
+    free(ones);
+    memory_release(t->mem, x);
+    memory_release(t->mem, word);
+    return done;
+}
+
 /* Random operands of its own for one product: those of the step may not fit beside each other, or be zeros. */
 static sb_status tune(trainer *t, const sb_matmul *shape, kept_choice *out)
 {
     const step *of = &t->step;
     sb_matmul p = *shape;
     const operands o = operands_of(&p);
-    const size_t bytes[5] = {o.a, o.b, o.c, o.d, p.workspace_bytes};
-    void *memory[5] = {0};
+    const bool float8 = is_float8(&p);
+    const size_t bytes[7] = {o.a,
+                             o.b,
+                             o.c,
+                             o.d,
+                             p.workspace_bytes,
+                             float8 ? sb_scale_count(p.scaling_a, p.m, p.k) * sizeof(float) : 0,
+                             float8 ? sb_scale_count(p.scaling_b, p.n, p.k) * sizeof(float) : 0};
+    void *memory[7] = {0};
     sb_status s = SB_OK;
-    for (int i = 0; i < 5 && s == SB_OK; i++)
+    for (int i = 0; i < 7 && s == SB_OK; i++)
         if (bytes[i] && !(memory[i] = memory_alloc(t->mem, bytes[i], "operands of tuning")))
             s = SB_NO_MEMORY;
     const bool in_place = p.c && p.c == p.d;
     for (int i = 0; i < 4 && s == SB_OK; i++) {
         const sb_dtype dtype = stored(i < 2 ? p.dtype : p.dtype_out);
-        if (bytes[i] && (i < 3 || in_place))
+        if (float8 && i < 2)
+            s = fill_float8(t, &p, i == 1, memory[i], memory[5 + i]);
+        else if (bytes[i] && (i < 3 || in_place))
             s = of->k->fill_normal(of->ctx, dtype, memory[i], bytes[i] / (size_t)sb_dtype_bytes(dtype), of->o.seed,
                                    (uint32_t)(1000 + i), 1, of->main);
     }
     p.a = memory[0], p.b = memory[1], p.c = memory[in_place ? 3 : 2], p.d = memory[3], p.workspace = memory[4];
+    p.scale_a = memory[5], p.scale_b = memory[6];
     if (s == SB_OK)
         s = of->k->train->matmul_tune(of->ctx, &p, &out->choice, out->rivals, CHOICE_RIVALS, of->main);
     device_sync(of->dev);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 7; i++)
         memory_release(t->mem, memory[i]);
     return s;
 }

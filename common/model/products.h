@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The matrix products of a step: noted while it is planned, with what chose the algorithm of each (train/tune). */
-#ifndef STEPBENCH_STEP_PRODUCTS_H
-#define STEPBENCH_STEP_PRODUCTS_H
+#ifndef STEPBENCH_MODEL_PRODUCTS_H
+#define STEPBENCH_MODEL_PRODUCTS_H
 
 #include <stdbool.h>
 

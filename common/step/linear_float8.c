@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/* Products of the blocks' linear layers in float8. Each operand is cast from 16 bits along the k of its product, by a scale that
+ * is made of the operand itself, on the device: no host waits for one, a graph replays it, and what is computed again has the
+ * same bits. Head, embedding, norms, attention and the residual stream stay in 16 bits.
+ *
+ * Weights are cast once a step, where the first micro-batch meets them, both ways at once, and the copies stay; gathered or eager
+ * ones are cast where they are used. A gradient is cast both ways at once for dx and dw, unless a W makes dw later. */
+#include "common/step/linear_float8.h"
+
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/model/float8.h"
+#include "common/step/streams.h"
+#include "common/step/tensors.h"
+
+enum { UNIT = 16 /* of sizes, in cuBLASLt */, ALIGNMENT = 256 };
+
+/* A copy in memory: words of the largest magnitudes, scales, codes. */
+typedef struct copy {
+    sb_scaling scaling;
+    int rows, columns;
+    size_t scales, codes, bytes; /* where they begin, and the end */
+} copy;
+
+/* The copies of a layer's weight. */
+typedef struct weight {
+    size_t at[2]; /* in the resident memory: as it lies, and transposed */
+    bool fresh;   /* they are those of the present weight */
+} weight;
+
+struct step_float8 {
+    const float8_product *products[3]; /* by linear_pass; NULL: in 16 bits */
+    weight *weights;                   /* [layers][LINEAR_HEAD]; NULL: they are cast where they are used */
+    size_t bytes;                      /* of all */
+    int which, layer;                  /* whose gradient is cast, */
+    arena_slot gradient[2];            /* as it lies and transposed; -1: not, or read already */
+};
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static copy copy_of(sb_scaling scaling, int rows, int columns)
+{
+    const size_t words = scaling == SB_SCALE_TENSOR ? 1 : scaling == SB_SCALE_ROW ? (size_t)rows : 0;
+    copy c = {scaling, rows, columns, aligned(words * sizeof(uint32_t)), 0, 0};
+    c.codes = c.scales + aligned(sb_scale_count(scaling, rows, columns) * sizeof(float));
+    c.bytes = c.codes + aligned((size_t)rows * (size_t)columns);
+    return c;
+}
+
+/* ---- what is in float8 ---- */
+
+bool float8_shape(const step *s, int which, linear_pass pass, sb_matmul *p)
+{
+    const float8_product *f = s->float8 ? s->float8->products[pass] : NULL;
+    if (!f || which == LINEAR_HEAD || p->m % UNIT != 0 || p->n % UNIT != 0 || p->k % UNIT != 0)
+        return false;
+    p->dtype = f->a.format, p->dtype_b = f->b.format;
+    p->scaling_a = f->a.scaling, p->scaling_b = f->b.scaling;
+    p->sums = f->sums;
+    p->transpose_a = false, p->transpose_b = true;
+    p->lda = p->ldb = p->k;
+    return true;
+}
+
+static void weight_shape(const step *s, int which, int *out, int *in)
+{
+    const int of[LINEAR_HEAD][2] = {[LINEAR_QKV] = {s->qkv, s->d},
+                                    [LINEAR_O] = {s->d, s->width},
+                                    [LINEAR_GATE_UP] = {2 * s->f, s->d},
+                                    [LINEAR_W2] = {s->d, s->f}};
+    *out = of[which][0], *in = of[which][1];
+}
+
+static void place_weights(step *s)
+{
+    struct step_float8 *f = s->float8;
+    f->weights = xcalloc((size_t)s->o.config.layers * LINEAR_HEAD, sizeof *f->weights);
+    for (int k = 0; k < s->part_count; k++)
+        for (int l = s->parts[k].holds.first; l < s->parts[k].holds.end; l++)
+            for (int which = 0; which < LINEAR_HEAD; which++) {
+                int out, in;
+                weight_shape(s, which, &out, &in);
+                if (out % UNIT != 0 || in % UNIT != 0 || s->tokens % UNIT != 0)
+                    continue;
+                size_t *at = f->weights[l * LINEAR_HEAD + which].at;
+                at[0] = f->bytes;
+                f->bytes += copy_of(f->products[PASS_Y]->b.scaling, out, in).bytes;
+                at[1] = f->bytes;
+                if (s->o.mode != STEP_FORWARD)
+                    f->bytes += copy_of(f->products[PASS_DX]->b.scaling, in, out).bytes;
+            }
+}
+
+void float8_create(step *s)
+{
+    const float8_recipe *r = s->o.precision->float8 ? float8_recipe_find(s->o.precision->name) : NULL;
+    if (!r)
+        return;
+    s->float8 = xcalloc(1, sizeof *s->float8);
+    *s->float8 = (struct step_float8){
+        .products = {float8_product_find(r->y), float8_product_find(r->dx), r->dw ? float8_product_find(r->dw) : NULL},
+        .gradient = {-1, -1}};
+    if (!s->eager && !s->o.shard.params)
+        place_weights(s);
+}
+
+void float8_free(step *s)
+{
+    if (s->float8)
+        free(s->float8->weights);
+    free(s->float8);
+}
+
+size_t float8_weight_bytes(const step *s)
+{
+    return s->float8 ? s->float8->bytes : 0;
+}
+
+void float8_begin(step *s)
+{
+    for (int i = 0; s->float8 && s->float8->weights && i < s->o.config.layers * LINEAR_HEAD; i++)
+        s->float8->weights[i].fresh = false;
+}
+
+/* ---- casts ---- */
+
+/* A matrix in 16 bits, and where its copies go: NULL while planning. */
+typedef struct matrix {
+    const void *x;
+    int rows, columns, ld;
+    sb_dtype format;
+} matrix;
+
+/* `as_it_lies` and `transposed`: which copies; NULL: not this one. */
+static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, const copy *transposed, char *y_t,
+                 void *stream)
+{
+    const copy *any = as_it_lies ? as_it_lies : transposed;
+    const bool one = any->scaling == SB_SCALE_TENSOR, rows = any->scaling == SB_SCALE_ROW;
+    uint32_t *words = (uint32_t *)(void *)(as_it_lies ? y : y_t), *words_t = (uint32_t *)(void *)y_t;
+    const sb_amax largest = {.dtype = s->dtype,
+                             .rows = m->rows,
+                             .columns = m->columns,
+                             .ld = m->ld,
+                             .x = m->x,
+                             .of_all = one ? words : NULL,
+                             .of_rows = rows && as_it_lies ? words : NULL,
+                             .of_columns = rows && transposed ? words_t : NULL};
+    if ((one || rows) && step_go(s))
+        step_done(s, s->k->train->amax(s->ctx, &largest, stream));
+    sb_quantize q = {.dtype = s->dtype,
+                     .format = m->format,
+                     .scaling = any->scaling,
+                     .rows = m->rows,
+                     .columns = m->columns,
+                     .ld = m->ld,
+                     .x = m->x,
+                     .amax = one || rows ? words : NULL,
+                     .amax_t = rows ? words_t : NULL};
+    if (as_it_lies) {
+        q.y = step_at(y, (int64_t)as_it_lies->codes), q.ld_y = m->columns;
+        q.scales = (float *)(void *)step_at(y, (int64_t)as_it_lies->scales);
+    }
+    if (transposed) {
+        q.y_t = step_at(y_t, (int64_t)transposed->codes), q.ld_t = m->rows;
+        q.scales_t = (float *)(void *)step_at(y_t, (int64_t)transposed->scales);
+    }
+    if (step_go(s))
+        step_done(s, s->k->train->quantize(s->ctx, &q, stream));
+}
+
+static arena_slot take(step *s, const copy *c, int layer, const char *name)
+{
+    return step_take(s, c->bytes, MEMORY_TEMPORARY, layer, name);
+}
+
+/* The copy of one operand of a product, for itself alone. */
+static arena_slot cast_alone(step *s, const matrix *m, const copy *c, bool transposed, int layer, const char *name,
+                             void *stream)
+{
+    const arena_slot slot = take(s, c, layer, name);
+    char *at = step_pointer(s, slot);
+    if (stream != s->main)
+        side_fork(s); /* it writes the slot */
+    cast(s, m, transposed ? NULL : c, at, transposed ? c : NULL, at, stream);
+    return slot;
+}
+
+/* Where the resident copy of a weight lies, made now unless it is that of the present weight. */
+static char *resident_weight(step *s, int which, int layer, bool transposed, const matrix *m)
+{
+    struct step_float8 *f = s->float8;
+    weight *w = &f->weights[layer * LINEAR_HEAD + which];
+    if (!w->fresh) {
+        const bool both = s->o.mode != STEP_FORWARD;
+        const copy y = copy_of(f->products[PASS_Y]->b.scaling, m->rows, m->columns),
+                   t = copy_of(f->products[PASS_DX]->b.scaling, m->columns, m->rows);
+        cast(s, m, &y, step_at(s->float8_weights, (int64_t)w->at[0]), both ? &t : NULL,
+             step_at(s->float8_weights, (int64_t)w->at[1]), s->main);
+        w->fresh = true;
+    }
+    return step_at(s->float8_weights, (int64_t)w->at[transposed]);
+}
+
+/* The gradient of a layer's output both ways, for the first of dx and dw; the other one finds it. Each takes its own away. */
+static arena_slot shared_gradient(step *s, int which, int layer, linear_pass pass, const matrix *m, const copy *mine)
+{
+    struct step_float8 *f = s->float8;
+    const bool transposed = pass == PASS_DW;
+    if (f->gradient[transposed] < 0) {
+        const copy y = copy_of(mine->scaling, m->rows, m->columns), t = copy_of(mine->scaling, m->columns, m->rows);
+        f->gradient[0] = take(s, &y, layer, "dy in float8");
+        f->gradient[1] = take(s, &t, layer, "dy in float8, transposed");
+        f->which = which, f->layer = layer;
+        cast(s, m, &y, step_pointer(s, f->gradient[0]), &t, step_pointer(s, f->gradient[1]), s->main);
+    }
+    if (f->which != which || f->layer != layer)
+        die(EXIT_CODE_FAILURE, "bug: a float8 gradient of layer %d is left where layer %d has its own", f->layer,
+            layer);
+    const arena_slot slot = f->gradient[transposed];
+    f->gradient[transposed] = -1;
+    return slot;
+}
+
+/* ---- products ---- */
+
+float8_operands float8_take(step *s, int which, int layer, linear_pass pass, bool shared, sb_matmul *p, void *stream)
+{
+    float8_operands out = {-1, -1};
+    const sb_matmul wide = *p; /* in 16 bits */
+    if (!float8_shape(s, which, pass, p))
+        return out;
+    const bool a_turned = wide.transpose_a, b_turned = !wide.transpose_b; /* a product wants k as columns */
+    const copy a = copy_of(p->scaling_a, p->m, p->k), b = copy_of(p->scaling_b, p->n, p->k);
+    const matrix ma = {wide.a, a_turned ? p->k : p->m, a_turned ? p->m : p->k, wide.lda, p->dtype},
+                 mb = {wide.b, b_turned ? p->k : p->n, b_turned ? p->n : p->k, wide.ldb, p->dtype_b};
+    char *at_b;
+    if (shared && pass != PASS_Y && s->float8->products[PASS_DW] && !s->eager)
+        out.a = shared_gradient(s, which, layer, pass, &ma, &a);
+    else
+        out.a = cast_alone(s, &ma, &a, a_turned, layer, pass == PASS_Y ? "x in float8" : "dy in float8", stream);
+    if (pass != PASS_DW && s->float8->weights) {
+        at_b = resident_weight(s, which, layer, b_turned, &mb);
+    } else {
+        out.b = cast_alone(s, &mb, &b, b_turned, layer, pass == PASS_DW ? "x in float8" : "w in float8", stream);
+        at_b = step_pointer(s, out.b);
+    }
+    char *at_a = step_pointer(s, out.a);
+    p->a = step_at(at_a, (int64_t)a.codes), p->b = step_at(at_b, (int64_t)b.codes);
+    p->scale_a = (const float *)(const void *)step_at(at_a, (int64_t)a.scales);
+    p->scale_b = (const float *)(const void *)step_at(at_b, (int64_t)b.scales);
+    return out;
+}
+
+void float8_drop(step *s, float8_operands *o, bool aside)
+{
+    arena_slot *const slots[] = {&o->a, &o->b};
+    for (int i = 0; i < 2; i++)
+        if (aside && *slots[i] >= 0)
+            side_drop(s, slots[i]);
+        else
+            step_drop(s, slots[i]);
+}

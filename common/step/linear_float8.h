@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* The products of linear layers in float8, where the policy has them; see linear_float8.c. */
+#ifndef STEPBENCH_STEP_LINEAR_FLOAT8_H
+#define STEPBENCH_STEP_LINEAR_FLOAT8_H
+
+#include "common/step/linear.h"
+
+typedef enum linear_pass { PASS_Y, PASS_DX, PASS_DW } linear_pass;
+
+/* After the parts and parameters of the step are known. */
+void float8_create(step *s);
+void float8_free(step *s);
+size_t float8_weight_bytes(const step *s); /* of copies of weights that stay from one micro-batch to the next */
+void float8_begin(step *s);                /* a step begins: no copy of a weight is that of the present weight */
+
+/* Makes the product of 16 bits that of the policy. False: it stays as it is, since the policy, or a size that is no multiple
+ * of 16, has no float8 there. */
+bool float8_shape(const step *s, int which, linear_pass pass, sb_matmul *p);
+
+/* What a product's casts hold of the arena. */
+typedef struct float8_operands {
+    arena_slot a, b;
+} float8_operands;
+/* The same with its operands: casts what p->a and p->b point to. `shared`: dx and dw of this layer both come now, one behind the
+ * other, and share one cast of the gradient. `stream` is that of the product. */
+float8_operands float8_take(step *s, int which, int layer, linear_pass pass, bool shared, sb_matmul *p, void *stream);
+void float8_drop(step *s, float8_operands *o, bool aside);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* Steps whose blocks multiply in float8: gradients near those of bf16, the same bits whatever is computed again, left for later or
+ * run aside, copies of weights that are those of the present weights, memory as planned, and what stays in bf16. */
+#include "tests/support/model_problem.h"
+#include "tests/support/test.h"
+
+#include "kernels/shared/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLOAT8_POLICIES = 4 };
+static const char *const float8_policies[FLOAT8_POLICIES] = {"fp8-tensorwise", "fp8-rowwise", "fp8-rowwise-dw16",
+                                                             "fp8-block"};
+
+/* Sizes of which all are multiples of 16, and k is more than a block in w2 alone. */
+static step_options float8_options(const char *policy)
+{
+    step_options o = three_blocks(policy);
+    o.config.d_ff = 144;
+    o.seq = 16;
+    return o;
+}
+
+static int products_in_float8(const trainer *t)
+{
+    const tuned_product *p;
+    int uses = 0;
+    for (int i = trainer_products(t, &p); i-- > 0;)
+        uses += p[i].shape.dtype == SB_E4M3 || p[i].shape.dtype == SB_E5M2 ? p[i].uses : 0;
+    return uses;
+}
+
+static void gradients_are_near_those_of_bf16(void **state)
+{
+    (void)state;
+    step_options o = float8_options("bf16");
+    const outcome want = outcome_of(&o);
+    for (int i = 0; i < FLOAT8_POLICIES; i++) {
+        o = float8_options(float8_policies[i]);
+        const outcome got = outcome_of(&o);
+        const double off = worst_tensor(want.p, want.grads, got.grads, NULL);
+        if (!(off > 0.02 && off < 0.5))
+            fail_msg("%s: gradients differ by %.2g from those of bf16", float8_policies[i], off);
+        outcome_free((outcome *)&got);
+        trainer *t = create(&o);
+        assert_int_equal(products_in_float8(t), strcmp(float8_policies[i], "fp8-rowwise-dw16") == 0 ? 3 * 8 : 3 * 12);
+        trainer_free(t);
+    }
+    outcome_free((outcome *)&want);
+}
+
+/* A W behind its B makes the bits of a whole B, though it casts by itself. */
+static void what_is_made_again_or_later_has_the_same_bits(void **state)
+{
+    (void)state;
+    const model_part part = {0, 3, true, true};
+    const step_action split[] = {{STEP_F, 0, 0}, {STEP_B, 0, 0}, {STEP_F, 1, 0},
+                                 {STEP_W, 0, 0}, {STEP_B, 1, 0}, {STEP_W, 1, 0}};
+    const step_table table = {&part, 1, split, 6};
+    static const recompute ways[] = {RECOMPUTE_SELECTIVE, RECOMPUTE_ATTN, RECOMPUTE_MLP, RECOMPUTE_BLOCK};
+    for (int i = 0; i < FLOAT8_POLICIES; i++) {
+        step_options o = float8_options(float8_policies[i]);
+        o.micro_batches = 2;
+        const outcome want = outcome_of(&o);
+        for (int k = 0; k < 4; k++) {
+            o.recompute = ways[k];
+            same_outcome(&want, &o, "computed again");
+        }
+        o.recompute = RECOMPUTE_NONE;
+        o.overlap = OVERLAP_NONE;
+        same_outcome(&want, &o, "without overlap");
+        o.table = &table;
+        same_outcome(&want, &o, "gradients of weights left to a W");
+        outcome_free((outcome *)&want);
+    }
+}
+
+/* The gradients of a second step are those of a new trainer with the parameters that the first one left. */
+static void copies_of_weights_follow_the_update(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FLOAT8_POLICIES; i++) {
+        step_options o = float8_options(float8_policies[i]);
+        o.lr = 0.1;
+        o.share_grad_memory = false;
+        trainer *t = create(&o), *fresh = create(&o);
+        step(t);
+        float *after = all_params(t);
+        set_params(fresh, after);
+        step(t);
+        step(fresh);
+        float *want = all_grads(fresh), *got = all_grads(t);
+        same_bits(trainer_params(t), want, got, float8_policies[i]);
+        free(after);
+        free(want);
+        free(got);
+        trainer_free(t);
+        trainer_free(fresh);
+    }
+}
+
+static void memory_is_planned(void **state)
+{
+    (void)state;
+    const fusion ways[] = {FUSION_NONE, FUSION_KERNELS};
+    int64_t bytes[2] = {0};
+    for (int i = 0; i < FLOAT8_POLICIES; i++)
+        for (int k = 0; k < 2; k++) {
+            step_options o = float8_options(float8_policies[i]);
+            o.fusion = ways[k];
+            trainer *t = create(&o);
+            const trainer_memory m = trainer_memory_of(t);
+            int64_t held = m.arena_bytes;
+            for (int kind = 0; kind < MEMORY_KINDS; kind++)
+                held += m.resident[kind];
+            assert_int_equal(trainer_planned_bytes(bed.dev, bed.kernels, bed.ctx, &o), held);
+            bytes[k] = m.resident[MEMORY_OTHER];
+            step(t);
+            trainer_free(t);
+        }
+    assert_true(bytes[1] > bytes[0] + 2 * 3 * (4 * 32 * 32 + 3 * 32 * 144)); /* both copies of all weights */
+}
+
+static void what_does_not_fit_stays_in_bf16(void **state)
+{
+    (void)state;
+    step_options o = float8_options("bf16");
+    o.seq = 13;
+    const outcome want = outcome_of(&o);
+    for (int i = 0; i < FLOAT8_POLICIES; i++) {
+        o.precision = precision_find(float8_policies[i]);
+        same_outcome(&want, &o, "26 tokens");
+    }
+    outcome_free((outcome *)&want);
+    o = float8_options("fp8-block");
+    o.config.d_ff = 40; /* gate and up together fit, w2 does not */
+    trainer *t = create(&o);
+    assert_int_equal(products_in_float8(t), 3 * 9);
+    step(t);
+    trainer_free(t);
+}
+
+static sb_status no_rows(sb_context *ctx, sb_scaling scaling)
+{
+    (void)ctx;
+    return scaling == SB_SCALE_TENSOR ? SB_OK : sb_error(SB_UNSUPPORTED, "no float8 by %s", sb_scaling_name(scaling));
+}
+
+static void a_gpu_without_float8_is_told(void **state)
+{
+    (void)state;
+    sb_train_ops ops = *bed.kernels->train;
+    sb_kernels poor = *bed.kernels;
+    ops.float8_supported = no_rows;
+    poor.train = &ops;
+    for (int i = 0; i < FLOAT8_POLICIES; i++) {
+        char why[256] = "";
+        const step_options o = float8_options(float8_policies[i]);
+        trainer *t = trainer_create(bed.dev, bed.mem, &poor, bed.ctx, &o, why, sizeof why);
+        assert_int_equal(t != NULL, i == 0);
+        assert_true(i == 0 || strstr(why, "no float8 by"));
+        trainer_free(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_near_those_of_bf16),
+                                       cmocka_unit_test(what_is_made_again_or_later_has_the_same_bits),
+                                       cmocka_unit_test(copies_of_weights_follow_the_update),
+                                       cmocka_unit_test(memory_is_planned),
+                                       cmocka_unit_test(what_does_not_fit_stays_in_bf16),
+                                       cmocka_unit_test(a_gpu_without_float8_is_told)};
+    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
+}

@@ -45,6 +45,11 @@ static const option_spec option_table[] = {
     {"retune", OPTION_FLAG, 0, "0",
      .help = "time the algorithms of all matrix products again, whatever is shipped for this GPU or kept from earlier "
              "runs"},
+    {"plant-error", OPTION_CHOICE, 0, "none",
+     .help = "test the check of float8: weights cast in the first step alone, a transposed copy that is not, products "
+             "without the scale of A, largest magnitudes of another matrix or a quarter of what they are, codes read "
+             "as the other format",
+     .choices = FLOAT8_FAULT_CHOICES},
     MODEL_PEAK_OPTION,
     SESSION_SUSTAIN,
     {0}};
@@ -229,6 +234,11 @@ static void transformer_run(session *s, const bench_case *c, row *w)
         row_status_set(w, ROW_SKIP, "the CPU has no graphs; --variant kernels is the same there");
         return;
     }
+    if (!float8_fault_fits(((model_bench *)s->user)->planted, &o)) {
+        row_status_set(w, ROW_SKIP, "this step has nothing that --plant-error %s breaks",
+                       option_text(s->opt, "plant-error"));
+        return;
+    }
     const bool cold = option_flag(s->opt, "cold");
     if (!cold && !model_verify(s, &o, w))
         return;
@@ -249,6 +259,7 @@ static void transformer_run(session *s, const bench_case *c, row *w)
 static void start(session *s)
 {
     (option_flag(s->opt, "retune") ? model_start_anew : model_start)(s);
+    ((model_bench *)s->user)->planted = float8_fault_parse(option_text(s->opt, "plant-error"));
 }
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
 #ifndef STEPBENCH_BENCH_MODEL_CONTEXT_H
 #define STEPBENCH_BENCH_MODEL_CONTEXT_H
 
+#include "bench/model/float8.h"
 #include "common/session/session.h"
 #include "common/train/trainer.h"
 #include "common/train/tune/choices.h"
@@ -14,7 +15,8 @@ typedef struct model_bench {
     sb_context *ctx;
     choices
         *known; /* algorithms of matrix products: shipped, kept in <results_dir>/gemm_choices.csv, and of this run */
-    void *more; /* the bench's own */
+    float8_fault planted; /* in the check of a float8 step */
+    void *more;           /* the bench's own */
 } model_bench;
 void model_start(session *s);
 void model_start_anew(session *s); /* the same, but neither shipped nor kept choices count: all are timed again */

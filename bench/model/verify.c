@@ -10,6 +10,7 @@
 
 #include "bench/model/case.h"
 #include "bench/model/context.h"
+#include "bench/model/float8.h"
 #include "bench/model/reference.h"
 #include "common/core/error.h"
 #include "common/formulas/offload.h"
@@ -440,6 +441,12 @@ static bool check_slice(session *s, const step_options *slice, row *w, outcome *
     reference *r = &checks_of(s)->refs[slice->fusion == FUSION_NONE];
     if (!reference_make(s, slice, r, w))
         return false;
+    if (slice->precision->float8) {
+        phase_set("check: casts and products in float8 of a slice: %s", out->key);
+        out->ok = model_float8_check(s, slice, ((model_bench *)s->user)->planted, out->reason, sizeof out->reason);
+        if (!out->ok)
+            return true;
+    }
     phase_set("check: set-up of a slice: %s", out->key);
     trainer *t = model_trainer_untimed(s, slice, w);
     if (!t)

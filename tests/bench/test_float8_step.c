@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* The check of a float8 step from outside, on the CPU: every policy passes it, every planted fault is found and named, and a row
+ * says what float8 gained. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+
+#define POLICIES "fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"
+
+static csv *rows_of(const char *folder, int code, size_t rows, const char *options)
+{
+    char *all = xasprintf("--size tiny --seq 16 --batch 2 --iters 3 --warmup 0 %s", options);
+    csv *c = bench_rows(folder, "bench_transformer", "", all, code);
+    free(all);
+    assert_non_null(c);
+    assert_int_equal(c->rows, rows);
+    return c;
+}
+
+static void every_policy_passes(void **state)
+{
+    csv *c = rows_of(*state, EXIT_CODE_OK, 12,
+                     "--variant kernels --layers 2 --recompute none,block --micro-batches 2 --clip 1 --mode train-step "
+                     "--precision bf16," POLICIES ",bf16-pure");
+    for (size_t row = 0; row < c->rows; row++) {
+        const bool float8 = strncmp(csv_cell(c, row, "precision"), "fp8", 3) == 0;
+        if (strcmp(csv_cell(c, row, "status"), "ok") != 0)
+            fail_msg("row %zu: %s", row, csv_cell(c, row, "reason"));
+        const double off = csv_real(c, row, "err_grad");
+        assert_true(float8 ? off > 0.05 && off < 0.3 : off < 0.03);
+    }
+    csv_free(c);
+}
+
+static void faults_are_named(void **state)
+{
+    static const struct {
+        const char *fault, *says;
+        size_t skipped; /* policies that have nothing of the kind */
+    } of[] = {{"stale", "was cast before the last update, and is stale", 0},
+              {"transposed", "of the transposed copy of a", 0},
+              {"unscaled", "of the product of its codes and scales", 0},
+              {"amax", "its largest magnitude asks for", 1},
+              {"saturated", "its largest magnitude asks for", 1},
+              {"format", "of the product of its codes and scales", 0}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char *options =
+            xasprintf("--variant kernels --layers 1 --precision " POLICIES " --plant-error %s", of[i].fault);
+        size_t skipped = 0;
+        csv *c = rows_of(*state, EXIT_CODE_VERIFY, 4, options);
+        for (size_t row = 0; row < c->rows; row++) {
+            const char *reason = csv_cell(c, row, "reason");
+            if (strcmp(csv_cell(c, row, "status"), "skip") == 0 && strstr(reason, "nothing that --plant-error"))
+                skipped++;
+            else if (!strstr(reason, of[i].says))
+                fail_msg("%s, %s: %s", of[i].fault, csv_cell(c, row, "precision"), reason);
+        }
+        assert_int_equal(skipped, of[i].skipped);
+        csv_free(c);
+        free(options);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_policy_passes), cmocka_unit_test(faults_are_named)};
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

@@ -66,6 +66,7 @@ static const column_spec column_table[] = {
     {"opt_alone_ms", COLUMN_REAL, false, "AdamW over all parameters with nothing beside it, median"},
     {"opt_tb_s", COLUMN_REAL, false, "its necessary traffic / opt_alone_ms, in 10^12 bytes per second"},
     MODEL_RATE_COLUMNS,
+    MODEL_FLOAT8_COLUMNS,
     MODEL_SUSTAIN_COLUMNS,
     {"peak_bytes", COLUMN_INT, true, "device memory of the step: parameters, gradients, moments, activations, scratch"},
     {"init_bytes", COLUMN_INT, false, "of them, held before the first step: parameters, master weights and moments"},
@@ -108,6 +109,10 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 32, "--seq 512 --precision bf16 --variant none,kernels"},
     {RUN_DEFAULT, 1, 18, "--size small,xl --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     {RUN_FULL, 1, 30, "--size medium,large,2.7b --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
+    {RUN_DEFAULT, 1, 40,
+     "--size small,xl --seq 1024 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
+    {RUN_DEFAULT, 1, 45,
+     "--size 2.7b --seq 2048 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
     /* Feature by feature: the rows that the runs above do not have. */
     {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
     {RUN_DEFAULT, 1, 20, "--size xl --seq 512 --precision bf16 --recompute selective,attn,mlp,block"},
@@ -150,7 +155,10 @@ static const bench_info info = {
         "MFU counts 6 N T + 6 L S d T operations per step (causal) or 12 L S d T (full), N without embedding and\n"
         "norms; a forward alone a third. It is nan for a GPU whose peak is not known; --peak-tflops gives it.\n"
         "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
-        "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale).\n"
+        "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale), fp8-tensorwise, fp8-rowwise,\n"
+        "fp8-rowwise-dw16, fp8-block: bf16 with the products of the blocks in float8 (docs/float8.md). Name bf16 "
+        "before\n"
+        "them: speedup_bf16 is against the same case of this run.\n"
         "moments: bf16 rounds the second one stochastically, so that it can fall where a step takes a thousandth.\n"
         "Forwards and backwards of several micro-batches alternate: fwd_ms and bwd_ms are nan then.",
     .examples = "./bench_transformer --size xl --seq 512 --precision bf16\n"
@@ -158,6 +166,7 @@ static const bench_info info = {
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --products\n"
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --moments fp32,bf16\n"
                 "./bench_transformer --size xl --seq 512 --precision bf16 --micro-batches 1,4 --clip 1\n"
+                "./bench_transformer --size xl --seq 1024 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-block\n"
                 "./bench_transformer --size small --seq 128 --cold 1 --warmup 0,1,2,5\n"
                 "./bench_transformer --size medium --layers 2,4,8,16,32 --precision bf16\n"
                 "./bench_transformer --size small --d-model 512,1024,2048,4096 --layers 4 --precision bf16\n"
@@ -209,6 +218,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     row_real(w, "loss_first", m.loss_first);
     row_real(w, "loss_last", m.loss_last);
     model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
+    model_fill_float8(s, c, w, o, m.median_ms[MODEL_STEP]);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
     row_int(w, "init_bytes", bytes_before_steps(t));
     row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t) * step_micro_batches(o));
@@ -259,6 +269,7 @@ static void transformer_run(session *s, const bench_case *c, row *w)
 static void start(session *s)
 {
     (option_flag(s->opt, "retune") ? model_start_anew : model_start)(s);
+    model_float8_gate(s);
     ((model_bench *)s->user)->planted = float8_fault_parse(option_text(s->opt, "plant-error"));
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/core/text.h"
+#include "common/model/float8.h"
 #include "common/formulas/offload.h"
 #include "common/train/memory_step.h"
 #include "kernels/shared/internal.h"
@@ -252,11 +253,47 @@ const char *model_attention_dtype(const step_options *o)
     return text_is(o->attention, "flash") ? "fp16x3" : text_is(o->attention, "flash_portable") ? "bf16x6" : "fp32";
 }
 
-double model_peak_tflops(const step_options *o, const char *gpu)
+/* Operations a token of a block's linear layer, if its sizes fit float8. An eager step multiplies its parts one by one. */
+static double float8_flops(const step_options *o, int in, const int *out, int parts)
+{
+    double flops = 0;
+    int whole = 0;
+    for (int i = 0; i < parts; i++) {
+        whole += out[i];
+        flops += out[i] % 16 == 0 ? 2.0 * in * out[i] : 0;
+    }
+    if (o->fusion != FUSION_NONE)
+        flops = whole % 16 == 0 ? 2.0 * in * whole : 0;
+    return in % 16 == 0 ? flops : 0;
+}
+
+double model_float8_share(const step_options *o)
+{
+    const float8_recipe *r = o->precision->float8 ? float8_recipe_find(o->precision->name) : NULL;
+    const model_config *c = &o->config;
+    const int d = c->d_model, kv = model_kv_dim(c), f = c->d_ff, qkv[] = {d, kv, kv}, gate_up[] = {f, f};
+    if (!r || (int64_t)o->batch * o->seq % 16 != 0)
+        return 0;
+    const transformer_shape shape = model_shape(o);
+    const double block = float8_flops(o, d, qkv, 3) + float8_flops(o, d, &d, 1) + float8_flops(o, d, gate_up, 2) +
+                         float8_flops(o, f, &d, 1);
+    const double passes = o->mode == STEP_FORWARD ? 1 : (1.0 + (r->dx != NULL) + (r->dw != NULL)) / 3;
+    return passes * c->layers * block / (2 * transformer_matmul_parameters(&shape));
+}
+
+double model_peak16_tflops(const step_options *o, const char *gpu)
 {
     const transformer_shape shape = model_shape(o);
     return transformer_peak_tflops(&shape, peak_tflops(gpu, model_product_dtype(o)),
                                    peak_tflops(gpu, model_attention_dtype(o)));
+}
+
+double model_peak_tflops(const step_options *o, const char *gpu)
+{
+    const transformer_shape shape = model_shape(o);
+    const double share = model_float8_share(o), wide = peak_tflops(gpu, model_product_dtype(o));
+    const double products = share > 0 ? 1 / (share / peak_tflops(gpu, "fp8") + (1 - share) / wide) : wide;
+    return transformer_peak_tflops(&shape, products, peak_tflops(gpu, model_attention_dtype(o)));
 }
 
 /* The elements of the unit that has most. */

@@ -105,12 +105,16 @@ int model_slice_chunk(const step_options *slice);
 /* What the formulas want to know: the shape of a whole step, all its micro-batches. Of forward alone nothing is repeated. */
 transformer_shape model_shape(const step_options *o);
 transformer_repeats model_repeats(const step_options *o);
-/* The dtype of matrix products: "bf16", "fp16", "tf32", "fp32", or "fp16x3": fp32 by parts. */
+/* The dtype of matrix products, of those that are not in float8: "bf16", "fp16", "tf32", "fp32", or "fp16x3": fp32 by parts. */
 const char *model_product_dtype(const step_options *o);
 /* The dtype of attention's products: flash makes those of fp32 by parts, three products for one on Hopper and six elsewhere ("bf16x6") as
  * flash_portable does; unfused and fused are cuBLAS's, without tensor cores. */
 const char *model_attention_dtype(const step_options *o);
-/* The data sheet's peak for the step's products and attention; NAN where it is not known. */
+/* The share of the model's products (without attention) that a step makes in float8. */
+double model_float8_share(const step_options *o);
+/* The data sheet's peak for the step's products and attention, each at its own; NAN where it is not known. The second is as if
+ * none were in float8. */
 double model_peak_tflops(const step_options *o, const char *gpu);
+double model_peak16_tflops(const step_options *o, const char *gpu);
 
 #endif

@@ -9,6 +9,7 @@
 #include "common/core/error.h"
 #include "common/core/output.h"
 #include "common/formulas/attention.h"
+#include "common/model/float8.h"
 #include "common/record/nvtx.h"
 #include "common/session/profile.h"
 #include "common/train/tune/tune.h"
@@ -30,6 +31,15 @@ static void start(session *s, bool anew)
     b->known = choices_open(device_get_info(s->dev)->name, path, anew);
     free(path);
     s->user = b;
+}
+
+void model_float8_gate(const session *s)
+{
+    const model_bench *b = s->user;
+    for (size_t i = 0; i < option_count(s->opt, "precision"); i++)
+        if (float8_supported(b->kernels, b->ctx, precision_find(option_text_at(s->opt, "precision", i))))
+            return;
+    die(EXIT_CODE_USAGE, "--precision %s: %s", option_text_at(s->opt, "precision", 0), sb_last_message());
 }
 
 void model_start(session *s)

@@ -39,6 +39,13 @@
     {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                           \
     {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward computes again"},                  \
     {"ceiling_pct", COLUMN_REAL, false, "tflops as a share of the best GEMM that bench_roofline measured"}
+#define MODEL_FLOAT8_COLUMNS                                                                                           \
+    {"fp8_share_pct", COLUMN_REAL, false, "operations of the model (causal attention) that are in float8"},            \
+    {"mfu_bf16_pct", COLUMN_REAL, false,                                                                               \
+     "mfu_causal_pct with all products at the peak of 16 bits: what rows of other precisions compare with"},           \
+    {"speedup_bf16", COLUMN_REAL, true,                                                                                \
+     "of a float8 policy: step_ms of the same case in bf16, earlier in this run, / step_ms"},                          \
+    {"fp8_pays", COLUMN_TEXT, false, "whether that is above 1: yes or no"}
 #define MODEL_PEAK_OPTION                                                                                              \
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of the GPU at this precision, for MFU and HFU",           \
      .max = 1e9, .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"}
@@ -57,6 +64,8 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
 void model_sustain(session *s, row *w, trainer *t);
 /* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms);
+/* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. */
+void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double step_ms);
 /* --peak-tflops is of one precision: false with a sentence when the cases have several. For bench_info.validate. */
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes);
 

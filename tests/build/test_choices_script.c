@@ -22,7 +22,7 @@ static void runs_of_one_gpu(void **state)
                    "echo \"asked $*\" >>asked.txt\n"
                    "for file in results/choices-*; do file=$file/gemm_choices.csv; done\n"
                    "[ -s \"$file\" ] || echo head >\"$file\"\n"
-                   "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2\" >>\"$file\"\n");
+                   "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2\" >>\"$file\"\n");
     char *command = xasprintf("cd '%s' && mkdir -p common/train/tune/choices && touch common/train/tune/shipped.c && "
                               "PATH=\"$PWD:$PATH\" bash '%s/common/build/choices.sh' \"$PWD/bench\" >out.txt 2>&1",
                               folder, here);
@@ -37,7 +37,7 @@ static void runs_of_one_gpu(void **state)
     free(path);
     path = folder_path(folder, "common/train/tune/choices/x1-fast.csv");
     char *kept = file_text(path);
-    assert_string_equal(kept, "head\nx,1,2,3,0,0,0,0,0,0,0,0,0,0,0,9,chosen by 0\n");
+    assert_string_equal(kept, "head\nx,1,2,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,9,chosen by 0\n");
     free(kept);
     free(path);
 }

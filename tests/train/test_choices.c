@@ -103,12 +103,14 @@ static void every_part_of_the_shape_counts(void **state)
     sb_matmul same = k.shape;
     same.a = same.b = &something; /* pointers do not count */
     newest(c, &same);
-    sb_matmul others[13];
+    sb_matmul others[17];
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         others[i] = k.shape;
     others[0].m++, others[1].n++, others[2].k++, others[3].dtype = SB_FP16, others[4].dtype_out = SB_BF16;
     others[5].transpose_a = true, others[6].transpose_b = false, others[7].lda++, others[8].ldb++, others[9].ldd++;
     others[10].c = &something, others[11].split = SB_FP16X3_FAST, others[12].workspace_bytes++;
+    others[13].dtype_b = SB_E4M3, others[14].scaling_a = SB_SCALE_ROW, others[15].scaling_b = SB_SCALE_ROW;
+    others[16].sums = SB_SUMS_FAST;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (choices_find(c, &others[i], INT_MAX) != -1)
             fail_msg("shape %zu is not that of the choice", i);
@@ -205,10 +207,53 @@ static void a_trainer_times_what_is_not_known(void **state)
 
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
+/* What an older build has kept counts, and float8 fits beside it. */
+static void a_file_without_float8_gets_its_columns(void **state)
+{
+    char *path = folder_path(*state, "choices.csv");
+    const kept_choice wide = example(18, 3, 130100);
+    kept_choice narrow = example(18, 4, 130100);
+    narrow.shape.dtype = SB_E5M2, narrow.shape.dtype_b = SB_E4M3, narrow.shape.sums = SB_SUMS_FAST;
+    narrow.shape.scaling_a = narrow.shape.scaling_b = SB_SCALE_TENSOR;
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(
+        "product,m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,split,workspace_bytes,library,"
+        "algorithm_name,ms,first_ms,tried,algorithm\nw2 dx,18,24,40,0,3,0,1,40,48,0,24,0,0,5368709120,130100,one,0.25,"
+        "0.5,7,",
+        f);
+    for (size_t i = 0; i < sizeof wide.choice.algorithm; i++)
+        fputs("03", f);
+    fputs("\n", f);
+    fclose(f);
+    choices *c = choices_open(nobody, path, false);
+    assert_int_equal(choices_at(c, newest(c, &wide.shape))->choice.algorithm[63], 3);
+    assert_int_equal(choices_find(c, &narrow.shape, INT_MAX), -1);
+    choices_add(c, "w2 dx", &narrow);
+    choices_free(c);
+    c = choices_open(nobody, path, false);
+    assert_int_equal(choices_count(c), 2);
+    assert_int_equal(choices_at(c, newest(c, &wide.shape))->choice.algorithm[0], 3);
+    assert_int_equal(choices_at(c, newest(c, &narrow.shape))->choice.algorithm[0], 4);
+    kept_choice other = narrow;
+    other.shape.sums = SB_SUMS_EXACT;
+    assert_int_equal(choices_find(c, &other.shape, INT_MAX), -1);
+    other = narrow;
+    other.shape.scaling_a = other.shape.scaling_b = SB_SCALE_ROW;
+    assert_int_equal(choices_find(c, &other.shape, INT_MAX), -1);
+    choices_free(c);
+    char *text = text_of(path);
+    assert_non_null(strstr(text, "\nw2 dx,18,24,40,0,"));
+    free(text);
+    remove(path);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         in_folder(kept_choices_are_read_again),
+        in_folder(a_file_without_float8_gets_its_columns),
         cmocka_unit_test(the_newest_comes_first_then_older_ones),
         cmocka_unit_test(every_part_of_the_shape_counts),
         in_folder(rivals_are_of_one_race),

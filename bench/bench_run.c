@@ -94,6 +94,9 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 16, "--steps 300 --fusion graph --variant bare,data,schedule,clip,log"},
     {RUN_FULL, 1, 25, "--steps 1000 --fusion graph --variant log,wait"},
     {RUN_FULL, 1, 40, "--steps 5000 --fusion graph --variant log"},
+    {RUN_FULL, 1, 90,
+     "--steps 1000 --fusion graph --variant log --precision "
+     "bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --steps 1000 --strategy ddp,zero1,fsdp --variant bare,log"},
     {RUN_CPU, 0, 6, "--variant bare,data,schedule,clip,log"},
     {0}};
@@ -134,11 +137,13 @@ static const bench_info info = {
         "Rungs from log on write run/<variant>-<strategy>-<ranks>-<size>-<seq>-<precision>.csv, .jsonl, and a folder "
         "of that\n"
         "name for TensorBoard, beside the CSV file.",
-    .examples = "./bench_run --size small --seq 512 --precision bf16 --fusion graph --steps 2000\n"
-                "./bench_run --ranks 2 --strategy ddp,zero1,fsdp --variant log --steps 1000\n"
-                "./bench_run --device cpu --variant log --steps 400\n"
-                "./bench_run --device cpu --variant data --overfit --steps 200\n"
-                "./bench_run --data tokens.bin --variant log --steps 5000",
+    .examples =
+        "./bench_run --size small --seq 512 --precision bf16 --fusion graph --steps 2000\n"
+        "./bench_run --ranks 2 --strategy ddp,zero1,fsdp --variant log --steps 1000\n"
+        "./bench_run --variant log --precision bf16,fp8-tensorwise,fp8-block --seed 2   what float8 costs in loss\n"
+        "./bench_run --device cpu --variant log --steps 400\n"
+        "./bench_run --device cpu --variant data --overfit --steps 200\n"
+        "./bench_run --data tokens.bin --variant log --steps 5000",
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
@@ -219,9 +224,15 @@ static void run_case(session *s, const bench_case *c, row *w)
     replica_free(x.r);
 }
 
+static void start(session *s)
+{
+    model_start(s);
+    model_float8_gate(s);
+}
+
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, run_case, model_finish, ddp_case_estimate};
+    const session_hooks hooks = {start, run_case, model_finish, ddp_case_estimate};
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two communicators of a rank at once, as in bench_zero1 */
     for (option_spec *o = option_table; o->name; o++)
         if (text_is(o->name, "overlap")) { /* as in the benches of data parallelism */

@@ -326,6 +326,17 @@ static double held_of(const memory_bytes *b, const step_options *o, const model_
            sliced(b->grad, s->grads, s->grad_units * unit * sb_dtype_bytes(step_made_dtype(o)));
 }
 
+/* Copies in float8: of weights both ways, where they stay, and of the largest gradient both ways with its input. */
+static double float8_bytes(const step_options *o, bool weights_stay)
+{
+    const model_config *c = &o->config;
+    const double d = c->d_model, f = c->d_ff, tokens = (double)o->batch * o->seq;
+    const double weights = c->layers * d * (2 * d + 2 * model_kv_dim(c) + 3 * f);
+    if (!o->precision->float8)
+        return 0;
+    return (weights_stay && o->fusion != FUSION_NONE ? 2 * weights : 0) + tokens * (4 * f + d);
+}
+
 double model_estimate(const step_options *options, const model_slices *s)
 {
     step_options o = *options;
@@ -337,7 +348,7 @@ double model_estimate(const step_options *options, const model_slices *s)
     const memory_peaks peaks = memory_predict(&step);
     const double unit = slot || s->grads > 1 || s->params > 1 ? (double)largest_unit(&o) : 0;
     const double forward = held_of(&peaks.forward, &o, s, unit), backward = held_of(&peaks.backward, &o, s, unit);
-    return fmax(forward, fmax(backward, held_of(&peaks.update, &o, s, unit))) +
+    return fmax(forward, fmax(backward, held_of(&peaks.update, &o, s, unit))) + float8_bytes(&o, s->params == 1) +
            (slot ? unit * sb_dtype_bytes(step_made_dtype(&o)) : 0);
 }
 

@@ -4,11 +4,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "bench/model/beside.h"
 #include "bench/model/case.h"
-#include "common/core/error.h"
 #include "common/session/ceiling.h"
 #include "common/session/measure.h"
 
@@ -129,66 +128,22 @@ void model_fill_rates(session *s, row *w, const step_options *o, double step_ms)
 
 /* ---- float8 beside bf16 ---- */
 
-/* Steps in bf16 of this run, by the key of their case without its precision. */
-typedef struct bf16_steps {
-    char **keys;
-    double *ms;
-    size_t n;
-} bf16_steps;
-
-static void steps_clear(void *data)
-{
-    bf16_steps *b = data;
-    for (size_t i = 0; i < b->n; i++)
-        free(b->keys[i]);
-    free(b->keys);
-    free(b->ms);
-}
-
-/* Caller frees. */
-static char *key_without_precision(const bench_case *c)
-{
-    static const char name[] = "precision=";
-    char *key = xstrdup(case_key(c)), *at = strstr(key, name);
-    if (at) {
-        char *end = at + strcspn(at, " ");
-        memmove(at, end, strlen(end) + 1);
-    }
-    return key;
-}
-
-/* NAN where it was not measured. */
-static double bf16_ms(const bf16_steps *b, const char *key)
-{
-    double ms = NAN;
-    for (size_t i = 0; i < b->n; i++)
-        if (strcmp(b->keys[i], key) == 0)
-            ms = b->ms[i];
-    return ms;
-}
-
 void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double step_ms)
 {
-    bf16_steps *b = session_cache(s, "steps in bf16", sizeof *b, steps_clear);
     const transformer_shape shape = model_shape(o);
     const double causal = o->mode == STEP_FORWARD ? transformer_forward_flops(&shape, FLOPS_CAUSAL)
                                                   : transformer_step_flops(&shape, FLOPS_CAUSAL);
     const double products =
         2 * transformer_matmul_parameters(&shape) * transformer_tokens(&shape) * (o->mode == STEP_FORWARD ? 1 : 3);
-    char *key = key_without_precision(c);
     row_real(w, "fp8_share_pct", 100 * model_float8_share(o) * products / causal);
     row_real(w, "mfu_bf16_pct", 100 * causal / (step_ms * 1e9) / model_peak16_tflops(o, device_get_info(s->dev)->name));
-    if (strcmp(o->precision->name, "bf16") == 0) {
-        b->keys = xrealloc(b->keys, (b->n + 1) * sizeof *b->keys);
-        b->ms = xrealloc(b->ms, (b->n + 1) * sizeof *b->ms);
-        b->keys[b->n] = xstrdup(key);
-        b->ms[b->n++] = step_ms;
-    } else if (o->precision->float8) {
-        const double gain = bf16_ms(b, key) / step_ms;
-        row_real(w, "speedup_bf16", gain);
-        row_text(w, "fp8_pays", gain > 1 ? "yes" : gain <= 1 ? "no" : "");
-    }
-    free(key);
+    if (strcmp(o->precision->name, "bf16") == 0)
+        bf16_keep(s, c, step_ms);
+    if (!o->precision->float8)
+        return;
+    const double gain = bf16_beside(s, c) / step_ms;
+    row_real(w, "speedup_bf16", gain);
+    row_text(w, "fp8_pays", gain > 1 ? "yes" : gain <= 1 ? "no" : "");
 }
 
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes)

@@ -5,7 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "bench/model/beside.h"
 #include "common/core/error.h"
 
 static int compare(const void *a, const void *b)
@@ -83,6 +85,10 @@ static void fill_loss(run *x, const run_result *out)
     row_real(w, "loss_last", out->loss_last);
     row_real(w, "floor_loss", out->floor);
     row_real(w, "above_floor_pct", 100 * (out->loss_last / out->floor - 1));
+    if (strcmp(x->k.o.precision->name, "bf16") == 0)
+        bf16_keep(x->k.s, x->k.c, out->loss_last);
+    else
+        row_real(w, "loss_gap_pct", 100 * (out->loss_last / bf16_beside(x->k.s, x->k.c) - 1));
     row_real(w, "entropy_pair", out->entropy[2]);
     row_real(w, "entropy_token", out->entropy[1]);
     row_real(w, "entropy_none", out->entropy[0]);

@@ -55,6 +55,7 @@ static option_spec option_table[] = {
      .max = 10000000, .unit = "steps"},
     {"overfit", OPTION_FLAG, OPTION_PARAM, "0",
      .help = "the first step's batch in every step: after 200 its loss must be below 0.05"},
+    {"draw", OPTION_INT, OPTION_LIST, "0", .help = "added to --seed: other parameters and tokens", .max = 1000000},
     {"symbols", OPTION_INT, 0, "64", .help = "of made tokens", .def_cpu = "16", .min = MADE_SYMBOLS_MIN,
      .max = MADE_SYMBOLS_MAX},
     {"log-every", OPTION_INT, 0, "10", .help = "steps between two records of the log", .min = 1, .max = 1000000,
@@ -94,9 +95,9 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 16, "--steps 300 --fusion graph --variant bare,data,schedule,clip,log"},
     {RUN_FULL, 1, 25, "--steps 1000 --fusion graph --variant log,wait"},
     {RUN_FULL, 1, 40, "--steps 5000 --fusion graph --variant log"},
-    {RUN_FULL, 1, 90,
+    {RUN_FULL, 1, 180,
      "--steps 1000 --fusion graph --variant log --precision "
-     "bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
+     "bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block --draw 0,1,2"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --steps 1000 --strategy ddp,zero1,fsdp --variant bare,log"},
     {RUN_CPU, 0, 6, "--variant bare,data,schedule,clip,log"},
     {0}};
@@ -140,7 +141,7 @@ static const bench_info info = {
     .examples =
         "./bench_run --size small --seq 512 --precision bf16 --fusion graph --steps 2000\n"
         "./bench_run --ranks 2 --strategy ddp,zero1,fsdp --variant log --steps 1000\n"
-        "./bench_run --variant log --precision bf16,fp8-tensorwise,fp8-block --seed 2   what float8 costs in loss\n"
+        "./bench_run --variant log --precision bf16,fp8-tensorwise,fp8-block --draw 0,1,2   what float8 costs in loss\n"
         "./bench_run --device cpu --variant log --steps 400\n"
         "./bench_run --device cpu --variant data --overfit --steps 200\n"
         "./bench_run --data tokens.bin --variant log --steps 5000",
@@ -181,6 +182,7 @@ static bool describe(session *s, const bench_case *c, row *w, run *x)
     if (x->rung < RUNG_CLIP)
         x->k.o.clip_norm = 0;
     x->k.o.lr = case_real(c, "lr");
+    x->k.o.seed += (uint64_t)case_int(c, "draw");
     x->overfit = case_int(c, "overfit") != 0;
     x->steps = case_int(c, "steps");
     x->room = x->steps + s->timing.iters + 16;

@@ -150,7 +150,7 @@ static double largest_in(const view *v, int i, int rows, int j, int columns)
     return most;
 }
 
-/* Of all: bits without their sign grow with the magnitude. */
+/* Bits without their sign grow with the magnitude. */
 static double largest_of_all(const uint16_t *x, int rows, int columns, size_t ld)
 {
     uint16_t most = 0;
@@ -553,6 +553,7 @@ bool model_float8_check(session *s, const step_options *slice, float8_fault faul
     ops.amax = watched_amax, ops.quantize = watched_quantize, ops.matmul = watched_matmul;
     kernels.train = &ops;
     o.fusion = o.fusion == FUSION_GRAPH ? FUSION_KERNELS : o.fusion; /* a graph's ops cannot be looked at */
+    o.overlap = OVERLAP_NONE;                                        /* nor those of another stream */
     trainer *t = trainer_create(s->dev, s->mem, &kernels, b->ctx, &o, refused, sizeof refused);
     if (t)
         run_steps(t);

@@ -32,7 +32,7 @@ PEERS = {
     "fp8": ("PyTorch's products of float8", "torch", 1, ("mixed_precision",)),
     "adamw": ("PyTorch's fused AdamW", "torch", 1, ("transformer",)),
     "flash": ("attention by each backend of PyTorch, FlashAttention-4 where it is installed, and libstepbench.so, in turn", "torch", 1, ("flash",)),
-    "model": ("training steps of PyTorch: eager, compiled, with CUDA graphs; autocast, bf16, bf16 with fp32 master", "torch", 1,
+    "model": ("training steps of PyTorch: eager, compiled, with CUDA graphs; autocast, bf16, bf16 with fp32 master, float8", "torch", 1,
               ("transformer", "memory")),
     "ddp": ("DDP eager and compiled, ZeroRedundancyOptimizer, FSDP2, and all-reduce by hand", "torch", 2,
             ("fsdp", "ddp_bucketed", "zero1", "ddp_naive", "ddp_flat", "ddp_overlap")),

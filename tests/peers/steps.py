@@ -6,6 +6,7 @@ import statistics
 import torch
 
 import clock
+import float8
 import load
 import model as models
 
@@ -15,6 +16,7 @@ POLICIES = {
     "bf16": "autocast: fp32 weights, gradients, residual stream and AdamW states; products in bf16",
     "bf16pure": "everything bf16: weights, gradients, activations, AdamW states",
     "bf16master": "bf16 weights, gradients and activations; AdamW on fp32 copies of the weights with fp32 states",
+    **float8.POLICIES,
 }
 GRAPHS = ("step-graph", "block-graph")  # the whole step is one CUDA graph
 # sizes, contexts, precisions, attentions, modes. What matters most comes first, since a time limit cuts the end off: the fastest
@@ -23,6 +25,8 @@ GRAPHS = ("step-graph", "block-graph")  # the whole step is one CUDA graph
 CASES = [
     (("small", "xl"), (512, 128, 1024), ("bf16master",), ("sdpa",), ("block-graph",)),
     (("2.7b",), (1024, 2048, 512), ("bf16master",), ("sdpa",), ("block-graph",)),
+    (("xl", "small"), (1024,), tuple(float8.POLICIES), ("sdpa",), ("block-graph",)),
+    (("2.7b",), (2048,), tuple(float8.POLICIES), ("sdpa",), ("block-graph",)),
     (("xl", "small"), (1024, 512), ("bf16pure",), ("sdpa",), ("block-graph",)),
     (("xl", "small"), (512,), ("fp32", "tf32"), ("sdpa",), ("block-graph",)),
     (("small",), (512, 128), ("bf16master",), ("sdpa",), ("step-graph",)),
@@ -37,8 +41,8 @@ CASES = [
     (("small",), (512,), ("bf16",), ("naive",), ("eager", "block-graph")),
     (("small",), (128, 512), ("bf16",), ("sdpa",), ("compile-graph",)),
 ]
-SMALL = [(("small",), (128,), ("bf16", "bf16master"), ("sdpa",), ("eager", "block-graph")),
-         (("small",), (128,), ("bf16master",), ("sdpa",), ("step-graph",)), (("small",), (128,), ("fp32",), ("naive",), ("eager",))]
+SMALL = [(("small",), (128,), ("bf16", "bf16master"), ("sdpa",), ("eager",)),
+         (("small",), (128,), ("bf16master", *float8.POLICIES), ("sdpa",), ("step-graph", "block-graph")), (("small",), (128,), ("fp32",), ("naive",), ("eager",))]
 
 
 class Optimizer:
@@ -69,9 +73,12 @@ class Optimizer:
 class Step:
     def __init__(self, size, seq, batch, precision, attention, mode):
         self.model = models.create(size, seq, attention)
-        if precision in ("bf16pure", "bf16master"):
+        narrow = precision in float8.POLICIES
+        if narrow or precision in ("bf16pure", "bf16master"):
             self.model = self.model.bfloat16()
-        self.optimizer = Optimizer(self.model.parameters(), precision == "bf16master", mode in GRAPHS)
+        if narrow:
+            float8.convert(self.model, precision)
+        self.optimizer = Optimizer(self.model.parameters(), narrow or precision == "bf16master", mode in GRAPHS)
         self.autocast = precision == "bf16"
         self.inputs, self.targets = models.batch_of(batch, seq)
         self.function = self.model

@@ -63,6 +63,23 @@ SELECT precision, size, seq AS "S:", max(iif(mode = 'forward', cell, NULL)) AS "
 FROM modes
 WHERE n_ > 1 GROUP BY precision, size, seq ORDER BY precision, size_place(size), seq
 
+### Does float8 pay? The step
+
+@view float8_steps
+SELECT * FROM bench_transformer WHERE precision LIKE 'fp8-%' AND mode = 'train-step' AND coalesce(cold, 0) = 0
+
+With the products of the blocks in float8, a whole step is {n(min(speedup_bf16))} to {n(max(speedup_bf16))} times as
+fast as in bf16 in the same run{iif(sum(fp8_pays = 'no'), '; ' || counted(sum(fp8_pays = 'no'), 'step') || ' of ' ||
+count(*) || ' did not gain', '')}. MFU counts each operation at its own peak, and beside it all at that of 16 bits.
+@from (SELECT * FROM float8_steps WHERE status = 'ok' AND speedup_bf16 > 0 AND device = 'cuda') HAVING count(*)
+
+@table
+SELECT status, size, seq AS "S:", precision, step_ms AS "step ms:", speedup_bf16 AS "times as fast:",
+    fp8_pays AS "pays", fp8_share_pct AS "in float8 %:", mfu_causal_pct AS "MFU %?:", mfu_bf16_pct AS "at bf16's peak?:",
+    peak_bytes / gib() AS "peak GiB:"
+FROM float8_steps
+WHERE speedup_bf16 > 0 ORDER BY size_place(size), seq, id
+
 -- ---- one dimension at a time ----
 @figures scaling_
 

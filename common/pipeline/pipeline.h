@@ -33,6 +33,8 @@ typedef struct pipeline_shape {
     int ranks, chunks, micros; /* p, v, m */
 } pipeline_shape;
 
+enum { PIPELINE_CHUNKS_MOST = 64 };
+
 /* Why there is no such schedule, in one sentence; NULL: there is one. */
 const char *pipeline_problem(const pipeline_shape *s, char *out, size_t out_bytes);
 
@@ -77,7 +79,9 @@ const pipeline_action *pipeline_actions(const pipeline_table *t, int rank); /* (
 
 /* What is wrong with a table, in one sentence; NULL: nothing. Every action comes once; none waits for ever; no rank holds more than its
  * bound; what a rank sends to another as activations, or as gradients, is received in the order in which it is sent; weight
- * gradients of a chunk are added in the order of micro-batches; a later chunk's are complete before an earlier chunk's. */
+ * gradients of a chunk are added in the order of micro-batches; a later chunk's are complete before an earlier chunk's; and the
+ * same holds where what an action receives has its place from the action before it on, and what a chunk has sent must have
+ * one when it sends the next. */
 const char *pipeline_invalid(const pipeline_table *t, char *out, size_t out_bytes);
 
 #endif

@@ -6,12 +6,10 @@
 
 #include "common/core/text.h"
 
-enum { CHUNKS_MOST = 64 };
-
 const pipeline_schedule pipeline_schedules[] = {
     {"gpipe", 1, 0, 0, false, 0, false, 1, 1, "all forwards, then all backwards"},
     {"1f1b", 0, 1, 0, false, 0, false, 1, 1, "a backward as soon as one is possible, then one forward, one backward"},
-    {"interleaved", 0, 2, 1, false, 0, false, 2, CHUNKS_MOST, "1f1b over several chunks of layers per rank"},
+    {"interleaved", 0, 2, 1, false, 0, false, 2, PIPELINE_CHUNKS_MOST, "1f1b over several chunks of layers per rank"},
     {"zb-h1", 0, 1, 0, true, 1, false, 1, 1, "1f1b whose weight gradients come late, when a rank would wait"},
     {"zb-v", 0, 0, 0, true, 0, true, 2, 2, "two chunks, there and back; weight gradients fill the gaps"},
     {0},

@@ -140,11 +140,108 @@ static bool ends(const pipeline_table *t, const finding *f)
     return !isnan(times.makespan) || wrong(f, "the run stands still: ranks wait for each other in a circle");
 }
 
+/* ---- as ranks run it: tensors have a place one action ahead, and stay in theirs until the next one ---- */
+
+typedef struct hop_rank {
+    int next;                          /* its action */
+    bool open;                         /* and what that and the one behind it receive may be written */
+    int sent[2][PIPELINE_CHUNKS_MOST]; /* the micro-batch that a chunk gave last, by kind; -1: none */
+} hop_rank;
+
+typedef struct hop_run {
+    const pipeline_table *t;
+    hop_rank *ranks;
+    unsigned char *opened, *given; /* (2, stages, micros): what a stage receives */
+} hop_run;
+
+/* The stage at the other end of what an action receives (or gives), if another rank has it; -1: nothing moves. */
+static int other_end(const pipeline_shape *s, int rank, pipeline_action a, bool gives)
+{
+    if (a.kind == PIPELINE_W)
+        return -1;
+    const int own = pipeline_stage(s, rank, a.chunk), other = own + ((a.kind == PIPELINE_F) == gives ? 1 : -1);
+    return other < 0 || other >= pipeline_stages(s) || pipeline_rank(s, other) == rank ? -1 : other;
+}
+
+static size_t message_index(const pipeline_shape *s, pipeline_kind kind, int stage, int micro)
+{
+    return ((size_t)kind * (size_t)pipeline_stages(s) + (size_t)stage) * (size_t)s->micros + (size_t)micro;
+}
+
+/* A W right behind its B is a part of it. */
+static bool part_of_b(const pipeline_action *a, int i)
+{
+    return i > 0 && a[i].kind == PIPELINE_W && a[i - 1].kind == PIPELINE_B && a[i].micro == a[i - 1].micro &&
+           a[i].chunk == a[i - 1].chunk;
+}
+
+static void open_hops(hop_run *h, int rank, int i)
+{
+    const pipeline_shape *s = &h->t->shape;
+    const pipeline_action *a = pipeline_actions(h->t, rank);
+    for (int n = i; n < h->t->count && n <= i + 1; n++)
+        if (other_end(s, rank, a[n], false) >= 0)
+            h->opened[message_index(s, a[n].kind, pipeline_stage(s, rank, a[n].chunk), a[n].micro)] = 1;
+}
+
+/* Runs the next action of a rank, if it need not wait. */
+static bool run_hops(hop_run *h, int rank)
+{
+    const pipeline_shape *s = &h->t->shape;
+    hop_rank *r = &h->ranks[rank];
+    const pipeline_action *actions = pipeline_actions(h->t, rank), a = actions[r->next];
+    if (!r->open && !part_of_b(actions, r->next))
+        open_hops(h, rank, r->next);
+    r->open = true;
+    if (other_end(s, rank, a, false) >= 0 &&
+        !h->given[message_index(s, a.kind, pipeline_stage(s, rank, a.chunk), a.micro)])
+        return false;
+    const int to = other_end(s, rank, a, true);
+    if (to >= 0) {
+        int *sent = &r->sent[a.kind][a.chunk];
+        if (*sent >= 0 && !h->opened[message_index(s, a.kind, to, *sent)])
+            return false;
+        *sent = a.micro;
+        h->given[message_index(s, a.kind, to, a.micro)] = 1;
+    }
+    r->next++;
+    r->open = false;
+    return true;
+}
+
+static bool hops_end(const pipeline_table *t, const finding *f)
+{
+    const pipeline_shape *s = &t->shape;
+    const size_t messages = 2 * (size_t)pipeline_stages(s) * (size_t)s->micros;
+    hop_run h = {t, xcalloc((size_t)s->ranks, sizeof *h.ranks), xcalloc(2 * messages, 1), NULL};
+    h.given = h.opened + messages;
+    for (int r = 0; r < s->ranks; r++)
+        for (int i = 0; i < 2 * PIPELINE_CHUNKS_MOST; i++)
+            h.ranks[r].sent[i / PIPELINE_CHUNKS_MOST][i % PIPELINE_CHUNKS_MOST] = -1;
+    for (bool ran = true; ran;) {
+        ran = false;
+        for (int r = 0; r < s->ranks; r++)
+            while (h.ranks[r].next < t->count && run_hops(&h, r))
+                ran = true;
+    }
+    bool ok = true;
+    for (int r = 0; r < s->ranks && ok; r++)
+        if (h.ranks[r].next < t->count)
+            ok = wrong(
+                f,
+                "rank %d stands still at action %d: tensors have a place one action ahead and no sooner, and what "
+                "a chunk sent before must have one when it sends again",
+                r, h.ranks[r].next);
+    free(h.ranks);
+    free(h.opened);
+    return ok;
+}
+
 const char *pipeline_invalid(const pipeline_table *t, char *out, size_t out_bytes)
 {
     const finding f = {out, out_bytes};
     for (int r = 0; r < t->shape.ranks; r++)
         if (!each_once(t, r, &f) || !within_bound(t, r, &f) || !sums_in_order(t, r, &f))
             return out;
-    return edges_in_order(t, &f) && ends(t, &f) ? NULL : out;
+    return edges_in_order(t, &f) && ends(t, &f) && hops_end(t, &f) ? NULL : out;
 }

@@ -84,6 +84,18 @@ void hop_send(step *s, bool backward)
         s->hops.send(s->hops.user, &p->sent[backward].hop);
 }
 
+void hops_begun(step *s)
+{
+    if (step_launching(s) && s->hops.begun)
+        s->hops.begun(s->hops.user, s->action);
+}
+
+void hops_ended(step *s)
+{
+    if (step_launching(s) && s->hops.ended)
+        s->hops.ended(s->hops.user, s->action);
+}
+
 void hops_end(step *s)
 {
     for (int k = 0; k < s->part_count; k++) {

@@ -174,6 +174,10 @@ typedef struct step_hops {
      * the end of the step. */
     void (*send)(void *user, const step_hop *h);
     void (*sent)(void *user, const step_hop *h);
+    /* Of each action of the table: its first op comes next, what it receives is there; its last op is on main, and what it
+     * sends comes next. A W that is part of its B has neither. */
+    void (*begun)(void *user, int action);
+    void (*ended)(void *user, int action);
 } step_hops;
 
 #endif

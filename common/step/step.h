@@ -140,6 +140,7 @@ typedef struct step {
     bool splits;       /* some B leaves its weight gradients to a W */
     step_part *part;   /* in which the walk is, */
     step_micro *micro; /* with which micro-batch */
+    int action;        /* of the table */
     int in_flight;     /* micro-batches between their F and their B, over all parts */
     offload *offload;  /* NULL: nothing leaves */
     side_work work;

@@ -133,10 +133,11 @@ void part_forward(step *s, step_part *p, step_micro *m)
     enter(s, p, m, PHASE_FORWARD);
     offload_begin(s);
     range_push("forward");
+    if (!p->holds.embedding)
+        hop_receive(s, false);
+    hops_begun(s);
     if (p->holds.embedding)
         embedding_forward(s, m);
-    else
-        hop_receive(s, false);
     for (int l = p->holds.first; l < p->holds.end; l++) {
         m->blocks[l] = nothing;
         m->blocks[l].x = m->x;
@@ -147,10 +148,12 @@ void part_forward(step *s, step_part *p, step_micro *m)
         offload_send(s, l);
     }
     offload_forward_end(s);
-    if (p->holds.head)
+    if (p->holds.head) {
         head_forward(s, m);
-    else
+    } else {
+        hops_ended(s);
         hop_send(s, false);
+    }
     range_pop();
 }
 
@@ -321,15 +324,17 @@ void part_backward(step *s, step_part *p, step_micro *m, bool split)
     m->split = split;
     s->adds = s->sums_in_products && p->backwards > 0;
     side_begin(s, top, side_separate(s) && !split ? linear_side_workspace(s) : 0);
+    if (!p->holds.head)
+        hop_receive(s, true);
+    hops_begun(s);
     if (p->holds.head)
         head_backward(s, m, &m->dy);
-    else
-        hop_receive(s, true);
     for (int l = p->holds.end - 1; l >= p->holds.first; l--)
         block_backward(s, l, &m->dy);
     if (p->holds.embedding)
         embedding_backward(s, &m->dy);
-    else
+    hops_ended(s);
+    if (!p->holds.embedding)
         hop_send(s, true);
     side_end(s);
     p->backwards++;

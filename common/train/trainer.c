@@ -66,10 +66,13 @@ static void act(trainer *t, int i)
     step_part *p = &s->parts[a->part];
     step_micro *m = &p->micros[a->micro];
     const bool marks = !arena_planning(s->arena);
+    s->action = i;
     switch (a->work) {
     case STEP_F:
         part_forward(s, p, m);
         part_loss(s, p, m, s->o.mode != STEP_FORWARD);
+        if (p->holds.head)
+            hops_ended(s);
         s->in_flight++;
         if (s->o.mode == STEP_FORWARD)
             step_drop(s, &m->logits);
@@ -80,7 +83,11 @@ static void act(trainer *t, int i)
         part_backward(s, p, m, !table_whole(s, i));
         s->in_flight--;
         break;
-    case STEP_W: part_weights(s, p, m); break;
+    case STEP_W:
+        hops_begun(s);
+        part_weights(s, p, m);
+        hops_ended(s);
+        break;
     }
     if (marks)
         device_event_mark(s->dev, t->mark[a->work == STEP_F ? 1 : 2]);

@@ -245,6 +245,26 @@ static void wrong_tables(void **state)
     refused(t, "the run stands still");
 }
 
+/* The second rank runs as 1f1b does, the first one as gpipe: rank 1 waits with its second gradient until rank 0 has a place
+ * for the first, rank 0 with its fifth activation until rank 1 has one for the fourth. */
+static pipeline_table *forwards_against_turns(int micros)
+{
+    pipeline_table *t = table_of("gpipe", 2, 1, micros);
+    for (int i = 0; i < t->count; i++)
+        t->actions[t->count + i] = (pipeline_action){i % 2 ? PIPELINE_B : PIPELINE_F, i / 2, 0};
+    return t;
+}
+
+static void places_come_one_action_ahead(void **state)
+{
+    (void)state;
+    char why[256];
+    pipeline_table *t = forwards_against_turns(5);
+    assert_null(pipeline_invalid(t, why, sizeof why));
+    pipeline_table_free(t);
+    refused(forwards_against_turns(6), "rank 0 stands still at action 4: tensors have a place one action ahead");
+}
+
 /* A V whose bound leaves nothing for the second chunk: p micro-batches of the first fill it. */
 static void a_v_without_room(void **state)
 {
@@ -263,7 +283,7 @@ static void a_v_without_room(void **state)
 
 int main(void)
 {
-    static struct CMUnitTest tests[2 * PAPER_ROWS + 8];
+    static struct CMUnitTest tests[2 * PAPER_ROWS + 9];
     static char names[2 * PAPER_ROWS][64];
     static int numbers[2 * PAPER_ROWS];
     int n = 0;
@@ -273,10 +293,15 @@ int main(void)
         tests[n] = (struct CMUnitTest){names[n], bubble_of_the_paper, NULL, NULL, &numbers[n]};
         numbers[n] = n;
     }
-    const struct CMUnitTest others[] = {cmocka_unit_test(tables_are_valid),  cmocka_unit_test(known_makespans),
-                                        cmocka_unit_test(starts_of_actions), cmocka_unit_test(bounds_and_places),
-                                        cmocka_unit_test(closed_forms),      cmocka_unit_test(refused_shapes),
-                                        cmocka_unit_test(wrong_tables),      cmocka_unit_test(a_v_without_room)};
+    const struct CMUnitTest others[] = {cmocka_unit_test(tables_are_valid),
+                                        cmocka_unit_test(known_makespans),
+                                        cmocka_unit_test(starts_of_actions),
+                                        cmocka_unit_test(bounds_and_places),
+                                        cmocka_unit_test(closed_forms),
+                                        cmocka_unit_test(refused_shapes),
+                                        cmocka_unit_test(wrong_tables),
+                                        cmocka_unit_test(a_v_without_room),
+                                        cmocka_unit_test(places_come_one_action_ahead)};
     memcpy(tests + n, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/replica/internal.h"
+#include "common/replica/replica.h"
 #include "common/train/tune/tune.h"
 
 enum { CHOICES_MAX = 64 };
@@ -54,7 +54,7 @@ static void take(const replica_place *at, const trainer *t, shared_choices *c)
     c->taken = n > 0;
 }
 
-bool replica_tune_alike(const replica_place *at, const step_options *o, trainer *t, replica_problem *problem)
+bool replica_tune(const replica_place *at, trainer *t, const step_options *o, replica_problem *problem)
 {
     const bool first = !at->l || launch_rank(at->l) == 0;
     char *key = key_of(o), *why = NULL;

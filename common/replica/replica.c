@@ -6,7 +6,7 @@
 
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
-#include "common/replica/internal.h"
+#include "common/replica/replica.h"
 #include "common/session/watchdog.h"
 #include "common/train/update.h"
 
@@ -210,7 +210,7 @@ static bool make_trainer(replica *r, replica_problem *problem)
         r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
     if (r->t)
         r->plan->gathered_elements = trainer_gathered_elements(r->t);
-    return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune_alike(at, &r->o, r->t, problem);
+    return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(at, r->t, &r->o, problem);
 }
 
 /* A process alone needs none: its trainer updates by itself. */

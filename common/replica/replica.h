@@ -56,6 +56,10 @@ typedef struct replica_problem {
  * no: `why`, or the allocation that failed there. */
 bool replica_agree(const replica_place *at, const char *name, bool ok, const char *why, replica_problem *problem);
 
+/* Rank 0 chooses an algorithm for each product of a step of `o` with its trainer, and every rank takes it; t is NULL where it is
+ * no member. Contexts keep choices, so other trainers of such products have them, too. */
+bool replica_tune(const replica_place *at, trainer *t, const step_options *o, replica_problem *problem);
+
 /* Makes the model of `o`, whose ranks, granularity and state_elements are set here, with the strategy of `p`. Returns
  * NULL and a problem on failure. Every rank has the same random tokens until replica_set_tokens. */
 replica *replica_create(const replica_place *at, const step_options *o, const parallel_options *p,

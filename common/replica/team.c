@@ -9,7 +9,6 @@
 #include "common/core/error.h"
 #include "common/core/text.h"
 #include "common/record/nvtx.h"
-#include "common/replica/internal.h"
 #include "common/session/watchdog.h"
 
 /* clang-format off */
@@ -158,7 +157,7 @@ static bool open_team(team *x, const team_way *way, int max_ctas, replica_proble
         ok = x->t;
     }
     return replica_agree(&x->at, "part of a model", ok, why, problem) &&
-           replica_tune_alike(&x->at, &x->o, x->t, problem);
+           replica_tune(&x->at, x->t, &x->o, problem);
 }
 
 team *team_create(const replica_place *at, const step_options *o, int ranks, const team_way *way, int max_ctas,

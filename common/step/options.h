@@ -47,7 +47,8 @@ typedef struct step_action {
 } step_action;
 
 /* The actions in their order. Each part has one F and, later, one B of each micro-batch. Either there is no W, and every B
- * makes all gradients; or each B is followed by its W, sooner or later: at once is the same as a B that makes all.
+ * makes all gradients; or each B is followed by its W, sooner or later: at once is the same as a B that makes all,
+ * unless other W come later and the B gives another rank its gradient, which goes first.
  * Gradients are added in the order of the actions, so the bits of one rank want the micro-batches of each part in
  * order. Gains, the embedding, and the head where the loss is made in chunks are a B's in any case. */
 typedef struct step_table {

@@ -136,7 +136,7 @@ void table_create(step *s)
     memcpy(s->actions, t->actions, (size_t)t->action_count * sizeof *s->actions);
     s->action_count = t->action_count;
     for (int i = 0; i < s->action_count; i++)
-        s->splits |= s->actions[i].work == STEP_W && !table_done(s, i);
+        s->splits |= s->actions[i].work == STEP_W && !follows_its_b(s->actions, i);
 }
 
 void table_free(step *s)
@@ -168,9 +168,12 @@ void table_begin(step *s)
     }
 }
 
+/* Where a table has W of their own, the gradient that a B gives another rank goes ahead of its weight gradients. */
 bool table_done(const step *s, int i)
 {
-    return s->actions[i].work == STEP_W && follows_its_b(s->actions, i);
+    const step_part *p = &s->parts[s->actions[i].part];
+    return s->actions[i].work == STEP_W && follows_its_b(s->actions, i) &&
+           (!s->splits || p->holds.embedding || p->before >= 0);
 }
 
 bool table_whole(const step *s, int i)

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_pp: how much of the step does the pipeline stand still, and does that match the schedule?
+ *
+ * Pipeline parallelism: each rank has some of the layers, and micro-batches go through them. The variants are the schedules of
+ * common/pipeline. One table plans a rank's memory, is simulated, and runs (common/replica/stages.h).
+ * Before a case is timed, 3 updates of a slice, one block a stage, are compared with one rank, bit for bit.
+ * Run: ./bench_pp --ranks 2 --size 2.7b --seq 1024 --micro-batches 8 --precision bf16
+ *      ./bench_pp --device cpu --ranks 2
+ * Expect: (p - 1) / (m + p - 1) of the step for gpipe and 1f1b; half of it or less for zb-h1 and zb-v.
+ * Limits: the axis pp alone; tensors move by NCCL, whose receives hold multiprocessors while they wait; no fp16. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/model/context.h"
+#include "bench/pp/case.h"
+#include "common/core/text.h"
+#include "common/session/profile.h"
+
+static option_spec option_table[] = {
+    LAUNCH_RANKS("2", "2"),
+    MODEL_OPTIONS("2.7b", "tiny", "1024", "32", "bf16", "train-step"),
+    {"micro-batches", OPTION_INT, OPTION_LIST, "8",
+     .help = "forwards and backwards of a step, each of --batch sequences, before its update", .def_cpu = "4", .min = 1,
+     .max = 4096},
+    {"clip", OPTION_REAL, OPTION_LIST, "0",
+     .help =
+         "scale gradients down to this L2 norm over all of them, for which all stages wait for each other at the end",
+     .max = 1e9, .unset = "0: never"},
+    {"chunks", OPTION_INT, OPTION_LIST, "2", .help = "of interleaved: parts of the model on each rank", .min = 2,
+     .max = PIPELINE_CHUNKS_MOST, .unit = "chunks"},
+    {"balance", OPTION_CHOICE, OPTION_LIST, "even",
+     .help =
+         "blocks per stage: as many in each; or such that the rank with most to do has least, by measured times of a "
+         "block, the embedding and the head",
+     .choices = "even|measured"},
+    {"max-ctas", OPTION_INT, OPTION_LIST, "2", .help = "most thread blocks of an NCCL send or receive", .def_cpu = "0",
+     .max = 64, .unit = "thread blocks", .unset = "0: NCCL decides"},
+    {"variant", OPTION_CHOICE, OPTION_LIST, "gpipe,1f1b,interleaved,zb-h1,zb-v", .help = "schedule",
+     .choices = PIPELINE_SCHEDULE_NAMES},
+    {"iters", OPTION_INT, 0, "20", .help = "timed steps; 0: the check alone", .def_cpu = "3", .max = 100000,
+     .unit = "steps"},
+    {"warmup", OPTION_INT, 0, "3", .help = "warm-up steps", .def_cpu = "1", .max = 1000000, .unit = "steps"},
+    {"max-time", OPTION_REAL, 0, "10", .help = "take fewer samples, at least 3, if they would take longer than this",
+     .max = 86400, .unit = "s", .unset = "0: never"},
+    {"plant-error", OPTION_CHOICE, 0, "none",
+     .help =
+         "test the check: two micro-batches in each other's slots; a tensor that comes before its slot is open; a W "
+         "missing, or twice; a loss that is not divided by the micro-batches alone, or that is another stage's; a "
+         "stage "
+         "that begins a layer too late",
+     .choices = PP_PLANTS},
+    {0}};
+
+static const variant_spec variant_table[] = {{"gpipe", "all forwards, then all backwards"},
+                                             {"1f1b", "a backward as soon as one is possible"},
+                                             {"interleaved", "1f1b over several chunks of layers per rank"},
+                                             {"zb-h1", "1f1b whose weight gradients come late, when a rank would wait"},
+                                             {"zb-v", "two chunks, there and back; weight gradients fill the gaps"},
+                                             {0}};
+
+static const column_spec column_table[] = {
+    {"step_ms", COLUMN_REAL, true, "a step on all ranks, median; a sample is that of the slowest rank"},
+    {"step_p10_ms", COLUMN_REAL, false, "the same, 10th percentile"},
+    {"step_p90_ms", COLUMN_REAL, false, "the same, 90th percentile"},
+    {"n_steps", COLUMN_INT, false, "samples"},
+    {"bubble_pct", COLUMN_REAL, true,
+     "share of the longest rank's time, first action to last, in which a rank runs no F, B or W; mean of the ranks"},
+    {"predicted_bubble_pct", COLUMN_REAL, true, "the same of the schedule, with F, B and W of each stage as measured"},
+    {"err_points", COLUMN_REAL, true, "bubble_pct - predicted_bubble_pct"},
+    {"stage_min_ms", COLUMN_REAL, false, "F, B and W of a micro-batch in the fastest stage"},
+    {"stage_max_ms", COLUMN_REAL, true, "the same in the slowest stage"},
+    {"hop_us", COLUMN_REAL, true, "a tensor from rank 0 to rank 1 with nothing beside it"},
+    {"send_wait_ms", COLUMN_REAL, true,
+     "of a step: how long a rank waits until what it sent has been read; the rank that waits longest"},
+    {"peak_bytes_first", COLUMN_INT, true, "what the rank of the first stage takes from its device"},
+    {"peak_bytes_last", COLUMN_INT, true, "what the rank of the last stage takes"},
+    {"in_flight", COLUMN_REAL, true, "most micro-batches that a rank holds, as parts of all its layers"},
+    {"tokens_per_s", COLUMN_REAL, true, "tokens of a step (of all its micro-batches) / step_ms"},
+    {"one_rank_ms", COLUMN_REAL, false, "the same step on one rank, in the same run; nan where it does not fit"},
+    {"speedup", COLUMN_REAL, true, "one_rank_ms / step_ms"},
+    {"plan_chunks", COLUMN_INT, false, "chunks of each rank"},
+    {"cut", COLUMN_TEXT, false, "blocks of each stage"},
+    {"launched", COLUMN_TEXT, false, "graph: the step with its hops is one CUDA graph; eager: the host launches it"},
+    {"timeline", COLUMN_TEXT, false,
+     "file in pipeline/ beside the rows: the actions as predicted, and of the median step"},
+    {"backend", COLUMN_TEXT, false, "the library that moves tensors, and its version"},
+    {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},
+    {"plan_pct", COLUMN_REAL, false,
+     "of the checked slice: bytes of the plan over the most that the schedule's bound allows; worst rank"},
+    {"err_loss", COLUMN_REAL, false,
+     "of the checked slice, 3 updates: difference from one rank over the value; 0: same bits"},
+    {"err_grad", COLUMN_REAL, false, "of the first step's gradients: relative L2 difference, the worst tensor"},
+    {"err_norm", COLUMN_REAL, false, "with --clip: of the norm"},
+    {"err_param", COLUMN_REAL, false, "of parameters after the updates: relative L2 difference, the worst tensor"},
+    {0}};
+
+static bool applies(const char *option, const char *variant)
+{
+    return strcmp(option, "chunks") != 0 || strcmp(variant, "interleaved") == 0;
+}
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    if (!model_options_validate(o, msg, msg_bytes))
+        return false;
+    if (!option_flag(o, "check") && !text_is(option_text(o, "plant-error"), "none"))
+        snprintf(msg, msg_bytes, "--plant-error is for the check, which --check 0 leaves out");
+    else if (option_given(o, "timer"))
+        snprintf(msg, msg_bytes, "--timer has no effect here: steps are timed by events on the compute stream");
+    else if (text_is(option_text(o, "l2"), "cold"))
+        snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
+    else
+        return true;
+    return false;
+}
+
+static const bench_run run_table[] = {
+    {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512"},
+    /* torch.distributed.pipelining runs the same (tests/peers/pp.py). */
+    {RUN_DEFAULT, 2, 60, "--ranks {gpus}"},
+    {RUN_DEFAULT, 2, 30, "--ranks {gpus} --variant 1f1b,zb-v --balance measured"},
+    {RUN_FULL, 2, 60, "--ranks {gpus} --variant zb-h1,zb-v --clip 0,1 --micro-batches 4,16"},
+    {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},
+    {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},
+    {0}};
+
+static const bench_info info = {
+    .name = "bench_pp",
+    .summary = "How much of the step does the pipeline stand still, and does that match the schedule?",
+    .notes =
+        "One row is one model, number of ranks and micro-batches, and one schedule (the variant). Before it is timed, "
+        "loss,\n"
+        "gradients and parameters of 3 updates of a slice, one block a stage, are compared with one rank, bit for bit "
+        "(with --clip\n"
+        "within bounds after the first update). A sample starts after a barrier and is one step.",
+    .examples = "./bench_pp --ranks 2 --size 2.7b --seq 1024 --micro-batches 8\n"
+                "./bench_pp --ranks 2 --variant zb-v --balance even,measured --clip 0,1\n"
+                "./bench_pp --device cpu --ranks 2,4 --layers 8",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .applies = applies,
+    .order = 127,
+    .small = "--ranks 2 --seq 16 --iters 3 --warmup 1 --layers 4 --micro-batches 4",
+    .runs = run_table,
+    .section = "pp",
+    .figures = (const char *const[]){"pp_recorded", NULL},
+};
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    pp_case k;
+    const bool check = option_flag(s->opt, "check") && !session_profiling(s);
+    if (pp_case_of(s, c, w, &k) && (!check || pp_verify(&k)) && s->timing.iters > 0)
+        pp_time(&k);
+    pp_case_free(&k);
+}
+
+/* A rank's share of what one rank holds; activations of several micro-batches are left out. */
+static double estimate_bytes(const options *o, const bench_case *c)
+{
+    return model_case_estimate(o, c) / (double)case_int(c, "ranks");
+}
+
+static option_spec *option_of(const char *name)
+{
+    option_spec *o = option_table;
+    while (strcmp(o->name, name) != 0)
+        o++;
+    return o;
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {model_start, run, model_finish, estimate_bytes};
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* as many streams wait for each other as a rank has edges */
+    option_of("batch")->def = "1";
+    option_of("batch")->def_cpu = "1";
+    option_of("batch")->help = "batch size of a micro-batch";
+    option_of("overlap")->def = "none"; /* weight gradients beside the backward would be in no span */
+    option_of("overlap")->choices = "none|gradients";
+    option_of("overlap")->help = "what runs on streams beside the backward: weight gradients, or nothing";
+    option_of("mode")->choices = "train-step";
+    option_of("layers")->def_cpu = "8";
+    launch_default_ranks(option_table, "2,4,8");
+    return launch_main(&info, &hooks, argc, argv);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* A case from its options to its table and its edges; see case.h. */
+#include "bench/pp/case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/model/context.h"
+#include "common/core/error.h"
+#include "common/core/text.h"
+
+/* ---- agreement ---- */
+
+typedef struct opinion {
+    row_status status;
+    int wrong;
+    char why[400];
+} opinion;
+
+static opinion opinion_of(const pp_case *k)
+{
+    size_t asked;
+    const char *tag;
+    opinion mine = {row_status_get(k->w), k->wrong, ""};
+    snprintf(mine.why, sizeof mine.why, "%s", row_reason(k->w));
+    if (memory_failed(k->s->mem, &asked, &tag)) {
+        mine.status = ROW_OOM;
+        snprintf(mine.why, sizeof mine.why, "rank %d has no memory for %s (%zu bytes)", k->rank, tag, asked);
+    }
+    return mine;
+}
+
+void pp_gather(const pp_case *k, const char *name, const void *mine, size_t bytes, void *all)
+{
+    launch_gather(k->l, name, mine, bytes, all);
+}
+
+bool pp_agree(pp_case *k, const char *name)
+{
+    const opinion mine = opinion_of(k);
+    opinion *all = xcalloc((size_t)launch_size(k->l), sizeof *all), *bad = NULL;
+    pp_gather(k, name, &mine, sizeof mine, all);
+    for (int r = 0; r < k->shape.ranks; r++)
+        if (all[r].status != ROW_OK && (!bad || all[r].wrong < bad->wrong))
+            bad = &all[r];
+    if (bad)
+        row_status_set(k->w, bad->status, "%s", bad->why);
+    const bool agreed = !bad;
+    free(all);
+    return agreed;
+}
+
+/* ---- set-up ---- */
+
+typedef struct kept_edges {
+    edges *e; /* NULL: not made, and why */
+    char why[256];
+} kept_edges;
+
+static void kept_edges_close(void *value)
+{
+    edges_close(((kept_edges *)value)->e);
+}
+
+static edges *edges_of(pp_case *k)
+{
+    const int max_ctas = (int)case_int(k->c, "max-ctas");
+    char key[32];
+    snprintf(key, sizeof key, "%d %d", k->shape.ranks, max_ctas);
+    kept_edges *x = cache_find(k->s->kept, "edges", key);
+    if (!x) {
+        x = cache_add(k->s->kept, "edges", key, sizeof *x, kept_edges_close);
+        x->e = edges_open(k->l, k->s->dev, k->shape.ranks, max_ctas, x->why, sizeof x->why);
+    }
+    if (!x->e)
+        row_status_set(k->w, ROW_SKIP, "%s", x->why);
+    return x->e;
+}
+
+static int chunks_of(const bench_case *c, const pipeline_schedule *row)
+{
+    const int asked = (int)case_int(c, "chunks");
+    return asked < row->chunks_least ? row->chunks_least : asked > row->chunks_most ? row->chunks_most : asked;
+}
+
+static pp_plant plant_of(const session *s)
+{
+    static const char *const names[] = {"none", "swap", "early", "no-w", "w-twice", "scale", "loss", "boundary"};
+    pp_plant plant = PLANT_NONE;
+    while (!text_is(names[plant], option_text(s->opt, "plant-error")))
+        plant++;
+    return plant;
+}
+
+/* Why the case is skipped; NULL: it is not. */
+static const char *contradiction(const pp_case *k, char *why, size_t bytes)
+{
+    const pipeline_schedule *row = k->shape.schedule;
+    if (pipeline_problem(&k->shape, why, bytes))
+        return why;
+    if (k->o.precision->loss_scaling)
+        return "--precision fp16 has a loss scale, which all stages would have to agree on";
+    if (k->o.config.layers < pipeline_stages(&k->shape)) {
+        snprintf(why, bytes, "%d layers are too few for %d stages", k->o.config.layers, pipeline_stages(&k->shape));
+        return why;
+    }
+    if ((k->plant == PLANT_NO_W || k->plant == PLANT_W_TWICE) && !row->split)
+        return "this schedule has no W: there is no such error to plant";
+    if (k->plant != PLANT_NONE && (k->shape.ranks < 2 || k->shape.micros < 2))
+        return "errors are planted between 2 ranks or more, and 2 micro-batches or more";
+    if (device_kind_of(k->s->dev) == DEVICE_CPU && case_int(k->c, "max-ctas"))
+        return "--max-ctas is for NCCL";
+    return NULL;
+}
+
+/* The first W of the last rank in place of its second one. */
+static void plant_table(pp_case *k)
+{
+    pipeline_action *a = k->table->actions + (size_t)(k->shape.ranks - 1) * (size_t)k->table->count, *first = NULL;
+    for (int i = 0; i < k->table->count && k->plant == PLANT_W_TWICE; i++)
+        if (a[i].kind == PIPELINE_W && !first) {
+            first = &a[i];
+        } else if (a[i].kind == PIPELINE_W) {
+            a[i] = *first;
+            return;
+        }
+}
+
+static bool make_table(pp_case *k)
+{
+    char why[256];
+    k->table = pipeline_table_create(&k->shape, NULL);
+    plant_table(k);
+    if (!pipeline_invalid(k->table, why, sizeof why))
+        return true;
+    row_status_set(k->w, ROW_FAIL, "wrong table: %s", why);
+    return false;
+}
+
+bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
+{
+    const model_bench *b = s->user;
+    char why[512] = "";
+    *out = (pp_case){.s = s, .l = launch_of(s), .c = c, .w = w, .plant = plant_of(s)};
+    out->at = (replica_place){.l = out->l,
+                              .d = s->dev,
+                              .mem = s->mem,
+                              .kernels = b->kernels,
+                              .ctx = b->ctx,
+                              .kept = s->kept,
+                              .known = b->known};
+    if (!model_case_options(c, &out->o, why, sizeof why)) {
+        row_status_set(w, ROW_SKIP, "%s", why);
+        return false;
+    }
+    out->o.fusion = FUSION_KERNELS; /* the step with its hops is captured here, not by the trainer */
+    out->o.share_grad_memory = true;
+    const pipeline_schedule *row = pipeline_schedule_find(case_variant(c));
+    out->shape = (pipeline_shape){row, (int)case_int(c, "ranks"), chunks_of(c, row), step_micro_batches(&out->o)};
+    out->rank = launch_rank(out->l);
+    out->member = out->rank < out->shape.ranks;
+    const char *problem = contradiction(out, why, sizeof why);
+    if (problem) {
+        row_status_set(w, ROW_SKIP, "%s", problem);
+        return false;
+    }
+    const mesh m = {.pp = out->shape.ranks, .dp_replicate = 1, .dp_shard = 1, .cp = 1, .tp = 1};
+    out->loss_rank = mesh_metrics_rank(m, row->there_and_back != (out->plant == PLANT_LOSS) ? MESH_V : MESH_LOOP);
+    out->ends = xcalloc((size_t)pipeline_stages(&out->shape), sizeof *out->ends);
+    return make_table(out) && (out->edges = edges_of(out));
+}
+
+void pp_case_free(pp_case *k)
+{
+    pipeline_table_free(k->table);
+    free(k->ends);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/* The trainer of a rank's stages: its table, its hops with a mark around each action, its update; and planted errors. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/pp/case.h"
+#include "common/core/error.h"
+#include "common/session/watchdog.h"
+#include "common/train/update.h"
+
+/* ---- hops: those of the edges, with marks ---- */
+
+static void on_open(void *user, const step_hop *h)
+{
+    pp_stage *s = user;
+    step_hop to = *h;
+    if (s->k->plant == PLANT_EARLY && s->k->rank == s->k->shape.ranks - 1 && !h->backward && h->micro > 0 && s->last)
+        to.at = s->last;
+    if (!h->backward)
+        s->last = h->at;
+    s->wire.open(s->wire.user, &to);
+}
+
+static void on_receive(void *user, const step_hop *h)
+{
+    pp_stage *s = user;
+    s->wire.receive(s->wire.user, h);
+}
+
+static void on_send(void *user, const step_hop *h)
+{
+    pp_stage *s = user;
+    s->wire.send(s->wire.user, h);
+}
+
+static void on_sent(void *user, const step_hop *h)
+{
+    pp_stage *s = user;
+    device *d = s->k->s->dev;
+    device_event_mark(d, s->wait_from[s->sent]);
+    s->wire.sent(s->wire.user, h);
+    device_event_mark(d, s->wait_to[s->sent++]);
+}
+
+static void on_begun(void *user, int action)
+{
+    pp_stage *s = user;
+    device_event_mark(s->k->s->dev, s->begun[action]);
+}
+
+static void on_ended(void *user, int action)
+{
+    pp_stage *s = user;
+    device_event_mark(s->k->s->dev, s->ended[action]);
+    s->marked[action] = true;
+}
+
+/* ---- the update: clipping wants the norm of all stages, so all of them meet ---- */
+
+static void update(void *user)
+{
+    pp_stage *s = user;
+    comm *all = edges_all(s->k->edges);
+    const int64_t n = trainer_params(s->t)->elements;
+    float *mine = s->norms + s->k->rank;
+    void *main = trainer_stream(s->t);
+    trainer_range_norm(s->t, 0, n, 0, mine, main);
+    comm_all_gather(all, mine, s->norms, 1, COMM_FP32, main);
+    trainer_take_norms(s->t, s->norms, s->k->shape.ranks, main);
+    trainer_update_begin(s->t, main);
+    trainer_update_range(s->t, 0, n, 0, 0, main);
+}
+
+/* ---- planted errors ---- */
+
+static void plant_actions(const pp_stage *s)
+{
+    const pp_case *k = s->k;
+    step_action *a = (step_action *)s->table->actions;
+    const int loss_chunk = k->shape.schedule->there_and_back ? 1 : k->shape.chunks - 1;
+    const bool loss = k->rank == pipeline_loss_rank(&k->shape), last = k->rank == k->shape.ranks - 1;
+    for (int i = 0; i < s->table->action_count; i++)
+        if (k->plant == PLANT_SWAP && loss && a[i].part == loss_chunk && a[i].micro < 2)
+            a[i].micro = 1 - a[i].micro;
+    int w = s->table->action_count - 1;
+    while (w >= 0 && a[w].work != STEP_W)
+        w--;
+    if (k->plant != PLANT_NO_W || !last || w < 0)
+        return;
+    for (int i = w; i + 1 < s->table->action_count; i++)
+        a[i] = a[i + 1];
+    s->table->action_count--;
+}
+
+static void plant_stage(pp_stage *s, step_options *o)
+{
+    const pp_case *k = s->k;
+    const int n = pipeline_stages(&k->shape);
+    if (k->rank != pipeline_loss_rank(&k->shape))
+        return;
+    if (k->plant == PLANT_SCALE)
+        o->ranks = k->shape.micros;
+    if (k->plant != PLANT_BOUNDARY)
+        return;
+    s->own_ends = xcalloc((size_t)n, sizeof *s->own_ends);
+    for (int i = 0; i < n; i++)
+        s->own_ends[i] = s->ends[i] + (i == n - 2);
+    s->ends = s->own_ends;
+}
+
+/* ---- making ---- */
+
+static device_event **events(device *d, int n)
+{
+    device_event **e = xcalloc((size_t)n + 1, sizeof *e);
+    for (int i = 0; i < n; i++)
+        e[i] = device_event_create(d);
+    return e;
+}
+
+static void events_free(device *d, device_event **e, int n)
+{
+    for (int i = 0; i < n && e; i++)
+        device_event_destroy(d, e[i]);
+    free(e);
+}
+
+/* Clipping is by ranges, whose norms this rank gathers. */
+static int64_t own_elements(const step_options *o)
+{
+    params *p =
+        params_create_parts(&o->config, o->shard.small, (model_split){1, 0}, o->table->parts, o->table->part_count);
+    const int64_t n = p->elements;
+    params_free(p);
+    return n;
+}
+
+static bool make_trainer(pp_stage *s, step_options *o)
+{
+    pp_case *k = s->k;
+    device *d = k->s->dev;
+    char why[400] = "";
+    o->table = s->table;
+    if (o->clip_norm > 0) {
+        o->state_elements = own_elements(o);
+        s->norms = memory_alloc(k->s->mem, (size_t)k->shape.ranks * sizeof *s->norms, "norms");
+        if (!s->norms)
+            return false;
+    }
+    s->t = trainer_create(d, k->s->mem, k->at.kernels, k->at.ctx, o, why, sizeof why);
+    if (!s->t) {
+        row_status_set(k->w, k->plant == PLANT_NONE ? ROW_SKIP : ROW_FAIL, "%s", why);
+        return false;
+    }
+    s->actions = s->table->action_count;
+    s->sends = s->actions;
+    s->marked = xcalloc((size_t)s->actions, sizeof *s->marked);
+    s->begun = events(d, s->actions);
+    s->ended = events(d, s->actions);
+    s->wait_from = events(d, s->sends);
+    s->wait_to = events(d, s->sends);
+    s->wire = edges_hops(k->edges, &k->shape, s->ends);
+    trainer_set_hops(s->t, &(step_hops){s, on_open, on_receive, on_send, on_sent, on_begun, on_ended});
+    if (s->norms)
+        trainer_set_hooks(s->t, &(step_hooks){.user = s, .update = update});
+    return true;
+}
+
+bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_stage *s)
+{
+    step_options o = *options;
+    *s = (pp_stage){.k = k, .ends = ends};
+    if (k->member) {
+        plant_stage(s, &o);
+        s->table = stages_table(k->table, s->ends, k->rank);
+        plant_actions(s);
+        make_trainer(s, &o);
+    }
+    if (pp_agree(k, "stages"))
+        return true;
+    pp_stage_close(s);
+    return false;
+}
+
+void pp_stage_close(pp_stage *s)
+{
+    device *d = s->k->s->dev;
+    if (s->t)
+        device_sync(d);
+    if (s->graph)
+        device_graph_destroy(d, s->graph);
+    trainer_free(s->t);
+    memory_release(s->k->s->mem, s->norms);
+    events_free(d, s->begun, s->actions);
+    events_free(d, s->ended, s->actions);
+    events_free(d, s->wait_from, s->sends);
+    events_free(d, s->wait_to, s->sends);
+    stages_table_free(s->table);
+    free(s->own_ends);
+    free(s->marked);
+    *s = (pp_stage){.k = s->k};
+}
+
+/* ---- steps ---- */
+
+void pp_stage_step(pp_stage *s)
+{
+    watchdog_beat();
+    if (s->graph) {
+        device_graph_launch(s->k->s->dev, s->graph);
+        return;
+    }
+    s->sent = 0;
+    if (!trainer_step(s->t))
+        launch_fail(s->k->l, EXIT_CODE_FAILURE, "a step: %s", sb_last_message());
+}
+
+void pp_stage_capture(pp_stage *s)
+{
+    device *d = s->k->s->dev;
+    if (!s->t || !device_has_graphs(d))
+        return;
+    device_sync(d); /* a graph cannot wait for work that was enqueued before it */
+    if (!device_graph_begin(d))
+        return;
+    s->sent = 0;
+    const bool ok = trainer_step(s->t);
+    device_graph *g = device_graph_end(d);
+    if (!ok)
+        launch_fail(s->k->l, EXIT_CODE_FAILURE, "capturing a step: %s", sb_last_message());
+    s->graph = g;
+}
+
+/* ---- the bound ---- */
+
+step_table *pp_bound_table(const pp_case *k, const int *ends, int rank)
+{
+    const int v = k->shape.chunks, m = k->shape.micros;
+    const int held = (pipeline_bound(&k->shape, rank) + v - 1) / v;
+    step_table *t = stages_table(k->table, ends, rank);
+    step_action *a = (step_action *)t->actions;
+    t->action_count = 0;
+    for (int first = 0, n = held < m ? held : m; first < m; first += n, n = 1) {
+        for (int i = first; i < first + n; i++)
+            for (int part = 0; part < v; part++)
+                a[t->action_count++] = (step_action){STEP_F, i, part};
+        for (int i = first; i < first + n; i++)
+            for (int part = v - 1; part >= 0; part--)
+                a[t->action_count++] = (step_action){STEP_B, i, part};
+    }
+    return t;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/* Timing: a sample is a step behind a barrier, as long as the slowest rank takes. A rank's time stands still where no F, B or W is on its
+ * stream, between the start of its first action and the end of its last one. The prediction is the schedule's own, with the
+ * times that F, B and W of each stage took here. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/pp/case.h"
+#include "common/core/clock.h"
+#include "common/core/error.h"
+#include "common/core/stats.h"
+#include "common/core/text.h"
+#include "common/pipeline/simulate.h"
+#include "common/record/nvtx.h"
+#include "common/session/measure.h"
+#include "common/session/profile.h"
+#include "common/session/watchdog.h"
+
+/* What a rank notes of a sample: these, then when each action begins, then when each ends. */
+enum { STEP_MS, WAIT_MS, NOTED };
+
+typedef struct timed {
+    pp_case *k;
+    pp_stage *s;
+    int n, actions; /* samples; of a rank's table */
+    double *all;    /* (ranks of the job, n, NOTED + 2 actions) */
+    double hop_ms;
+    double *f; /* then b and w: (3, stages), medians */
+} timed;
+
+double pp_span(const pp_spans *s, int rank, int action, bool end)
+{
+    return s->begun_ended[(rank * 2 + end) * s->table->count + action];
+}
+
+/* ---- samples ---- */
+
+static int noted(const timed *t)
+{
+    return NOTED + 2 * t->actions;
+}
+
+static void take_sample(timed *t, device_event *from, device_event *to, double *out)
+{
+    pp_stage *s = t->s;
+    device *d = t->k->s->dev;
+    comm_barrier(edges_all(t->k->edges), device_stream(d));
+    device_event_record(d, from);
+    pp_stage_step(s);
+    device_event_record(d, to);
+    out[STEP_MS] = device_event_ms(d, from, to);
+    out[WAIT_MS] = 0;
+    for (int i = 0; i < s->sent; i++)
+        out[WAIT_MS] += device_event_ms(d, s->wait_from[i], s->wait_to[i]);
+    for (int i = 0; i < t->actions; i++) {
+        const bool has = s->marked[i];
+        out[NOTED + i] = has ? device_event_ms(d, from, s->begun[i]) : NAN;
+        out[NOTED + t->actions + i] = has ? device_event_ms(d, from, s->ended[i]) : NAN;
+    }
+}
+
+static void take_samples(timed *t, int n, double *out)
+{
+    device *d = t->k->s->dev;
+    device_event *from = device_event_create(d), *to = device_event_create(d);
+    device_sense_begin(d);
+    for (int i = 0; i < n; i++)
+        take_sample(t, from, to, out + (size_t)i * (size_t)noted(t));
+    device_sense_end(d, true);
+    device_event_destroy(d, from);
+    device_event_destroy(d, to);
+}
+
+/* Warms up; then as many samples as --iters and --max-time ask for, the same on all ranks. */
+static int samples_of(timed *t)
+{
+    enum { LEAST = 3 };
+    const timing *how = &t->k->s->timing;
+    const int warmup = how->warmup > 0 ? how->warmup : 1, ranks = launch_size(t->k->l);
+    double *ignored = xcalloc((size_t)warmup * (size_t)noted(t), sizeof *ignored), each = 0;
+    double *all = xcalloc((size_t)ranks, sizeof *all);
+    if (t->k->member) {
+        pp_stage_step(t->s);
+        pp_stage_capture(t->s);
+        const double start = host_seconds();
+        take_samples(t, warmup, ignored);
+        each = (host_seconds() - start) / warmup;
+    }
+    pp_gather(t->k, "estimate", &each, sizeof each, all);
+    for (int r = 0; r < ranks; r++)
+        each = fmax(each, all[r]);
+    free(all);
+    free(ignored);
+    if (!(how->max_s > 0) || each * how->iters <= how->max_s)
+        return how->iters;
+    const int fit = (int)(how->max_s / each), least = how->iters < LEAST ? how->iters : LEAST;
+    return fit > least ? fit : least;
+}
+
+static void measure_all(timed *t)
+{
+    t->n = samples_of(t);
+    const size_t mine_n = (size_t)t->n * (size_t)noted(t);
+    double *mine = xcalloc(mine_n, sizeof *mine);
+    t->all = xcalloc(mine_n * (size_t)launch_size(t->k->l), sizeof *t->all);
+    if (t->k->member) {
+        take_samples(t, t->n, mine);
+        device_state_note(t->k->s->dev);
+    }
+    pp_gather(t->k, "samples", mine, mine_n * sizeof *mine, t->all);
+    free(mine);
+}
+
+/* ---- what they say ---- */
+
+static const double *noted_by(const timed *t, int rank, int sample)
+{
+    return t->all + ((size_t)rank * (size_t)t->n + (size_t)sample) * (size_t)noted(t);
+}
+
+static double most_of(const timed *t, int sample, int what)
+{
+    double most = 0;
+    for (int r = 0; r < t->k->shape.ranks; r++)
+        most = fmax(most, noted_by(t, r, sample)[what]);
+    return most;
+}
+
+/* 1 - the ranks' mean of their spans over the longest of any: the definition of pipeline_times. */
+static double bubble_of(const timed *t, int sample)
+{
+    double busy = 0, longest = 0;
+    for (int r = 0; r < t->k->shape.ranks; r++) {
+        const double *begun = noted_by(t, r, sample) + NOTED, *ended = begun + t->actions;
+        double first = INFINITY, last = 0;
+        for (int i = 0; i < t->actions; i++) {
+            if (isnan(begun[i]))
+                continue;
+            busy += ended[i] - begun[i];
+            first = fmin(first, begun[i]);
+            last = fmax(last, ended[i]);
+        }
+        longest = fmax(longest, last - first);
+    }
+    return 1 - busy / t->k->shape.ranks / longest;
+}
+
+/* Medians of a stage's spans of a kind. Where some W are parts of their B, these B are no measure of a B. */
+static double median_span(const timed *t, int rank, int chunk, pipeline_kind kind, bool split)
+{
+    const pipeline_action *a = pipeline_actions(t->k->table, rank);
+    samples of = {0};
+    for (int n = 0; n < t->n; n++) {
+        const double *begun = noted_by(t, rank, n) + NOTED, *ended = begun + t->actions;
+        for (int i = 0; i < t->actions; i++) {
+            const bool whole = kind == PIPELINE_B && split && i + 1 < t->actions && isnan(begun[i + 1]);
+            if (a[i].kind == kind && a[i].chunk == chunk && !whole && !isnan(begun[i]))
+                samples_add(&of, ended[i] - begun[i]);
+        }
+    }
+    const double median = stats_of(&of).median;
+    samples_free(&of);
+    return median;
+}
+
+/* Costs by stage; where all B are whole, W is a part of them. */
+static void find_costs(timed *t)
+{
+    const pipeline_shape *s = &t->k->shape;
+    const int stages = pipeline_stages(s);
+    t->f = xcalloc(3 * (size_t)stages, sizeof *t->f);
+    for (int stage = 0; stage < stages; stage++) {
+        const int rank = pipeline_rank(s, stage), chunk = pipeline_chunk(s, stage);
+        const double w = median_span(t, rank, chunk, PIPELINE_W, true);
+        t->f[stage] = median_span(t, rank, chunk, PIPELINE_F, false);
+        t->f[stages + stage] = median_span(t, rank, chunk, PIPELINE_B, !isnan(w));
+        t->f[2 * stages + stage] = isnan(w) ? 0 : w;
+        if (isnan(t->f[stages + stage])) /* no B was apart from its W */
+            t->f[stages + stage] = median_span(t, rank, chunk, PIPELINE_B, false) - t->f[2 * stages + stage];
+    }
+}
+
+static pipeline_costs costs_of(const timed *t)
+{
+    const int stages = pipeline_stages(&t->k->shape);
+    return (pipeline_costs){t->f, t->f + stages, t->f + 2 * stages, isnan(t->hop_ms) ? 0 : t->hop_ms};
+}
+
+/* ---- the row ---- */
+
+static int middle_sample(const timed *t, double median)
+{
+    int best = 0;
+    for (int n = 1; n < t->n; n++)
+        if (fabs(most_of(t, n, STEP_MS) - median) < fabs(most_of(t, best, STEP_MS) - median))
+            best = n;
+    return best;
+}
+
+static void fill_timeline(timed *t, double median)
+{
+    const int n = middle_sample(t, median), ranks = t->k->shape.ranks;
+    const size_t each = 2 * (size_t)t->actions;
+    double *spans = xcalloc(each * (size_t)ranks, sizeof *spans);
+    const pipeline_costs costs = costs_of(t);
+    for (int r = 0; r < ranks; r++)
+        for (size_t i = 0; i < each; i++)
+            spans[(size_t)r * each + i] = noted_by(t, r, n)[NOTED + i];
+    pp_timeline(t->k, &(pp_spans){t->k->table, spans}, &costs);
+    free(spans);
+}
+
+static void fill_stages(timed *t)
+{
+    const pipeline_shape *s = &t->k->shape;
+    const int stages = pipeline_stages(s);
+    char cut[256];
+    int at = 0;
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < stages; i++) {
+        const double ms = t->f[i] + t->f[stages + i] + t->f[2 * stages + i];
+        least = fmin(least, ms);
+        most = fmax(most, ms);
+        if (at < (int)sizeof cut - 8)
+            at += snprintf(cut + at, sizeof cut - (size_t)at, i ? ",%d" : "%d",
+                           t->k->ends[i] - (i ? t->k->ends[i - 1] : 0));
+    }
+    row_real(t->k->w, "stage_min_ms", least);
+    row_real(t->k->w, "stage_max_ms", most);
+    row_text(t->k->w, "cut", cut);
+}
+
+static void fill_memory(timed *t)
+{
+    const int ranks = launch_size(t->k->l);
+    double *all = xcalloc((size_t)ranks, sizeof *all);
+    const double mine = t->s->t ? (double)trainer_memory_of(t->s->t).allocated : 0;
+    pp_gather(t->k, "memory", &mine, sizeof mine, all);
+    row_int(t->k->w, "peak_bytes_first", (int64_t)all[0]);
+    row_int(t->k->w, "peak_bytes_last", (int64_t)all[pipeline_loss_rank(&t->k->shape)]);
+    free(all);
+}
+
+static void fill(timed *t, double one_ms)
+{
+    row *w = t->k->w;
+    const pipeline_shape *shape = &t->k->shape;
+    samples steps = {0}, bubbles = {0}, waits = {0};
+    for (int n = 0; n < t->n; n++) {
+        samples_add(&steps, most_of(t, n, STEP_MS));
+        samples_add(&waits, most_of(t, n, WAIT_MS));
+        samples_add(&bubbles, 100 * bubble_of(t, n));
+    }
+    const stats step = stats_of(&steps);
+    const double bubble = stats_of(&bubbles).median;
+    find_costs(t);
+    const pipeline_costs costs = costs_of(t);
+    const pipeline_times times = pipeline_simulate(t->k->table, &costs, NULL);
+    row_real(w, "step_ms", step.median);
+    row_real(w, "step_p10_ms", step.p10);
+    row_real(w, "step_p90_ms", step.p90);
+    row_int(w, "n_steps", t->n);
+    row_real(w, "bubble_pct", bubble);
+    row_real(w, "predicted_bubble_pct", 100 * times.bubble);
+    row_real(w, "err_points", bubble - 100 * times.bubble);
+    row_real(w, "hop_us", 1e3 * t->hop_ms);
+    row_real(w, "send_wait_ms", stats_of(&waits).median);
+    row_real(w, "in_flight", (double)times.peak / shape->chunks);
+    row_real(w, "tokens_per_s", 1e3 * shape->micros * t->k->o.batch * t->k->o.seq / step.median);
+    row_real(w, "one_rank_ms", one_ms);
+    row_real(w, "speedup", one_ms / step.median);
+    fill_stages(t);
+    fill_memory(t);
+    fill_timeline(t, step.median);
+    samples_free(&steps);
+    samples_free(&waits);
+    samples_free(&bubbles);
+}
+
+/* ---- a case ---- */
+
+static double hop_alone(pp_case *k)
+{
+    const size_t bytes = (size_t)k->o.batch * (size_t)k->o.seq * (size_t)k->o.config.d_model *
+                         (size_t)sb_dtype_bytes(k->o.precision->activations);
+    double ms = NAN, *all = xcalloc((size_t)launch_size(k->l), sizeof *all);
+    void *at = k->member && k->shape.ranks > 1 ? memory_alloc(k->s->mem, bytes, "hop") : NULL;
+    if (at)
+        ms = edges_hop_ms(k->edges, at, bytes);
+    memory_release(k->s->mem, at);
+    pp_gather(k, "hop", &ms, sizeof ms, all);
+    ms = all[0];
+    free(all);
+    return ms;
+}
+
+static bool once(void *arg)
+{
+    pp_stage_step(arg);
+    return true;
+}
+
+static bool cut(pp_case *k)
+{
+    stage_costs costs;
+    const bool measured = text_is(case_text(k->c, "balance"), "measured");
+    if (!measured) {
+        stages_even(&k->shape, k->o.config.layers, k->ends);
+        return true;
+    }
+    if (!pp_costs(k, &costs))
+        return false;
+    stages_balanced(&k->shape, k->o.config.layers, &costs, k->ends);
+    return true;
+}
+
+void pp_time(pp_case *k)
+{
+    pp_stage s = {.k = k};
+    timed t = {.k = k, .s = &s, .actions = k->table->count, .hop_ms = NAN};
+    const double one_ms = session_profiling(k->s) ? NAN : pp_one_rank_ms(k);
+    if (!pp_agree(k, "one rank") || !cut(k))
+        return;
+    phase_set("setup of %s", case_name(k->c));
+    if (!pp_stage_open(k, &k->o, k->ends, &s))
+        return;
+    if (k->member)
+        replica_set_tokens(s.t, k->o.seed, 0);
+    phase_set("timing of %s", case_name(k->c));
+    scope_push("timing");
+    if (session_profiling(k->s)) {
+        profile_result ignored;
+        const profile_how how = {.dev = k->s->dev, .together = true, .member = k->member};
+        session_profile(k->s, "steps", &how, once, &s, &ignored);
+    } else {
+        t.hop_ms = hop_alone(k);
+        measure_all(&t);
+        row_text(k->w, "launched", s.graph ? "graph" : "eager");
+        row_text(k->w, "backend", comm_backend(edges_all(k->edges)));
+        row_int(k->w, "hosts", launch_hosts(k->l));
+        row_int(k->w, "plan_chunks", k->shape.chunks);
+        fill(&t, one_ms);
+        if (k->member)
+            measure_again(k->s, "steps", once, &s);
+    }
+    scope_pop();
+    pp_stage_close(&s);
+    free(t.all);
+    free(t.f);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* The check: as many layers as there are stages, 3 updates on the ranks and on one rank with the same micro-batches. Each product has the
+ * shape that one rank gives it, and sums over micro-batches have one order, so loss, gradients and parameters have one
+ * rank's bits. With clipping the norm is added up in another order: what follows from it is within bounds. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/pp/case.h"
+#include "common/core/error.h"
+#include "common/record/nvtx.h"
+#include "common/session/watchdog.h"
+
+enum { CHECK_STEPS = 3 };
+static const double bound_norm = 1e-5; /* relative */
+static const double plan_slack = 1.03; /* gaps */
+enum { PLACES = 4 /* of tensors on their way, of each chunk */ };
+
+typedef struct outcome { /* relative differences; 0: the same bits */
+    double loss, grad, norm, param;
+    double plan_pct; /* what is planned, of what the bound allows */
+} outcome;
+
+/* ---- comparing ---- */
+
+/* The norm of the difference over the norm; 0 for equal bits alone, NAN where a number is none. */
+static double difference(const float *want, const float *got, size_t n)
+{
+    double off = 0, all = 0;
+    if (memcmp(want, got, n * sizeof *want) == 0)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        off += pow((double)got[i] - want[i], 2);
+        all += pow(want[i], 2);
+    }
+    return off > 0 ? sqrt(off / fmax(all, 1e-30)) : isnan(off) ? NAN : 1e-30;
+}
+
+static double worse(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : fmax(a, b);
+}
+
+static void note(pp_case *k, int what, const char *name, double err, double allowed)
+{
+    static const char *const names[] = {
+        [WRONG_LOSS] = "loss", [WRONG_GRAD] = "gradient", [WRONG_NORM] = "norm", [WRONG_PARAM] = "parameter"};
+    if (err <= allowed || row_status_get(k->w) != ROW_OK)
+        return;
+    k->wrong = what;
+    row_status_set(k->w, ROW_FAIL, "wrong %s%s%s: rank %d differs from one rank by %.3g; %s", names[what],
+                   *name ? " of " : "", name, k->rank, err, allowed > 0 ? "too much" : "the bits have to be the same");
+}
+
+/* Gradients, or parameters, of this rank's tensors. */
+static double compare_tensors(pp_case *k, trainer *whole, trainer *mine, bool grads, double allowed)
+{
+    const params *p = trainer_params(mine);
+    double worst = 0;
+    for (int i = 0; i < p->count; i++) {
+        const param_tensor *own = &p->tensors[i], *same = params_find(trainer_params(whole), own->kind, own->layer);
+        const size_t n = (size_t)own->count;
+        float *want = xmalloc(2 * n * sizeof *want), *got = want + n;
+        (grads ? trainer_read_grad : trainer_read_param)(whole, same, want);
+        (grads ? trainer_read_grad : trainer_read_param)(mine, own, got);
+        const double err = difference(want, got, n);
+        note(k, grads ? WRONG_GRAD : WRONG_PARAM, own->name, err, allowed);
+        worst = worse(worst, err);
+        free(want);
+    }
+    return worst;
+}
+
+static double norm_of(trainer *t)
+{
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    return state.grad_norm;
+}
+
+static double relative(double want, double got)
+{
+    return want == got ? 0 : fabs(got - want) / fmax(fabs(want), 1e-30);
+}
+
+/* After an update that was clipped by a norm with other last bits: those of 16-bit numbers differ soon. */
+static double bound_after_clip(const pp_case *k)
+{
+    return sb_dtype_bytes(k->o.precision->activations) == 2 ? 2e-2 : 1e-4;
+}
+
+static void compare_step(pp_case *k, trainer *whole, pp_stage *s, int step, outcome *out)
+{
+    const bool clip = k->o.clip_norm > 0;
+    const double after = clip && step > 0 ? bound_after_clip(k) : 0;
+    if (k->rank == k->loss_rank) {
+        const double err = relative(trainer_loss(whole), trainer_loss(s->t));
+        note(k, WRONG_LOSS, "", err, after);
+        out->loss = worse(out->loss, err);
+    }
+    if (step == 0)
+        out->grad = compare_tensors(k, whole, s->t, true, 0);
+    if (clip) {
+        const double err = relative(norm_of(whole), norm_of(s->t));
+        note(k, WRONG_NORM, "", err, step ? bound_after_clip(k) : bound_norm);
+        out->norm = worse(out->norm, err);
+    }
+    if (step == CHECK_STEPS - 1)
+        out->param = compare_tensors(k, whole, s->t, false, clip ? bound_after_clip(k) : 0);
+}
+
+/* ---- each tensor on one rank, and no more memory than the schedule allows ---- */
+
+static bool all_parts(pp_case *k, const pp_stage *s, const trainer *whole)
+{
+    const int n = launch_size(k->l), mine = s->t ? trainer_params(s->t)->count : 0;
+    int *all = xcalloc((size_t)n, sizeof *all), sum = 0;
+    pp_gather(k, "parts", &mine, sizeof mine, all);
+    for (int r = 0; r < n; r++)
+        sum += all[r];
+    free(all);
+    if (whole && sum != trainer_params(whole)->count) {
+        k->wrong = WRONG_PARTS;
+        row_status_set(k->w, ROW_FAIL, "wrong parts: the ranks have %d tensors, the model %d", sum,
+                       trainer_params(whole)->count);
+    }
+    return pp_agree(k, "all parts");
+}
+
+/* Most W that wait at a time. */
+static int waiting_w(const step_table *t)
+{
+    int waiting = 0, most = 0;
+    for (int i = 0; i < t->action_count; i++) {
+        const bool b = t->actions[i].work == STEP_B, w = t->actions[i].work == STEP_W;
+        waiting += b - w;
+        most = waiting > most ? waiting : most;
+    }
+    return most;
+}
+
+/* The plan with the micro-batches of the schedule's bound before the first backward, and the gradients that each waiting W reads: the
+ * outputs' of a block's four products, and the logits'. */
+static double most_bytes(const pp_case *k, const step_options *slice, const int *ends, const pp_stage *s)
+{
+    step_options o = *slice;
+    step_table *most = pp_bound_table(k, ends, k->rank);
+    o.table = most;
+    const double bound = (double)trainer_planned_bytes(k->s->dev, k->at.kernels, k->at.ctx, &o);
+    const model_config *c = &o.config;
+    const double columns = 3. * c->d_model + 2. * model_kv_dim(c) + 2. * c->d_ff +
+                           (k->rank == pipeline_loss_rank(&k->shape) ? c->vocab : 0);
+    const double gradients = columns * o.batch * o.seq * sb_dtype_bytes(o.precision->activations);
+    const double place = (double)c->d_model * o.batch * o.seq * sb_dtype_bytes(o.precision->activations);
+    stages_table_free(most);
+    return plan_slack * bound + PLACES * k->shape.chunks * place +
+           (k->shape.schedule->split ? waiting_w(s->table) * gradients : 0);
+}
+
+static bool within_bound(pp_case *k, const step_options *slice, const int *ends, const pp_stage *s, outcome *out)
+{
+    if (k->member) {
+        step_options o = *slice;
+        o.table = s->table;
+        const double planned = (double)trainer_planned_bytes(k->s->dev, k->at.kernels, k->at.ctx, &o);
+        const double most = most_bytes(k, slice, ends, s);
+        out->plan_pct = 100 * planned / most;
+        if (planned > most) {
+            k->wrong = WRONG_PLAN;
+            row_status_set(k->w, ROW_FAIL, "wrong plan: rank %d takes %.0f bytes, and the schedule's bound allows %.0f",
+                           k->rank, planned, most);
+        }
+    }
+    return pp_agree(k, "plan");
+}
+
+/* ---- the slice ---- */
+
+static step_options slice_of(const pp_case *k)
+{
+    step_options o = k->o;
+    o.config.layers = pipeline_stages(&k->shape);
+    return o;
+}
+
+static trainer *make_whole(pp_case *k, const step_options *slice)
+{
+    char why[400] = "";
+    trainer *t =
+        k->member ? trainer_create(k->s->dev, k->s->mem, k->at.kernels, k->at.ctx, slice, why, sizeof why) : NULL;
+    if (k->member && !t)
+        row_status_set(k->w, ROW_SKIP, "%s", why);
+    replica_problem problem;
+    if (pp_agree(k, "one rank") && !replica_tune(&k->at, t, slice, &problem))
+        row_status_set(k->w, ROW_FAIL, "%s", problem.text);
+    return t;
+}
+
+static void run(pp_case *k, trainer *whole, pp_stage *s, outcome *out)
+{
+    replica_set_tokens(whole, k->o.seed, 0);
+    replica_set_tokens(s->t, k->o.seed, 0);
+    for (int step = 0; step < CHECK_STEPS; step++) {
+        phase_set("check: update %d of %d on all ranks", step + 1, CHECK_STEPS);
+        pp_stage_step(s);
+        device_sync(k->s->dev);
+        if (!trainer_step(whole))
+            launch_fail(k->l, EXIT_CODE_FAILURE, "a step on one rank: %s", sb_last_message());
+        device_sync(k->s->dev);
+        compare_step(k, whole, s, step, out);
+    }
+}
+
+static void fill(pp_case *k, const outcome *mine)
+{
+    outcome *all = xcalloc((size_t)launch_size(k->l), sizeof *all), worst = {0};
+    pp_gather(k, "errors", mine, sizeof *mine, all);
+    for (int r = 0; r < k->shape.ranks; r++)
+        worst =
+            (outcome){worse(worst.loss, all[r].loss), worse(worst.grad, all[r].grad), worse(worst.norm, all[r].norm),
+                      worse(worst.param, all[r].param), worse(worst.plan_pct, all[r].plan_pct)};
+    free(all);
+    row_real(k->w, "err_loss", worst.loss);
+    row_real(k->w, "err_grad", worst.grad);
+    row_real(k->w, "err_norm", worst.norm);
+    row_real(k->w, "err_param", worst.param);
+    row_real(k->w, "plan_pct", worst.plan_pct);
+}
+
+bool pp_verify(pp_case *k)
+{
+    const step_options slice = slice_of(k);
+    int *ends = xcalloc((size_t)pipeline_stages(&k->shape), sizeof *ends);
+    outcome errors = {0};
+    pp_stage s = {.k = k};
+    scope_push("verify");
+    phase_set("check: set-up of %s", case_name(k->c));
+    stages_even(&k->shape, slice.config.layers, ends);
+    trainer *whole = make_whole(k, &slice);
+    bool ok = pp_agree(k, "tuning") && pp_stage_open(k, &slice, ends, &s) &&
+              within_bound(k, &slice, ends, &s, &errors) && all_parts(k, &s, whole);
+    if (ok && k->member)
+        run(k, whole, &s, &errors);
+    ok = ok && pp_agree(k, "check");
+    if (ok)
+        fill(k, &errors);
+    pp_stage_close(&s);
+    if (whole)
+        trainer_free(whole);
+    memory_release_all(k->s->mem); /* the case may need all of it */
+    free(ends);
+    scope_pop();
+    return ok;
+}

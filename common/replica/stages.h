@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* A model cut into the stages of a pipeline: which layers each has, what a rank's step is made of (stages.c), and what moves
+ * the residual stream between ranks (edges.c). Stage s of `ends` has layers [ends[s - 1], ends[s]); the first one has
+ * the embedding, too, and the last one the head. */
+#ifndef STEPBENCH_REPLICA_STAGES_H
+#define STEPBENCH_REPLICA_STAGES_H
+
+#include "common/comm/comm.h"
+#include "common/pipeline/pipeline.h"
+#include "common/step/options.h"
+
+/* ---- stages.c ---- */
+
+/* Time of a forward and backward, in any unit: of one block, of the embedding, of the head with the loss. */
+typedef struct stage_costs {
+    double block, embedding, head;
+} stage_costs;
+
+/* Fills ends[p v] of at least as many layers: as many blocks in each stage as possible; or such that the rank with most to do
+ * has as little as possible. */
+void stages_even(const pipeline_shape *s, int layers, int *ends);
+void stages_balanced(const pipeline_shape *s, int layers, const stage_costs *costs, int *ends);
+
+/* What a rank does in a step; by stages_table_free. */
+step_table *stages_table(const pipeline_table *t, const int *ends, int rank);
+void stages_table_free(step_table *t);
+
+/* ---- edges.c ---- */
+
+/* A communicator and a stream for each direction between two neighbours and for each kind of tensor: the residual stream, and its
+ * gradient. All ranks of the job make and destroy them together; the first `ranks` are the pipeline's, as a ring. */
+typedef struct edges edges;
+edges *edges_open(launch *l, device *d, int ranks, int max_ctas, char *why, size_t why_bytes); /* NULL: why */
+void edges_close(edges *e);
+comm *edges_all(const edges *e); /* of all ranks of the pipeline */
+/* The hops of a trainer whose stages these are: before its first step. `ends` is used until the next call. */
+step_hops edges_hops(edges *e, const pipeline_shape *s, const int *ends);
+/* Milliseconds of a hop of so many bytes from rank 0 to rank 1 and back, halved, with nothing beside it; the same on both; NAN
+ * elsewhere. Members call it together, between steps, with memory of that size. */
+double edges_hop_ms(edges *e, void *at, size_t bytes);
+
+#endif

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What each rank of a pipeline does when, a panel for each schedule: forwards, backwards and weight gradients in three colours, with the
 # number of their micro-batch; idle time is white. Later chunks of a rank are darker.
+if (!exists("time_label")) { time_label = "time (forwards of a rank)" }
 n = words(files)
 array lanes[n]
 array ends[n]
@@ -14,6 +15,7 @@ do for [p = 1:n] {
     all_lanes = all_lanes + lanes[p]
     longest = x_max_y > longest ? x_max_y : longest
 }
+if (!exists("crowded")) { crowded = longest > 60 }
 W = 900; H = 130 + 17 * all_lanes + 44 * n + 30
 load folder."/style.gp"
 kinds = "F B W"
@@ -41,13 +43,13 @@ do for [p = 1:n] {
     set yrange [lanes[p] - 0.5 : -0.5]
     set ytics ()
     do for [r = 0:lanes[p] - 1] { set ytics add (sprintf("rank %d", r) r) }
-    if (p == n) { set xtics nomirror; set xlabel "time (forwards of a rank)" } else { unset xtics; unset xlabel }
+    if (p == n) { set xtics nomirror; set xlabel time_label } else { unset xtics; unset xlabel }
     middle = "(0.5 * (column('start') + column('end')))"
     is(k, later) = strcol("kind") eq word(kinds, k) && (column("chunk") > 0) == later
     plot for [k = 1:3] for [later = 0:1] file using (is(k, later) ? 0.5 * (column("start") + column("end")) : NaN):"rank":\
              (0.5 * (column("end") - column("start"))):(0.45) with boxxyerror fillcolor rgb (later ? dark(k) : light(k)), \
          file using (0.5 * (column("start") + column("end"))):"rank":(sprintf("%d", column("micro") + 1)) with labels \
-             font font_of(longest > 60 ? 7 : 10) textcolor rgb "#222222"
+             font font_of(crowded ? 7 : 10) textcolor rgb "#222222"
     @first_panel_done
     top = top + 17 * lanes[p] + 44
 }

@@ -239,7 +239,8 @@ static void rank_create(rank *r, const step_options *o, const stage *s, network 
     r->t = trainer_create(r->own.dev, r->own.mem, r->own.kernels, r->own.ctx, &r->o, r->why, sizeof r->why);
     if (!r->t)
         fail_msg("no trainer: %s", r->why);
-    trainer_set_hops(r->t, &(step_hops){net, on_open, on_receive, on_send, on_sent});
+    trainer_set_hops(
+        r->t, &(step_hops){.user = net, .open = on_open, .receive = on_receive, .send = on_send, .sent = on_sent});
 }
 
 static void rank_free(rank *r)

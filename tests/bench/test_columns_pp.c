@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_pp from outside, on CPU ranks over Gloo: every schedule has the bits of one rank, each planted error is found by name,
+ * bad input is refused, and every numeric column is measured or recomputed from the others of its row. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+#include "tests/support/columns.h"
+
+static csv *rows_of(const char *folder, int code, const char *arguments)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    char *all = xasprintf("--warmup 1 --seq 16 %s", arguments);
+    csv *c = bench_rows(folder, "bench_pp", "", all, code);
+    free(all);
+    return c;
+}
+
+static void all_ok(const csv *c, size_t rows)
+{
+    assert_non_null(c);
+    assert_int_equal(c->rows, rows);
+    for (size_t r = 0; r < c->rows; r++)
+        if (strcmp(csv_cell(c, r, "status"), "ok") != 0)
+            fail_msg("%s on %s ranks: %s", csv_cell(c, r, "variant"), csv_cell(c, r, "ranks"),
+                     csv_cell(c, r, "reason"));
+}
+
+static void same_bits(const csv *c, size_t r)
+{
+    if (csv_real(c, r, "err_loss") != 0 || csv_real(c, r, "err_grad") != 0 || csv_real(c, r, "err_param") != 0)
+        fail_msg("%s on %s ranks differs from one rank", csv_cell(c, r, "variant"), csv_cell(c, r, "ranks"));
+}
+
+static void schedules_have_the_bits_of_one_rank(void **state)
+{
+    csv *c = rows_of(*state, EXIT_CODE_OK,
+                     "--iters 0 --ranks 2,3,4 --micro-batches 12 --precision bf16 --grad-dtype fp32 --loss-chunk 6");
+    all_ok(c, 3 * 5);
+    for (size_t r = 0; r < c->rows; r++)
+        same_bits(c, r);
+    csv_free(c);
+    c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 3 --micro-batches 2 --precision fp32 --recompute block");
+    assert_int_equal(c->rows, 5);
+    for (size_t r = 0; r < c->rows; r++) /* 2 is no multiple of 3 */
+        assert_string_equal(csv_cell(c, r, "status"),
+                            strcmp(csv_cell(c, r, "variant"), "interleaved") == 0 ? "skip" : "ok");
+    csv_free(c);
+}
+
+/* The norm is that of all stages, added up in another order than on one rank. */
+static void clipping_sees_all_stages(void **state)
+{
+    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 3 --micro-batches 3 --precision fp32 --clip 0.01");
+    all_ok(c, 5);
+    for (size_t r = 0; r < c->rows; r++)
+        assert_true(csv_real(c, r, "err_grad") == 0 && csv_real(c, r, "err_norm") < 1e-5 &&
+                    csv_real(c, r, "err_param") < 1e-4);
+    csv_free(c);
+}
+
+/* What each error makes wrong first; only W can be missing where there are any. */
+static const struct {
+    const char *name, *wrong;
+    bool split_alone;
+} planted[] = {{"swap", "wrong loss", false},
+               {"early", "wrong loss", false},
+               {"no-w", "a table lacks an F, a B or a W", true},
+               {"w-twice", "comes twice, so that another is missing", true},
+               {"scale", "wrong gradient", false},
+               {"loss", "wrong loss", false},
+               {"boundary", "wrong parts: the ranks have", false}};
+
+static void planted_errors_are_found(void **state)
+{
+    for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
+        char *arguments =
+            xasprintf("--iters 0 --ranks 2 --variant 1f1b,zb-v --precision fp32 --plant-error %s", planted[i].name);
+        csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
+        assert_int_equal(c->rows, 2);
+        for (size_t r = 0; r < 2; r++) {
+            const char *status = csv_cell(c, r, "status"), *reason = csv_cell(c, r, "reason");
+            const bool has = !planted[i].split_alone || strncmp(csv_cell(c, r, "variant"), "zb-", 3) == 0;
+            if (strcmp(status, has ? "fail" : "skip") != 0 || (has && !strstr(reason, planted[i].wrong)))
+                fail_msg("%s, %s: %s, %s", planted[i].name, csv_cell(c, r, "variant"), status, reason);
+        }
+        csv_free(c);
+        free(arguments);
+    }
+}
+
+static void bad_input_is_refused(void **state)
+{
+    assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2 --micro-batches 0"));
+    assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2 --variant dualpipe"));
+    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --variant zb-v --layers 3,4 --precision fp32,fp16");
+    assert_int_equal(c->rows, 4);
+    for (size_t r = 0; r < c->rows; r++)
+        assert_string_equal(csv_cell(c, r, "status"), strcmp(csv_cell(c, r, "layers"), "4") == 0 &&
+                                                              strcmp(csv_cell(c, r, "precision"), "fp32") == 0
+                                                          ? "ok"
+                                                          : "skip");
+    csv_free(c);
+}
+
+/* ---- columns ---- */
+
+FORMULA(error, N("bubble_pct") - N("predicted_bubble_pct"))
+FORMULA(rate, 1e3 * N("micro_batches") * N("batch") * N("seq") / N("step_ms"))
+FORMULA(speedup, N("one_rank_ms") / N("step_ms"))
+FORMULA(chunks, IS("variant", "zb-v") ? 2 : IS("variant", "interleaved") ? N("chunks") : 1)
+FORMULA(one, 1)
+FORMULA(three, 3)
+FORMULA(none, 0)
+
+/* Two ranks. Interleaved begins with 2 + p (v - 1) + 1 chunks, others with what they are known for. */
+static double in_flight(const csv *c, size_t row)
+{
+    const double m = N("micro_batches");
+    return IS("variant", "gpipe")         ? m
+           : IS("variant", "interleaved") ? fmin(2 + 2 * (N("chunks") - 1) + 1, m * N("chunks")) / N("chunks")
+                                          : 2;
+}
+
+static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
+                                    {"step_p10_ms", MEASURED, NULL, 0},
+                                    {"step_p90_ms", MEASURED, NULL, 0},
+                                    {"n_steps", MEASURED, three, 0},
+                                    {"bubble_pct", MEASURED, NULL, 0},
+                                    {"predicted_bubble_pct", MEASURED, NULL, 0},
+                                    {"err_points", DERIVED, error, 1e-4},
+                                    {"stage_min_ms", MEASURED, NULL, 0},
+                                    {"stage_max_ms", MEASURED, NULL, 0},
+                                    {"hop_us", MEASURED, NULL, 0},
+                                    {"send_wait_ms", MEASURED, NULL, 0},
+                                    {"peak_bytes_first", MEASURED, NULL, 0},
+                                    {"peak_bytes_last", MEASURED, NULL, 0},
+                                    {"in_flight", DERIVED, in_flight, 0},
+                                    {"tokens_per_s", DERIVED, rate, 0},
+                                    {"one_rank_ms", MEASURED, NULL, 0},
+                                    {"speedup", DERIVED, speedup, 0},
+                                    {"plan_chunks", DERIVED, chunks, 0},
+                                    {"hosts", MEASURED, one, 0},
+                                    {"plan_pct", MEASURED, NULL, 0},
+                                    {"err_loss", MEASURED, none, 0},
+                                    {"err_grad", MEASURED, none, 0},
+                                    {"err_norm", MEASURED, none, 0},
+                                    {"err_param", MEASURED, none, 0},
+                                    {0}};
+
+/* Whatever the other work of the machine: a rank waits, but not always; memory follows what is in flight. */
+static void plausible(const csv *c)
+{
+    for (size_t r = 0; r < c->rows; r++) {
+        assert_true(csv_real(c, r, "bubble_pct") > 0 && csv_real(c, r, "bubble_pct") < 100);
+        assert_true(csv_real(c, r, "predicted_bubble_pct") > 0 && csv_real(c, r, "predicted_bubble_pct") < 100);
+        assert_true(csv_real(c, r, "stage_max_ms") >= csv_real(c, r, "stage_min_ms") &&
+                    csv_real(c, r, "stage_max_ms") < csv_real(c, r, "step_ms"));
+        assert_true(csv_real(c, r, "plan_pct") <= 100);
+        assert_string_equal(csv_cell(c, r, "launched"), "eager");
+    }
+}
+
+static void columns(void **state)
+{
+    columns_have_rules(*state, "bench_pp", rules);
+    csv *c =
+        rows_of(*state, EXIT_CODE_OK, "--iters 3 --ranks 2 --micro-batches 4 --balance even,measured --precision fp32");
+    all_ok(c, 2 * 5);
+    plausible(c);
+    columns_hold(c, "bench_pp", rules);
+    columns_were_seen("bench_pp", rules);
+}
+
+/* The lines of a timeline: what was predicted and what ran are the same actions. */
+static void a_timeline_has_both_strips(void **state)
+{
+    int actions[2] = {0, 0};
+    char line[256];
+    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 3 --ranks 2 --micro-batches 4 --variant 1f1b --precision fp32");
+    char *path = xasprintf("%s/results/test-x1/pipeline/%s", (const char *)*state, csv_cell(c, 0, "timeline"));
+    FILE *f = fopen(path, "r");
+    if (!f)
+        fail_msg("there is no %s", path);
+    while (fgets(line, sizeof line, f)) {
+        actions[0] += strncmp(line, "predicted,", 10) == 0;
+        actions[1] += strncmp(line, "recorded,", 9) == 0;
+    }
+    fclose(f);
+    assert_int_equal(actions[0], 2 * 2 * 4);
+    assert_int_equal(actions[1], 2 * 2 * 4);
+    free(path);
+    csv_free(c);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(schedules_have_the_bits_of_one_rank),
+        IN_FOLDER(clipping_sees_all_stages),
+        IN_FOLDER(planted_errors_are_found),
+        IN_FOLDER(bad_input_is_refused),
+        IN_FOLDER(columns),
+        IN_FOLDER(a_timeline_has_both_strips),
+    };
+    return cmocka_run_group_tests_name("pp", tests, NULL, NULL);
+}

@@ -4,7 +4,7 @@
  * Pipeline parallelism: each rank has some of the layers, and micro-batches go through them. The variants are the schedules of
  * common/pipeline. One table plans a rank's memory, is simulated, and runs (common/replica/stages.h).
  * Before a case is timed, 3 updates of a slice, one block a stage, are compared with one rank, bit for bit.
- * Run: ./bench_pp --ranks 2 --size 2.7b --seq 1024 --micro-batches 8 --precision bf16
+ * Run: ./bench_pp --ranks 2 --size 2.7b --seq 1024 --micro-batches 8
  *      ./bench_pp --device cpu --ranks 2
  * Expect: (p - 1) / (m + p - 1) of the step for gpipe and 1f1b; half of it or less for zb-h1 and zb-v.
  * Limits: the axis pp alone; tensors move by NCCL, whose receives hold multiprocessors while they wait; no fp16. */
@@ -19,7 +19,7 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2"),
-    MODEL_OPTIONS("2.7b", "tiny", "1024", "32", "bf16", "train-step"),
+    MODEL_OPTIONS("2.7b", "tiny", "1024", "32", "bf16-pure", "train-step"),
     {"micro-batches", OPTION_INT, OPTION_LIST, "8",
      .help = "forwards and backwards of a step, each of --batch sequences, before its update", .def_cpu = "4", .min = 1,
      .max = 4096},

@@ -41,6 +41,7 @@ PEERS = {
     "cp": ("attention of PyTorch's backends whose sequence is shared by ranks, an all-to-all over NCCL before and after", "torch", 2,
            ("cp",)),
     "tp": ("DTensor: layers shared by ranks, rows of norms and residuals, too; eager, compiled, async", "torch", 2, ("tp",)),
+    "pp": ("training steps over stages by torch.distributed.pipelining: GPipe, 1F1B and ZBV, eager and compiled", "torch", 2, ("pp",)),
     "nccl_tests": ("all_reduce_perf of nccl-tests, from the folder NCCL_TESTS", "nccl-tests", 2, ("allreduce",)),
 }
 
@@ -70,6 +71,8 @@ def command_of(name, options):
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={visible_gpus()}"]
     if name in ("cp", "tp"):
         return [sys.executable, *launch, f"{HERE}/{name}.py", options.out, *small]
+    if name == "pp":  # it starts its ranks itself, case by case
+        return [sys.executable, f"{HERE}/pp.py", options.out, *small]
     if name in ("allreduce", "ddp", "checkpoint"):
         program = "checkpoint.py" if name == "checkpoint" else "parallel.py"
         return [sys.executable, *launch, f"{HERE}/{program}", name, options.out, *small]
@@ -381,10 +384,27 @@ def test_limit_of_a_case():
     return wrong
 
 
+def test_pipelines():
+    """Each case of pp.py that ends badly has a row; all of them together are a failure, one is not."""
+    import tempfile
+
+    import pp
+    wrong = []
+    for ends, well in ((lambda *_: 1, False), (lambda command, _: int(command[-1] == "1"), True)):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(pp.peers, "run_limited", ends):
+            if pp.run_cases(folder, pp.CASES[:2], False) != well:
+                wrong.append(f"pipelines: all failed, or one did, and it says {not well}")
+            with open(f"{folder}/peer_pp.csv", newline="") as file:
+                rows = list(record.csv.DictReader(file))
+            if len(rows) != (1 if well else 2) or rows[-1]["note"] != "exit code 1" or rows[-1]["impl"] != "gpipe" or rows[-1]["step_ms"]:
+                wrong.append(f"pipelines: {rows}")
+    return wrong
+
+
 def self_test(options):
     print("rows of a folder:")
     wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_run_limited()
-    wrong += test_run_by_hand() + test_load() + test_cases() + test_limit_of_a_case()
+    wrong += test_run_by_hand() + test_load() + test_cases() + test_limit_of_a_case() + test_pipelines()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))

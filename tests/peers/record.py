@@ -32,6 +32,8 @@ COLUMNS = {
     "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "algbw_gb_s", "busbw_gb_s")),
     "cp": (("bench", "impl", "ranks", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "causal", "mode", "policy"),
            ("fwd_ms", "bwd_ms", "one_fwd_ms", "one_bwd_ms", "fwd_diff", "bwd_diff", "note")),
+    "pp": (("bench", "impl", "ranks", "size", "seq", "batch", "micro_batches", "precision", "attn", "mode", "policy"),
+           ("step_ms", "peak_gib_first", "peak_gib_last", "loss", "loss_diff", "note")),
     "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong")),
 }
 

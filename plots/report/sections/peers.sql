@@ -182,6 +182,25 @@ FROM our_tp o
 JOIN peer_tp p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch = o.batch
 WHERE o.nth = 1 AND p.step_ms IS NOT NULL ORDER BY o.id, p.id
 
+-- ---- stages of a pipeline: the same schedule, and whatever is fastest against whatever is ----
+@view our_pp
+SELECT *, row_number() OVER (PARTITION BY ranks, size, seq, batch, micro_batches, precision, variant
+    ORDER BY step_ms, id) AS nth, row_number() OVER (PARTITION BY ranks, size, seq, batch, micro_batches, precision
+    ORDER BY step_ms, id) = 1 AS fastest
+FROM bench_pp
+WHERE status = 'ok' AND step_ms IS NOT NULL AND clip = 0 AND custom = 0
+
+@into pairs
+SELECT 'pipeline on ' || o.ranks || ' GPUs, ' || o.precision || iif(o.variant = p.impl, ', ' || o.variant,
+    ', any schedule'), NULL, 'PyTorch ' || p.impl || ', ' || p.mode, o.size || ', S ' || o.seq || ', ' || o.micro_batches
+    || ' x ' || o.batch, p.step_ms / o.step_ms, NULL, NULL, 'bench_pp', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
+    coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL, CASE WHEN p.loss_diff IS NULL
+    THEN 'its result was not checked' WHEN p.loss_diff > 0.01 THEN 'its result is wrong' END, 0, NULL, NULL
+FROM our_pp o
+JOIN peer_pp p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch = o.batch
+    AND p.micro_batches = o.micro_batches AND p.precision = o.precision AND (p.impl = o.variant OR o.fastest)
+WHERE o.nth = 1 AND p.step_ms IS NOT NULL ORDER BY o.id, p.id
+
 -- ---- steps of several GPUs ----
 -- A model on each rank beside the same, a sharded optimizer beside the same, FSDP beside FSDP2.
 @use ddp_rows

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: MIT
+"""A training step whose layers are shared by ranks, by torch.distributed.pipelining: the peer of bench_pp. A step is forward and backward
+of all micro-batches by one of its schedules, and an update on each rank. Everything is bf16, sums of gradients and moments too.
+
+usage: python3 pp.py FOLDER [--small]     starts the ranks of each case, one case after another
+       ... torch.distributed.run ... pp.py FOLDER --case NUMBER [--small]     is one of them"""
+import gc
+import os
+import statistics
+import subprocess
+import sys
+from collections import namedtuple
+from datetime import timedelta
+
+import peers
+from record import Rows
+
+Case = namedtuple("Case", "impl mode size seq micro_batches")
+# Of each schedule as it is, and with its blocks or the whole stage compiled: the pipelining library runs what it is given.
+CASES = [Case(impl, mode, "2.7b", 1024, 8) for mode in ("compile-blocks", "compile", "eager") for impl in ("1f1b", "gpipe", "zb-v")]
+SMALL = [Case(impl, "eager", "small", 128, 4) for impl in ("1f1b", "gpipe", "zb-v")]
+POLICY = "as many blocks in each stage; PipelineStage over NCCL; AdamW fused, no clipping"
+WARMUP, SAMPLES, SECONDS = 4, 10, 240
+
+
+def columns(case):
+    return {"bench": "pp", "impl": case.impl, "ranks": peers.visible_gpus(), "size": case.size, "seq": case.seq, "batch": 1,
+            "micro_batches": case.micro_batches, "precision": "bf16-pure", "attn": "sdpa", "mode": case.mode, "policy": POLICY}
+
+
+# ---- one of the ranks ----
+
+def stages_of(whole, case, rank, ranks):
+    """The stages of a rank: with zb-v the second one lies on the way back."""
+    import torch
+    from torch import nn
+
+    class Stage(nn.Module):
+        def __init__(self, first, end):
+            super().__init__()
+            self.embedding = whole.embedding if first == 0 else None
+            self.blocks = nn.ModuleList(whole.blocks[first:end])
+            self.norm, self.head = (whole.norm, whole.head) if end == len(whole.blocks) else (None, None)
+            self.register_buffer("cos", whole.cos, persistent=False)
+            self.register_buffer("sin", whole.sin, persistent=False)
+
+        def forward(self, x):
+            if self.embedding is not None:
+                x = self.embedding(x)
+            for block in self.blocks:
+                x = block(x, self.cos, self.sin)
+            return x if self.head is None else self.head(self.norm(x))
+
+    count = 2 * ranks if case.impl == "zb-v" else ranks
+    places = [rank, count - 1 - rank] if case.impl == "zb-v" else [rank]
+    layers, out = len(whole.blocks), []
+    for place in places:
+        stage = Stage(layers * place // count, layers * (place + 1) // count)
+        if case.mode == "compile-blocks":
+            for i, block in enumerate(stage.blocks):
+                stage.blocks[i] = torch.compile(block, dynamic=False)
+        out.append((place, torch.compile(stage, dynamic=False) if case.mode == "compile" else stage))
+    return count, out
+
+
+def whole_loss(whole, inputs, targets):
+    """Of the model that is not cut, the mean of the micro-batches."""
+    import torch
+
+    import model as models
+    with torch.no_grad():
+        return statistics.mean(float(models.loss_of(whole, x.unsqueeze(0), y.unsqueeze(0))) for x, y in zip(inputs, targets))
+
+
+def schedule_of(case, stages):
+    import torch.nn.functional as F
+    from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
+    from torch.distributed.pipelining.schedules import ScheduleZBVZeroBubble
+
+    def loss(out, target):
+        return F.cross_entropy(out.float().flatten(0, 1), target.flatten())
+
+    if case.impl == "zb-v":
+        return ScheduleZBVZeroBubble(stages, case.micro_batches, loss_fn=loss)
+    return (Schedule1F1B if case.impl == "1f1b" else ScheduleGPipe)(stages[0], case.micro_batches, loss_fn=loss)
+
+
+def allow_split_backward():
+    """A backward in two halves reads what a compiled backward would have given back to the allocator."""
+    try:
+        import torch._functorch.config
+        torch._functorch.config.donated_buffer = False
+    except (ImportError, AttributeError):
+        pass
+
+
+def measure(case):
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage
+
+    import model as models
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    device = torch.device("cuda", torch.cuda.current_device())
+    allow_split_backward()
+    inputs, targets = models.batch_of(case.micro_batches, case.seq)
+    whole = models.create(case.size, case.seq).bfloat16()
+    wanted = whole_loss(whole, inputs, targets)
+    count, parts = stages_of(whole, case, rank, ranks)
+    del whole
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    stages = [PipelineStage(module, place, count, device) for place, module in parts]
+    schedule = schedule_of(case, stages)
+    parameters = [p for _, module in parts for p in module.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    first, last = any(place == 0 for place, _ in parts), any(place == count - 1 for place, _ in parts)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def step():
+        losses = []
+        dist.barrier()
+        begin.record()
+        schedule.step(*([inputs] if first else []), **({"target": targets, "losses": losses} if last else {}))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end), statistics.mean(map(float, losses)) if last else 0.0
+
+    gc.disable()
+    begun = step()[1]
+    for _ in range(WARMUP - 1):
+        step()
+    samples = [step() for _ in range(SAMPLES)]
+    gc.enable()
+    times = torch.tensor([ms for ms, _ in samples], dtype=torch.float64, device="cuda")
+    dist.all_reduce(times, dist.ReduceOp.MAX)  # a sample is the slowest rank's
+    # What rank 0 writes: the loss is that of the one rank that has it, memory that of the first and of the last stage.
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    facts = torch.tensor([begun, samples[-1][1], peak if first else 0.0, peak if last else 0.0], dtype=torch.float64, device="cuda")
+    dist.all_reduce(facts)
+    begun, loss, peak_first, peak_last = facts.tolist()
+    return {"step_ms": statistics.median(times.tolist()), "peak_gib_first": peak_first, "peak_gib_last": peak_last, "loss": loss,
+            "loss_diff": abs(begun - wanted) / wanted}
+
+
+def be_a_rank(case, folder):
+    import torch
+    import torch.distributed as dist
+
+    import load
+    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl", timeout=timedelta(seconds=SECONDS), device_id=torch.device("cuda", torch.cuda.current_device()))
+    cells = measure(case)
+    if dist.get_rank() == 0:
+        Rows("pp", folder).add(**columns(case), **cells)
+    dist.destroy_process_group()
+
+
+# ---- all cases ----
+
+def run_cases(folder, cases, small):
+    """Each in processes of its own: a rank that fails leaves the others waiting. What ends without a row gets one that says how."""
+    failed = 0
+    for number, case in enumerate(cases):
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={peers.visible_gpus()}",
+                   os.path.abspath(__file__), folder, "--case", str(number), *(["--small"] if small else [])]
+        try:
+            code = peers.run_limited(command, SECONDS)
+            note = f"exit code {code}" if code else None
+        except subprocess.TimeoutExpired:
+            note = f"no end within {SECONDS} s"
+        if note:
+            failed += 1
+            Rows("pp", folder).add(**columns(case), note=note)
+    return failed < len(cases)  # a schedule that does not take a compiled stage is a finding
+
+
+def main():
+    small = "--small" in sys.argv
+    cases = SMALL if small else CASES
+    if "--case" in sys.argv:
+        be_a_rank(cases[int(sys.argv[sys.argv.index("--case") + 1])], sys.argv[1])
+    elif not run_cases(sys.argv[1], cases, small):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,8 @@
 #include <string.h>
 
 #include "bench/model/context.h"
-#include "bench/pp/case.h"
+#include "bench/pp/time.h"
+#include "bench/pp/verify.h"
 #include "common/core/text.h"
 #include "common/session/profile.h"
 
@@ -36,6 +37,9 @@ static option_spec option_table[] = {
      .choices = "even|measured"},
     {"max-ctas", OPTION_INT, OPTION_LIST, "2", .help = "most thread blocks of an NCCL send or receive", .def_cpu = "0",
      .max = 64, .unit = "thread blocks", .unset = "0: NCCL decides"},
+    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
+     .help = "fused kernels launched by the host, or the whole step with its hops as one CUDA graph",
+     .choices = "kernels|graph"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "gpipe,1f1b,interleaved,zb-h1,zb-v", .help = "schedule",
      .choices = PIPELINE_SCHEDULE_NAMES},
     {"iters", OPTION_INT, 0, "20", .help = "timed steps; 0: the check alone", .def_cpu = "3", .max = 100000,
@@ -116,12 +120,13 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512"},
+    {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 512 --variant 1f1b,zb-v --iters 5"},
     /* torch.distributed.pipelining runs the same (tests/peers/pp.py). */
     {RUN_DEFAULT, 2, 60, "--ranks {gpus}"},
     {RUN_DEFAULT, 2, 30, "--ranks {gpus} --variant 1f1b,zb-v --balance measured"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant zb-h1,zb-v --clip 0,1 --micro-batches 4,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},
+    {RUN_FULL, 2, 40, "--ranks {gpus} --variant 1f1b,zb-h1 --fusion graph"},
     {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},
     {0}};
 

@@ -109,6 +109,8 @@ static const char *contradiction(const pp_case *k, char *why, size_t bytes)
         return "this schedule has no W: there is no such error to plant";
     if (k->plant != PLANT_NONE && (k->shape.ranks < 2 || k->shape.micros < 2))
         return "errors are planted between 2 ranks or more, and 2 micro-batches or more";
+    if (k->graph && !device_has_graphs(k->s->dev))
+        return "the CPU has no graphs";
     if (device_kind_of(k->s->dev) == DEVICE_CPU && case_int(k->c, "max-ctas"))
         return "--max-ctas is for NCCL";
     return NULL;
@@ -156,6 +158,7 @@ bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
     }
     out->o.fusion = FUSION_KERNELS; /* the step with its hops is captured here, not by the trainer */
     out->o.share_grad_memory = true;
+    out->graph = text_is(case_text(c, "fusion"), "graph");
     const pipeline_schedule *row = pipeline_schedule_find(case_variant(c));
     out->shape = (pipeline_shape){row, (int)case_int(c, "ranks"), chunks_of(c, row), step_micro_batches(&out->o)};
     out->rank = launch_rank(out->l);

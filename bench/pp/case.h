@@ -35,7 +35,7 @@ typedef struct pp_case {
     pipeline_shape shape;
     step_options o; /* of the whole model; no table */
     int rank;       /* of the job */
-    bool member;
+    bool member, graph;
     int loss_rank;
     edges *edges;
     pipeline_table *table;
@@ -52,51 +52,5 @@ void pp_case_free(pp_case *k);
 bool pp_agree(pp_case *k, const char *name);
 void pp_gather(const pp_case *k, const char *name, const void *mine, size_t bytes,
                void *all); /* (ranks of the job, bytes) */
-
-/* ---- a rank's stages: stage.c ---- */
-
-typedef struct pp_stage {
-    pp_case *k;
-    trainer *t; /* NULL: no member */
-    step_table *table;
-    const int *ends;
-    int *own_ends; /* of the planted error */
-    step_hops wire;
-    void *last; /* likewise */
-    int actions, sends, sent;
-    bool *marked; /* [actions] it has begun and ended in a step: no W of a whole B */
-    device_event **begun, **ended, **wait_from, **wait_to; /* [actions], [sends] */
-    device_graph *graph;                                   /* NULL: launched op by op */
-    float *norms;                                          /* (p), on the device; NULL: no clipping */
-} pp_stage;
-
-/* Makes the trainer of this rank's part of `o`, cut at `ends`; false after setting the row's status. */
-bool pp_stage_open(pp_case *k, const step_options *o, const int *ends, pp_stage *out);
-void pp_stage_close(pp_stage *s);
-void pp_stage_step(pp_stage *s); /* a member's; ends the job on failure */
-/* A graph of the step, after the first one; where there are none, or it can't be captured, the host goes on launching. */
-void pp_stage_capture(pp_stage *s);
-/* The table of the most that the row's bound allows: so many micro-batches begin before the first backward. */
-step_table *pp_bound_table(const pp_case *k, const int *ends, int rank);
-
-/* ---- verify.c, costs.c, time.c, timeline.c ---- */
-
-/* Compares 3 updates of p v layers with one rank; false after making the row `fail`. */
-bool pp_verify(pp_case *k);
-/* What a block, the embedding and the head cost on rank 0; false after setting the row's status. */
-bool pp_costs(pp_case *k, stage_costs *out);
-/* The whole model's step on rank 0, with the same micro-batches; NAN: it does not fit. */
-double pp_one_rank_ms(pp_case *k);
-/* Cuts the model, times it, and fills the row. */
-void pp_time(pp_case *k);
-
-/* Spans of a step, in milliseconds from the barrier in front of it: (ranks, 2, actions); NAN: an action has none. */
-typedef struct pp_spans {
-    const pipeline_table *table;
-    const double *begun_ended;
-} pp_spans;
-double pp_span(const pp_spans *s, int rank, int action, bool end);
-/* Writes pipeline/pp_....csv beside the rows, on rank 0, and its name to the row: the predicted strip and the recorded one. */
-void pp_timeline(pp_case *k, const pp_spans *recorded, const pipeline_costs *costs);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "bench/model/context.h"
-#include "bench/pp/case.h"
+#include "bench/pp/verify.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
 #include "common/record/nvtx.h"
@@ -100,7 +100,7 @@ bool pp_costs(pp_case *k, stage_costs *out)
 
 /* ---- the whole model on one rank ---- */
 
-/* The time of a step as a graph where there are any; NAN after a failure. */
+/* The time of a step, launched as the ranks' are; NAN after a failure. */
 static double time_whole(pp_case *k, trainer *t)
 {
     device *d = k->s->dev;
@@ -109,7 +109,7 @@ static double time_whole(pp_case *k, trainer *t)
     samples ms = {0};
     bool ok = trainer_step(t);
     device_sync(d);
-    if (ok && device_graph_begin(d)) {
+    if (ok && k->graph && device_graph_begin(d)) {
         ok = trainer_step(t);
         graph = device_graph_end(d);
     }
@@ -155,9 +155,9 @@ double pp_one_rank_ms(pp_case *k)
     const step_options *o = &k->o;
     const model_config *c = &o->config;
     char key[256];
-    snprintf(key, sizeof key, "%d %d %d %d %d %d x %d %d %d %s %d %d %d %d %d %g", c->layers, c->vocab, c->d_model,
+    snprintf(key, sizeof key, "%d %d %d %d %d %d x %d %d %d %s %d %d %d %d %d %g %d", c->layers, c->vocab, c->d_model,
              c->d_ff, c->heads, c->heads_kv, o->batch, o->seq, o->micro_batches, o->precision->name, o->grad_fp32,
-             o->moments, o->recompute, o->loss_chunk, o->overlap, o->clip_norm);
+             o->moments, o->recompute, o->loss_chunk, o->overlap, o->clip_norm, k->graph);
     double *known = cache_find(k->s->kept, "one rank", key);
     if (!known) {
         known = cache_add(k->s->kept, "one rank", key, sizeof *known, NULL);

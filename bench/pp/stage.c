@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/pp/case.h"
+#include "bench/pp/stage.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 #include "common/train/update.h"
@@ -218,7 +218,7 @@ void pp_stage_step(pp_stage *s)
 void pp_stage_capture(pp_stage *s)
 {
     device *d = s->k->s->dev;
-    if (!s->t || !device_has_graphs(d))
+    if (!s->t || !s->k->graph)
         return;
     device_sync(d); /* a graph cannot wait for work that was enqueued before it */
     if (!device_graph_begin(d))

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/pp/case.h"
+#include "bench/pp/time.h"
+#include "bench/pp/stage.h"
+#include "bench/pp/verify.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
@@ -28,11 +30,6 @@ typedef struct timed {
     double hop_ms;
     double *f; /* then b and w: (3, stages), medians */
 } timed;
-
-double pp_span(const pp_spans *s, int rank, int action, bool end)
-{
-    return s->begun_ended[(rank * 2 + end) * s->table->count + action];
-}
 
 /* ---- samples ---- */
 
@@ -319,6 +316,8 @@ void pp_time(pp_case *k)
 {
     pp_stage s = {.k = k};
     timed t = {.k = k, .s = &s, .actions = k->table->count, .hop_ms = NAN};
+    if (!option_flag(k->s->opt, "check") && !pp_tune(k))
+        return;
     const double one_ms = session_profiling(k->s) ? NAN : pp_one_rank_ms(k);
     if (!pp_agree(k, "one rank") || !cut(k))
         return;

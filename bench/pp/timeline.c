@@ -7,10 +7,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/pp/case.h"
+#include "bench/pp/time.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/pipeline/simulate.h"
+
+static double span(const pp_spans *s, int rank, int action, bool end)
+{
+    return s->begun_ended[(rank * 2 + end) * s->table->count + action];
+}
 
 static void write_line(FILE *f, const pipeline_table *t, const char *strip, int rank, int i, double start, double end)
 {
@@ -40,11 +45,11 @@ static void write_recorded(FILE *f, const pp_spans *s)
     const pipeline_table *t = s->table;
     double first = INFINITY;
     for (int r = 0; r < t->shape.ranks; r++)
-        first = fmin(first, pp_span(s, r, 0, false));
+        first = fmin(first, span(s, r, 0, false));
     for (int r = 0; r < t->shape.ranks; r++)
         for (int i = 0; i < t->count; i++)
-            if (!isnan(pp_span(s, r, i, false)))
-                write_line(f, t, "recorded", r, i, pp_span(s, r, i, false) - first, pp_span(s, r, i, true) - first);
+            if (!isnan(span(s, r, i, false)))
+                write_line(f, t, "recorded", r, i, span(s, r, i, false) - first, span(s, r, i, true) - first);
 }
 
 void pp_timeline(pp_case *k, const pp_spans *recorded, const pipeline_costs *costs)

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/pp/case.h"
+#include "bench/pp/verify.h"
+#include "bench/pp/stage.h"
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
 #include "common/session/watchdog.h"
@@ -195,6 +196,15 @@ static trainer *make_whole(pp_case *k, const step_options *slice)
     if (pp_agree(k, "one rank") && !replica_tune(&k->at, t, slice, &problem))
         row_status_set(k->w, ROW_FAIL, "%s", problem.text);
     return t;
+}
+
+bool pp_tune(pp_case *k)
+{
+    const step_options slice = slice_of(k);
+    trainer *t = make_whole(k, &slice);
+    if (t)
+        trainer_free(t);
+    return pp_agree(k, "tuning");
 }
 
 static void run(pp_case *k, trainer *whole, pp_stage *s, outcome *out)

@@ -175,8 +175,8 @@ typedef struct step_hops {
      * the end of the step. */
     void (*send)(void *user, const step_hop *h);
     void (*sent)(void *user, const step_hop *h);
-    /* Of each action of the table: its first op comes next, what it receives is there; its last op is on main, and what it
-     * sends comes next. A W that is part of its B has neither. */
+    /* An action of the table begins: its first op comes next, what it receives is there. It ends: its last op is on main, and
+     * what it sends comes next. A W that is part of its B has neither. */
     void (*begun)(void *user, int action);
     void (*ended)(void *user, int action);
 } step_hops;

@@ -192,7 +192,8 @@ WHERE status = 'ok' AND step_ms IS NOT NULL AND clip = 0 AND custom = 0
 
 @into pairs
 SELECT 'pipeline on ' || o.ranks || ' GPUs, ' || o.precision || iif(o.variant = p.impl, ', ' || o.variant,
-    ', any schedule'), NULL, 'PyTorch ' || p.impl || ', ' || p.mode, o.size || ', S ' || o.seq || ', ' || o.micro_batches
+    ', any schedule'), NULL, 'PyTorch ' || p.impl || ', ' || p.mode,
+    o.size || ', S ' || o.seq || ', ' || o.micro_batches
     || ' x ' || o.batch, p.step_ms / o.step_ms, NULL, NULL, 'bench_pp', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
     coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL, CASE WHEN p.loss_diff IS NULL
     THEN 'its result was not checked' WHEN p.loss_diff > 0.01 THEN 'its result is wrong' END, 0, NULL, NULL

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* A rank's stages: the trainer of its parts, with a mark around each action. */
+#ifndef STEPBENCH_BENCH_PP_STAGE_H
+#define STEPBENCH_BENCH_PP_STAGE_H
+
+#include "bench/pp/case.h"
+
+typedef struct pp_stage {
+    pp_case *k;
+    trainer *t; /* NULL: no member */
+    step_table *table;
+    const int *ends;
+    int *own_ends; /* of the planted error */
+    step_hops wire;
+    void *last; /* likewise */
+    int actions, sends, sent;
+    bool *marked; /* [actions] it has begun and ended in a step: no W of a whole B */
+    device_event **begun, **ended, **wait_from, **wait_to; /* [actions], [sends] */
+    device_graph *graph;                                   /* NULL: launched op by op */
+    float *norms;                                          /* (p), on the device; NULL: no clipping */
+} pp_stage;
+
+/* Makes the trainer of this rank's part of `o`, cut at `ends`; false after setting the row's status. */
+bool pp_stage_open(pp_case *k, const step_options *o, const int *ends, pp_stage *out);
+void pp_stage_close(pp_stage *s);
+void pp_stage_step(pp_stage *s); /* a member's; ends the job on failure */
+/* With --fusion graph, after the first step; if it can't be captured, the host goes on launching. */
+void pp_stage_capture(pp_stage *s);
+/* The table of the most that the row's bound allows: so many micro-batches begin before the first backward. */
+step_table *pp_bound_table(const pp_case *k, const int *ends, int rank);
+
+#endif

@@ -42,6 +42,8 @@ static bool check_split(const step_options *o, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "ranks that share layers hold all of their part: nothing is sharded besides");
     if (o->clip_norm > 0 || o->precision->loss_scaling)
         return refuse(why, why_bytes, "ranks that share layers do not agree on a gradient's norm or a loss scale yet");
+    if (o->precision->float8)
+        return refuse(why, why_bytes, "ranks that share layers do not agree on the scales of float8 yet");
     return true;
 }
 

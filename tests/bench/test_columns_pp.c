@@ -184,23 +184,46 @@ static void columns(void **state)
     columns_were_seen("bench_pp", rules);
 }
 
-/* The lines of a timeline: what was predicted and what ran are the same actions. */
+/* What the lines of a strip say: 1 - the ranks' mean of their spans over the longest time of any, in percent. */
+typedef struct strip {
+    int actions;
+    double busy, first[2], last[2];
+} strip;
+
+static void add_line(strip *s, int rank, double start, double end)
+{
+    s->first[rank] = s->actions && s->last[rank] > 0 ? fmin(s->first[rank], start) : start;
+    s->last[rank] = fmax(s->last[rank], end);
+    s->busy += end - start;
+    s->actions++;
+}
+
+static double bubble_of(const strip *s)
+{
+    return 100 * (1 - s->busy / 2 / fmax(s->last[0] - s->first[0], s->last[1] - s->first[1]));
+}
+
+/* Both strips have the same actions, and the bubbles of the row. */
 static void a_timeline_has_both_strips(void **state)
 {
-    int actions[2] = {0, 0};
-    char line[256];
-    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 3 --ranks 2 --micro-batches 4 --variant 1f1b --precision fp32");
+    strip strips[2] = {{0}};
+    char line[256], name[16], kind;
+    int rank, action, micro, chunk, stage;
+    double start, end;
+    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 1 --ranks 2 --micro-batches 4 --variant 1f1b --precision fp32");
     char *path = xasprintf("%s/results/test-x1/pipeline/%s", (const char *)*state, csv_cell(c, 0, "timeline"));
     FILE *f = fopen(path, "r");
     if (!f)
         fail_msg("there is no %s", path);
-    while (fgets(line, sizeof line, f)) {
-        actions[0] += strncmp(line, "predicted,", 10) == 0;
-        actions[1] += strncmp(line, "recorded,", 9) == 0;
-    }
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "%15[a-z],%d,%d,%c,%d,%d,%d,%lf,%lf", name, &rank, &action, &kind, &micro, &chunk, &stage,
+                   &start, &end) == 9)
+            add_line(&strips[strcmp(name, "recorded") == 0], rank, start, end);
     fclose(f);
-    assert_int_equal(actions[0], 2 * 2 * 4);
-    assert_int_equal(actions[1], 2 * 2 * 4);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(strips[i].actions, 2 * 2 * 4);
+    assert_true(fabs(bubble_of(&strips[0]) - csv_real(c, 0, "predicted_bubble_pct")) < 1e-2);
+    assert_true(fabs(bubble_of(&strips[1]) - csv_real(c, 0, "bubble_pct")) < 1e-2);
     free(path);
     csv_free(c);
 }

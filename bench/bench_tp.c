@@ -22,6 +22,8 @@ static option_spec option_table[] = {
     MODEL_OPTIONS("2.7b", "tiny", "2048", "32", "bf16", "train-step"),
     {"loss", OPTION_CHOICE, OPTION_LIST, "parallel",
      .help = "ranks exchange three numbers a token, or gather all logits on each", .choices = "parallel|gathered"},
+    {"regather", OPTION_FLAG, OPTION_LIST, "1",
+     .help = "of nccl: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
     MODEL_UPDATE_OPTIONS("; not with ranks that share layers yet"),
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
@@ -47,11 +49,13 @@ static const column_spec column_table[] = {SHARE_COLUMNS, {0}};
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --size medium --seq 1024 --fusion graph --overlap gradients"},
     /* PyTorch runs the same (tests/peers/tp.py). */
-    {RUN_DEFAULT | RUN_LOAD, 2, 60, "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none,gradients"},
+    {RUN_DEFAULT | RUN_LOAD, 2, 60,
+     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none,gradients --regather "
+     "1,0"},
     {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --max-ctas 4,8,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --recompute block"},
-    {RUN_CPU, 0, 3, "--ranks 2,4 --precision fp32"},
+    {RUN_CPU, 0, 3, "--ranks 2,4 --precision fp32 --regather 1,0"},
     {RUN_CPU, 0, 2, "--ranks 3 --seq 30 --d-model 96 --heads 6 --precision fp32,bf16 --variant nccl --loss gathered"},
     {0}};
 
@@ -74,6 +78,11 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return !wrong && model_options_validate(o, msg, msg_bytes);
 }
 
+static bool applies(const char *option, const char *variant)
+{
+    return !text_is(option, "regather") || team_way_find(variant)->rows_apart;
+}
+
 static const bench_info info = {
     .name = "bench_tp",
     .summary = "What does it cost that several ranks share each layer, and what does it save?",
@@ -93,6 +102,7 @@ static const bench_info info = {
     .variants = variant_table,
     .columns = column_table,
     .validate = validate,
+    .applies = applies,
     .order = 127,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
     .runs = run_table,
@@ -143,6 +153,7 @@ static bool describe(session *s, const bench_case *c, row *w, share_case *k)
     k->graph = text_is(case_text(c, "fusion"), "graph");
     bool ok = model_case_options(c, &k->o, why, sizeof why);
     k->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured by the team */
+    k->o.keep_rows = k->way->rows_apart && !case_int(c, "regather");
     k->o.gather_logits = text_is(case_text(c, "loss"), "gathered");
     if (ok && contradiction(k)) {
         snprintf(why, sizeof why, "%s", contradiction(k));
@@ -159,15 +170,23 @@ static void run_case(session *s, const bench_case *c, row *w)
     share_times m;
     double one_ms;
     int64_t one_bytes;
-    if (!describe(s, c, w, &k) || !share_verify(&k) || s->timing.iters == 0 || !share_one(&k, &one_ms, &one_bytes))
+    const bool profiling = session_profiling(s); /* then the case was verified and timed before */
+    if (!describe(s, c, w, &k) || (!profiling && !share_verify(&k)) || s->timing.iters == 0 ||
+        (!profiling && !share_one(&k, &one_ms, &one_bytes)))
         return;
     phase_set("setup of %s", case_name(c));
     team *x = share_team(&k, &k.o, k.way);
     if (!x)
         return;
-    if (share_time(&k, x, &m))
-        share_fill_row(&k, x, &m, one_ms, one_bytes);
-    share_times_free(&m);
+    if (profiling) {
+        share_profile(&k, x);
+    } else {
+        if (share_time(&k, x, &m)) {
+            share_fill_row(&k, x, &m, one_ms, one_bytes);
+            profile_note(s, case_key(c), "steps", stats_of(&m.step).median);
+        }
+        share_times_free(&m);
+    }
     team_free(x);
 }
 

@@ -81,6 +81,7 @@ bool share_verify(share_case *k); /* false after setting the row's status */
 /* A step of the whole model on each rank, slowest: milliseconds, NAN where it does not fit; planned bytes. */
 bool share_one(share_case *k, double *ms, int64_t *bytes);
 bool share_time(share_case *k, team *x, share_times *m);
+void share_profile(share_case *k, team *x);
 void share_times_free(share_times *m);
 void share_fill_row(share_case *k, const team *x, const share_times *m, double one_ms, int64_t one_bytes);
 

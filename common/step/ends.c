@@ -51,6 +51,7 @@ void head_forward(step *s, step_micro *m)
     head->rstd1 = take_rstd(s, -1);
     head->n1 = take_stream(s, MEMORY_ACTIVATION, -1, "norm_final");
     norm_forward(s, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
+    share_norm(s, -1, &head->n1);
     m->logits = -1;
     if (!s->o.loss_chunk) {
         m->logits = take_rows(s, s->vocab, MEMORY_ACTIVATION, -1, "logits");
@@ -75,7 +76,7 @@ static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
 {
     const int64_t count = (int64_t)s->vocab * s->d;
     char *dw = step_grad(s, PARAM_LM_HEAD, -1, count);
-    arena_slot all = share_gather(s, -1, head->n1), partial = share_partial(s, -1, dn);
+    arena_slot all = share_input(s, -1, head->n1), partial = share_partial(s, -1, dn);
     for (int first = 0; first < s->tokens; first += s->o.loss_chunk) {
         const int left = s->tokens - first, rows = left < s->o.loss_chunk ? left : s->o.loss_chunk;
         const size_t bytes = (size_t)rows * (size_t)s->vocab * (size_t)s->element;

@@ -98,7 +98,7 @@ void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot resi
 {
     const param_kind kind = linear_of(s, which).first;
     if (share_outputs(s, kind)) {
-        arena_slot all = share_gather(s, layer, x);
+        arena_slot all = share_input(s, layer, x);
         forward_here(s, which, layer, all, residual, y);
         share_drop(s, x, &all);
     } else if (share_inputs(s, kind)) {
@@ -239,7 +239,7 @@ static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, 
 
 void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
 {
-    arena_slot all = share_outputs(s, linear_of(s, which).first) ? share_gather(s, layer, x) : x;
+    arena_slot all = share_outputs(s, linear_of(s, which).first) ? share_input(s, layer, x) : x;
     if (s->micro->split)
         step_defer(s, (step_note){NOTE_PRODUCT, which, layer, dy, all});
     else

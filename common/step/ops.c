@@ -121,7 +121,7 @@ bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *c
 void swiglu_matmul_forward(step *s, int layer, arena_slot x, arena_slot gate_up, arena_slot h)
 {
     sb_swiglu_matmul p = swiglu_matmul_shape(&s->o);
-    arena_slot all = share_gather(s, layer, x);
+    arena_slot all = share_input(s, layer, x);
     p.x = step_pointer(s, all);
     p.w13 = step_param(s, PARAM_W1, layer);
     p.gate_up = step_pointer(s, gate_up);

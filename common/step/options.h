@@ -97,6 +97,7 @@ typedef struct step_options {
     /* Tensor parallelism: this rank's part of each layer. Needs trainer_set_share. */
     model_split split_layers; /* ranks 0 or 1: whole layers */
     bool rows_apart;          /* norms and the residual stream: each rank has its own rows, not all of them */
+    bool keep_rows;           /* all rows of a norm's output stay for the backward, which else gathers them once more */
     bool gather_logits;       /* for the loss, instead of three numbers a row */
 } step_options;
 /* What backward computes again, block by block. */

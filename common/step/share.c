@@ -48,6 +48,20 @@ arena_slot share_gather(step *s, int layer, arena_slot x)
     return all;
 }
 
+arena_slot share_input(step *s, int layer, arena_slot n)
+{
+    return s->o.keep_rows ? n : share_gather(s, layer, n);
+}
+
+void share_norm(step *s, int layer, arena_slot *n)
+{
+    if (!s->o.keep_rows || !apart(s))
+        return;
+    arena_slot all = share_gather(s, layer, *n);
+    step_drop(s, n);
+    *n = all;
+}
+
 void share_drop(step *s, arena_slot x, arena_slot *all)
 {
     if (*all != x)

@@ -50,6 +50,7 @@ static void attention_half(step *s, int layer, block_slots *b)
     b->rstd1 = take_rstd(s, layer);
     b->n1 = take_stream(s, MEMORY_ACTIVATION, layer, "norm1");
     norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
+    share_norm(s, layer, &b->n1);
     b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
     linear_forward(s, LINEAR_QKV, layer, b->n1, -1, b->qkv);
     rope(s, layer, b->qkv, false);
@@ -69,6 +70,7 @@ static void mlp_half(step *s, int layer, block_slots *b, bool keep)
     b->rstd2 = take_rstd(s, layer);
     b->n2 = take_stream(s, MEMORY_ACTIVATION, layer, "norm2");
     norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
+    share_norm(s, layer, &b->n2);
     if (keep || !s->swiglu_matmul)
         b->gate_up = take_rows(s, 2 * s->f, MEMORY_ACTIVATION, layer, "gate_up");
     if (!s->swiglu_matmul)
@@ -175,6 +177,7 @@ static void block_recompute(step *s, int layer, block_slots *b, keep k)
         if (!k.norms) {
             b->n2 = take_stream(s, MEMORY_TEMPORARY, layer, "norm2");
             norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
+            share_norm(s, layer, &b->n2);
         }
         if (!k.product)
             b->h = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "swiglu");
@@ -226,6 +229,7 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
     } else if (!k.norms) {
         b->n1 = take_stream(s, MEMORY_TEMPORARY, layer, "norm1");
         norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
+        share_norm(s, layer, &b->n1);
     }
     arena_slot all = share_gather(s, layer, *dy);
     linear_dw(s, LINEAR_O, layer, all, b->att);

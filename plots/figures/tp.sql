@@ -7,7 +7,8 @@ SELECT size, seq, batch, ranks, precision, run_of, max(id) AS last FROM bench_tp
     GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY count(DISTINCT variant) DESC, last DESC LIMIT 1
 
 @view rows
-SELECT b.*, b.variant || iif(b.overlap <> 'none', ', ' || b.overlap || ' aside', '') AS name
+SELECT b.*, b.variant || iif(b.overlap <> 'none', ', ' || b.overlap || ' aside', '')
+    || iif(coalesce(b.regather, 1) = 0, ', rows kept', '') AS name
 FROM bench_tp b NATURAL JOIN cases
 WHERE b.status = 'ok' AND b.loss = 'parallel' AND b.recompute = 'none' AND b.micro_batches = 1 AND b.max_ctas = 0
 

@@ -36,8 +36,8 @@ FORMULA(tflops, flops(c, row) / N("step_ms") / 1e9)
 FORMULA(mfu, 100 * tflops(c, row) / 0.5)
 FORMULA(apart, IS("variant", "nccl"))
 /* In a micro-batch each block has two sums forward and two backward, as have the embedding and the head one; with rows
- * apart also two gathers forward and four backward, the head two, the embedding's gradient one. The loss has a gather. */
-FORMULA(gathers, apart(c, row) ? 6 * N("layers") + 3 : 0)
+ * apart also two gathers forward and four backward, or two where norms keep their rows, the head two, or one, the embedding's gradient one. The loss has a gather. */
+FORMULA(gathers, apart(c, row) ? (N("regather") ? 6 : 4) * N("layers") + (N("regather") ? 3 : 2) : 0)
 FORMULA(sums, 4 * N("layers") + 2)
 FORMULA(collectives, N("micro_batches") * (gathers(c, row) + sums(c, row) + 1) + apart(c, row))
 FORMULA(element, IS("precision", "fp32") ? 4 : 2)
@@ -93,7 +93,7 @@ static void columns(void **state)
 #endif
     csv *c = bench_rows(*state, "bench_tp", "",
                         "--ranks 2,4 --precision bf16 --micro-batches 2 --iters 4 --warmup 1 --seq 16 "
-                        "--loss parallel,gathered --peak-tflops 0.5 --grad-dtype policy",
+                        "--loss parallel,gathered --regather 1,0 --peak-tflops 0.5 --grad-dtype policy",
                         EXIT_CODE_OK);
     columns_have_rules(*state, "bench_tp", rules);
     for (size_t i = 0; i < c->rows; i++) { /* planned memory is what is taken, but for gaps */
@@ -124,7 +124,8 @@ static void sound(void **state)
     skip();
 #endif
     (void)state;
-    char *text = output_of("--ranks 3 --heads-kv 1 --recompute none,block --loss-chunk 0,10", &code);
+    char *text =
+        output_of("--ranks 3 --heads-kv 1 --recompute none,block,selective --loss-chunk 0,10 --regather 1,0", &code);
     if (code != EXIT_CODE_OK || strstr(text, "skip"))
         fail_msg("%s", text);
     free(text);

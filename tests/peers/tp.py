@@ -70,6 +70,7 @@ def shared(model, mesh):
     parallelize_module(model, mesh, {
         "embedding": RowwiseParallel(input_layouts=whole, output_layouts=rows), "norm": SequenceParallel(),
         "head": ColwiseParallel(input_layouts=rows, output_layouts=Shard(-1), use_local_output=False)})
+    model.embedding.register_forward_hook(lambda module, inputs, x: x.clone())  # a tensor that is there, for compiled blocks
     plan = {f"attention.{name}": ColwiseParallel() for name in ("q", "k", "v")}
     plan |= {f"mlp.{name}": ColwiseParallel() for name in ("gate", "up")}
     plan |= {name: RowwiseParallel(output_layouts=rows) for name in ("attention.out", "mlp.down")}

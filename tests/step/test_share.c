@@ -198,7 +198,7 @@ static distances run_ranks(const step_options *o, int ranks, fault f)
     network net = {.ranks = ranks, .sharers = ranks > kv ? ranks / kv : 1};
     distances d = {0};
     step_options one = *o;
-    one.rows_apart = false;
+    one.rows_apart = one.keep_rows = false;
     pthread_barrier_init(&net.met, NULL, (unsigned)ranks);
     *whole = (rank){.t = create(&one)};
     run(whole);
@@ -265,6 +265,7 @@ static void as_one_rank(void **state)
             close_to_whole(&o, ranks, "recompute");
             o.recompute = RECOMPUTE_NONE;
             o.micro_batches = 2;
+            o.keep_rows = apart;
             o.loss_chunk = 7;
             close_to_whole(&o, ranks, "micro-batches, chunks");
         }
@@ -283,6 +284,8 @@ static void weights_left(void **state)
     o.rows_apart = true;
     o.table = &table;
     close_to_whole(&o, 2, "W");
+    o.keep_rows = true;
+    close_to_whole(&o, 2, "W, rows kept");
 }
 
 /* Gathered logits give the same numbers, from the same products. */

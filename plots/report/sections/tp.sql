@@ -12,7 +12,7 @@ it hides some of that. docs/mesh.md says what is sent.
 @table
 SELECT status, variant AS way, size, seq AS "S:", batch AS "batch:", ranks AS "ranks:", precision,
     substr(iif(overlap <> 'none', ', overlap ' || overlap, '')
-    || iif(recompute <> 'none', ', recompute ' || recompute, '')
+    || iif(coalesce(regather, 1) = 0, ', rows kept', '') || iif(recompute <> 'none', ', recompute ' || recompute, '')
     || iif(micro_batches > 1, ', micro_batches ' || micro_batches, '')
     || iif(loss <> 'parallel', ', loss ' || loss, '') || iif(fusion <> 'kernels', ', ' || fusion, '')
     || iif(max_ctas > 0, ', max_ctas ' || max_ctas, ''), 3) AS "other options?",

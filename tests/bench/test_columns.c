@@ -287,8 +287,9 @@ FORMULA(attention_full, 4 * N("layers") * N("seq") * N("d_model") * tokens(c, ro
 FORMULA(causal_flops, passes(c, row) * (2 * multiplying(c, row) * tokens(c, row) + attention_full(c, row) / 2))
 FORMULA(full_flops, passes(c, row) * (2 * multiplying(c, row) * tokens(c, row) + attention_full(c, row)))
 FORMULA(step_tflops, causal_flops(c, row) / N("step_ms") / 1e9)
-FORMULA(mfu_causal, 100 * step_tflops(c, row) / 2.5)
-FORMULA(mfu_full, 100 * full_flops(c, row) / N("step_ms") / 1e9 / 2.5)
+static double model_peak = 2.5; /* NAN in runs without --peak-tflops */
+FORMULA(mfu_causal, 100 * step_tflops(c, row) / model_peak)
+FORMULA(mfu_full, 100 * full_flops(c, row) / N("step_ms") / 1e9 / model_peak)
 FORMULA(tokens_per_s, 1e3 * tokens(c, row) / N("step_ms"))
 FORMULA(tokens_per_j, tokens(c, row) / N("step_j"))
 
@@ -306,7 +307,7 @@ static double repeated_flops(const csv *c, size_t row)
            (IS("attention", "flash") ? scores : 0);
 }
 
-FORMULA(hfu, 100 * (causal_flops(c, row) + repeated_flops(c, row)) / N("step_ms") / 1e9 / 2.5)
+FORMULA(hfu, 100 * (causal_flops(c, row) + repeated_flops(c, row)) / N("step_ms") / 1e9 / model_peak)
 
 static bool by_tensor_cores(const csv *c, size_t row)
 {
@@ -325,7 +326,7 @@ static double both_moments(const csv *c, size_t row)
 static double adamw_bytes(const csv *c, size_t row)
 {
     const double moments = both_moments(c, row);
-    if (IS("precision", "bf16"))
+    if (IS("precision", "bf16") || strncmp(T("precision"), "fp8", 3) == 0)
         return (2 + 2 + 2 + moments) + (2 + 2 + moments);
     if (IS("precision", "bf16-pure"))
         return (2 + 2 + moments) + (2 + moments);
@@ -358,6 +359,22 @@ FORMULA(five, TIMES(5))
 /* Bytes of MODEL in fp32: 2 of 3 blocks, of which SwiGLU's products and gate and up leave, with the norm before them. */
 FORMULA(offloaded_by_option, IS("offload", "mlp") ? 2 * tokens(c, row) * 4 * (N("d_model") + 3 * N("d_ff")) : 0)
 
+/* Products of the blocks, but not of the head, nor attention; of a forward alone likewise. */
+FORMULA(float8_share, !IS("precision", "fp8-block") && !IS("precision", "fp8-rowwise-dw16")
+                          ? 0
+                          : (IS("precision", "fp8-block") ? 100 : 200.0 / 3) * 6 * N("batch") * N("seq") * N("layers") *
+                                N("d_model") * (2 * N("d_model") + 2 * kv(c, row) + 3 * N("d_ff")) /
+                                causal_flops(c, row))
+static double float8_speedup(const csv *c, size_t row)
+{
+    if (!IS("precision", "fp8-block") && !IS("precision", "fp8-rowwise-dw16"))
+        return NAN;
+    for (size_t i = 0; i < c->rows; i++)
+        if (strcmp(csv_cell(c, i, "precision"), "bf16") == 0)
+            return csv_real(c, i, "step_ms") / N("step_ms");
+    return NAN;
+}
+
 static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 0},
                                                 {"fwd_mean_ms", MEASURED, model_fwd, 0},
                                                 {"fwd_std_ms", MEASURED, model_deviation, 0},
@@ -385,6 +402,9 @@ static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 
                                                 {"mfu_full_pct", DERIVED, mfu_full, 0},
                                                 {"hfu_pct", DERIVED, hfu, 0},
                                                 {"ceiling_pct", DERIVED, step_ceiling_pct, 0},
+                                                {"fp8_share_pct", DERIVED, float8_share, 1e-6},
+                                                {"mfu_bf16_pct", MEASURED, NULL, 0},
+                                                {"speedup_bf16", DERIVED, float8_speedup, 1e-6},
                                                 {"step_j", MEASURED, NULL, 0},
                                                 {"tokens_per_j", MEASURED, tokens_per_j, 0},
                                                 {"sustain_s", DERIVED, sustain_s, 0},
@@ -441,6 +461,13 @@ static void transformer(void **state)
                    "--peak-tflops 2.5 --iters 1",
                    EXIT_CODE_OK),
         "bench_transformer", transformer_rules);
+    model_peak = NAN;
+    columns_hold(bench_rows(*state, "bench_transformer", "",
+                            "--size tiny --layers 3 --heads-kv 2 --batch 2 --seq 16 --overlap none --iters 1 "
+                            "--precision bf16,fp8-block,fp8-rowwise-dw16",
+                            EXIT_CODE_OK),
+                 "bench_transformer", transformer_rules);
+    model_peak = 2.5;
     columns_were_seen("bench_transformer", transformer_rules);
 }
 

@@ -24,10 +24,20 @@ FORMULA(weights, N("layers") * N("d_model") * (4 * N("d_model") + 3 * 96) + 2 * 
 FORMULA(params, weights(c, row) + (2 * N("layers") + 1) * N("d_model"))
 FORMULA(flops, (6 * (weights(c, row) - N("vocab") * N("d_model")) + 6 * N("layers") * N("seq") * N("d_model")) *
                    N("batch") * micro(c, row) * N("seq"))
-FORMULA(mfu, 100 * flops(c, row) / N("wall_ms") / 1e9 / 0.5)
+FORMULA(mfu, IS("precision", "fp32") ? 100 * flops(c, row) / N("wall_ms") / 1e9 / 0.5 : NAN)
 FORMULA(made, !IS("variant", "bare"))
 FORMULA(floor_loss, made(c, row) ? (log(16) + (N("seq") - 1) * 1.2079736875922319) / N("seq") : NAN)
 FORMULA(above, 100 * (N("loss_last") / floor_loss(c, row) - 1))
+/* Of the same case in bf16. */
+static double gap(const csv *c, size_t row)
+{
+    if (!IS("precision", "fp8-block"))
+        return NAN;
+    for (size_t i = 0; i < c->rows; i++)
+        if (strcmp(csv_cell(c, i, "precision"), "bf16") == 0)
+            return 100 * (N("loss_last") / csv_real(c, i, "loss_last") - 1);
+    return NAN;
+}
 FORMULA(pair, made(c, row) ? 1.2079736875922319 : NAN)
 FORMULA(updates, N("steps"))
 FORMULA(clips, IS("variant", "clip") || IS("variant", "log") || IS("variant", "wait"))
@@ -66,6 +76,7 @@ static const column_rule rules[] = {{"global_batch", DERIVED, global, 0},
                                     {"loss_last", MEASURED, NULL, 0},
                                     {"floor_loss", DERIVED, floor_loss, 0},
                                     {"above_floor_pct", DERIVED, above, 1e-5},
+                                    {"loss_gap_pct", DERIVED, gap, 1e-5},
                                     {"entropy_pair", DERIVED, pair, 0},
                                     {"entropy_token", MEASURED, NULL, 0},
                                     {"entropy_none", MEASURED, NULL, 0},
@@ -94,6 +105,13 @@ static void columns(void **state)
                             "--batch 2 --micro-batches 2 --peak-tflops 0.5",
                             EXIT_CODE_OK),
                  "bench_run", rules);
+    columns_hold(
+        bench_rows(*state, "bench_run", "",
+                   "--size tiny --precision bf16,fp8-block --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 "
+                   "--d-ff 96 --iters 0 --steps 24 --warmup 3 --lr-warmup 2 --variant log --batch 2 "
+                   "--micro-batches 2 --peak-tflops 0",
+                   EXIT_CODE_OK),
+        "bench_run", rules);
     columns_were_seen("bench_run", rules);
 }
 

@@ -28,7 +28,7 @@ FORMULA(mfu, IS("precision", "fp32") ? 100 * flops(c, row) / N("wall_ms") / 1e9 
 FORMULA(made, !IS("variant", "bare"))
 FORMULA(floor_loss, made(c, row) ? (log(16) + (N("seq") - 1) * 1.2079736875922319) / N("seq") : NAN)
 FORMULA(above, 100 * (N("loss_last") / floor_loss(c, row) - 1))
-/* Of the same case in bf16. */
+/* Against the same case in bf16. */
 static double gap(const csv *c, size_t row)
 {
     if (!IS("precision", "fp8-block"))

@@ -75,7 +75,8 @@ count(*) || ' did not gain', '')}. MFU counts each operation at its own peak, an
 
 @table
 SELECT status, size, seq AS "S:", precision, step_ms AS "step ms:", speedup_bf16 AS "times as fast:",
-    fp8_pays AS "pays", fp8_share_pct AS "in float8 %:", mfu_causal_pct AS "MFU %?:", mfu_bf16_pct AS "at bf16's peak?:",
+    fp8_pays AS "pays", fp8_share_pct AS "in float8 %:", mfu_causal_pct AS "MFU %?:",
+    mfu_bf16_pct AS "at bf16's peak?:",
     peak_bytes / gib() AS "peak GiB:"
 FROM float8_steps
 WHERE speedup_bf16 > 0 ORDER BY size_place(size), seq, id

@@ -47,9 +47,9 @@ static variant_spec variant_table[8];
 static const column_spec column_table[] = {SHARE_COLUMNS, {0}};
 
 static const bench_run run_table[] = {
-    {RUN_QUICK, 2, 12, "--ranks {gpus} --size medium --seq 1024 --fusion graph --overlap gradients"},
+    {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 1024 --fusion graph --variant nccl"},
     /* PyTorch runs the same (tests/peers/tp.py). */
-    {RUN_DEFAULT | RUN_LOAD, 2, 60,
+    {RUN_DEFAULT | RUN_LOAD, 2, 90,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none,gradients --regather "
      "1,0"},
     {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},

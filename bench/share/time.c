@@ -11,7 +11,7 @@
 #include "bench/model/context.h"
 #include "common/core/cache.h"
 #include "common/core/error.h"
-#include "common/record/nvtx.h"
+#include "common/session/profile.h"
 #include "common/session/watchdog.h"
 
 enum { BLOCKS = 4, FEW_BLOCKS = 2, MANY_ITERS = 40, ALONE_CALLS = 10 };
@@ -190,4 +190,38 @@ bool share_one(share_case *k, double *ms, int64_t *bytes)
     *bytes = one->bytes;
     free(key);
     return ok;
+}
+
+/* ---- profile: steps, and their twin, the same walk with nothing sent ---- */
+
+static bool profiled_step(void *arg)
+{
+    team_step(arg);
+    return true;
+}
+
+static void settle(void *arg)
+{
+    team_settle(arg);
+}
+
+void share_profile(share_case *k, team *x)
+{
+    replica_problem problem;
+    profile_result own, twin;
+    profile_how how = {
+        .dev = x->at.d, .together = true, .member = x->member, .silent = true, .settle = x->member ? settle : NULL};
+    phase_set("first step of %s", case_name(k->c));
+    team_step(x); /* loads kernels and connects ranks */
+    team_settle(x);
+    if (k->graph && !team_capture(x, &problem)) {
+        share_problem(k, &problem);
+        return;
+    }
+    team_communicate(x, false);
+    session_profile(k->s, "compute-only steps", &how, profiled_step, x, &twin);
+    team_communicate(x, true);
+    how.silent = false;
+    how.twin = &twin;
+    session_profile(k->s, "steps", &how, profiled_step, x, &own);
 }

@@ -28,7 +28,7 @@ bool share_inputs(const step *s, param_kind kind);
 /* All rows (T, d) of x, of which each rank has its own: x itself where each rank has all. The slot is dropped by
  * share_drop or share_side_drop: when main has read it, or when the side stream has, too. */
 arena_slot share_gather(step *s, int layer, arena_slot x);
-/* The same of a norm's output, which options.keep_rows have made all rows already, by share_norm behind the norm. */
+/* All rows of a norm's output: with options.keep_rows it has them already, by share_norm behind the norm. */
 arena_slot share_input(step *s, int layer, arena_slot n);
 void share_norm(step *s, int layer, arena_slot *n);
 void share_drop(step *s, arena_slot x, arena_slot *all);

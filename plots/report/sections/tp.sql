@@ -18,6 +18,7 @@ SELECT status, variant AS way, size, seq AS "S:", batch AS "batch:", ranks AS "r
     || iif(max_ctas > 0, ', max_ctas ' || max_ctas, ''), 3) AS "other options?",
     one_ms AS "one rank ms:", step_ms AS "step ms:", speedup AS "times as fast:", efficiency_pct AS "efficiency %:",
     compute_ms AS "compute ms:", exposed_ms AS "exposed ms:", alone_ms AS "sent alone ms:", hidden_pct AS "hidden %:",
-    predicted_ms AS "nothing hidden ms:", err_pct AS "off by %:", peak_bytes / gib() AS "peak GiB:",
-    saved_pct AS "saved %:", wire_bytes / 1e9 AS "sent GB:"
+    predicted_ms AS "nothing hidden ms:", err_pct AS "off by %:", one_bytes / gib() AS "one rank GiB:",
+    peak_bytes / gib() AS "peak GiB:", saved_pct AS "saved %:", rank_params / 1e6 AS "million parameters a rank:",
+    wire_bytes / 1e9 AS "sent GB:"
 FROM bench_tp WHERE status <> 'skip' ORDER BY id

@@ -66,8 +66,27 @@ static void faults_are_named(void **state)
     }
 }
 
+/* Gathered weights are cast whole, so ranks agree with one rank that does everything. */
+static void shards_agree_with_one_rank(void **state)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    csv *c =
+        bench_rows(*state, "bench_fsdp", "",
+                   "--ranks 2 --size tiny --layers 1 --batch 1 --seq 16 --grad-dtype fp32 --variant fsdp --iters 3 "
+                   "--precision fp8-tensorwise,fp8-block",
+                   EXIT_CODE_OK);
+    assert_non_null(c);
+    assert_int_equal(c->rows, 2);
+    for (size_t row = 0; row < c->rows; row++)
+        assert_string_equal(csv_cell(c, row, "status"), "ok");
+    csv_free(c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_policy_passes), cmocka_unit_test(faults_are_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_policy_passes), cmocka_unit_test(faults_are_named),
+                                       cmocka_unit_test(shards_agree_with_one_rank)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

@@ -100,17 +100,28 @@ trainer *model_trainer_untuned(session *s, const step_options *o, row *w)
     return create(s, o, tune_nothing, w);
 }
 
+/* "bf16", or the name of the product in float8. */
+static const char *kind_of(const sb_matmul *p)
+{
+    for (const float8_product *f = float8_products; f->name; f++)
+        if (p->dtype == f->a.format && p->dtype_b == f->b.format && p->scaling_a == f->a.scaling &&
+            p->scaling_b == f->b.scaling && p->sums == f->sums)
+            return f->name;
+    return sb_dtype_name(p->dtype);
+}
+
 void model_print_products(const trainer *t)
 {
     static const char *const from[] = {
         [CHOICE_TIMED] = "", [CHOICE_KEPT] = ", kept from an earlier run", [CHOICE_SHIPPED] = ", shipped for this GPU"};
     const tuned_product *p;
     const int n = trainer_products(t, &p);
-    say("\n%-18s %7s %7s %7s %10s %8s %6s  %s\n", "product", "m", "n", "k", "ms", "TFLOP/s", "gain", "algorithm");
+    say("\n%-18s %-12s %7s %7s %7s %10s %8s %6s  %s\n", "product", "kind", "m", "n", "k", "ms", "TFLOP/s", "gain",
+        "algorithm");
     for (int i = 0; i < n; i++) {
         const sb_matmul_choice *c = &p[i].choice;
         const double flops = gemm_flops(p[i].shape.m, p[i].shape.n, p[i].shape.k);
-        say("%-18s %7d %7d %7d ", p[i].name, p[i].shape.m, p[i].shape.n, p[i].shape.k);
+        say("%-18s %-12s %7d %7d %7d ", p[i].name, kind_of(&p[i].shape), p[i].shape.m, p[i].shape.n, p[i].shape.k);
         if (c->tried)
             say("%10.4g %8.4g %5.2fx  %s%s\n", c->ms, flops / c->ms / 1e9, c->first_ms / c->ms, c->name,
                 from[p[i].source]);

@@ -6,6 +6,7 @@
 
 #include "bench/ddp/compare.h"
 #include "common/core/numeric.h"
+#include "common/core/spread.h"
 #include "common/train/update.h"
 
 /* How far two right results may be apart.
@@ -79,19 +80,30 @@ static double total(const double sums[LANES])
 
 /* ---- gradients ---- */
 
-static double relative_error(const float *got, const float *want, int64_t n)
+typedef struct pair {
+    const float *got, *want;
+} pair;
+
+static spread_sums sums_of_grads(const void *arg, size_t start, size_t n)
 {
+    const pair *p = arg;
     double off[LANES] = {0}, size[LANES] = {0};
-    for (int64_t first = 0; first < n; first += LANES) {
+    for (size_t first = 0; first < n; first += LANES) {
         const int lanes = n - first < LANES ? (int)(n - first) : LANES;
-        const float *const g = got + first, *const w = want + first;
+        const float *const g = p->got + start + first, *const w = p->want + start + first;
         for (int lane = 0; lane < lanes; lane++) {
             const double d = (double)g[lane] - w[lane];
             off[lane] += d * d;
             size[lane] += (double)w[lane] * w[lane];
         }
     }
-    return total(off) == 0 ? 0 : sqrt(total(off) / total(size));
+    return (spread_sums){{total(off), total(size)}};
+}
+
+static double relative_error(const float *got, const float *want, int64_t n)
+{
+    const spread_sums s = spread_sum((size_t)n, sums_of_grads, &(pair){got, want});
+    return s.x[0] == 0 ? 0 : sqrt(s.x[0] / s.x[1]);
 }
 
 /* Only the gradients that this rank updates with: the others may be partial sums here. */
@@ -160,23 +172,30 @@ typedef struct distance {
     double off, moved, size; /* norms: of the error, of what the tensor should have moved, of itself */
 } distance;
 
+typedef struct updates {
+    const float *got, *want, *from;
+    bool exact;
+    int half_steps;
+} updates;
+
 /* With half_steps: if exact, the parameter must be the upper half of what is wanted; otherwise a deviation of so many half
  * steps is no error. */
-static distance distance_of(const float *got, const float *want, const float *from, int64_t n, bool exact,
-                            int half_steps)
+static spread_sums sums_of_params(const void *arg, size_t start, size_t n)
 {
+    const updates u = *(const updates *)arg;
+    const float *const got = u.got + start, *const want = u.want + start, *const from = u.from + start;
     double off[LANES] = {0}, moved[LANES] = {0}, size[LANES] = {0};
-    for (int64_t first = 0; first < n; first += LANES) {
+    for (size_t first = 0; first < n; first += LANES) {
         const int lanes = n - first < LANES ? (int)(n - first) : LANES;
         double error[LANES];
         for (int lane = 0; lane < lanes; lane++)
             error[lane] = fabs((double)got[first + lane] - want[first + lane]);
-        if (exact && half_steps == 1)
+        if (u.exact && u.half_steps == 1)
             for (int lane = 0; lane < lanes; lane++)
                 error[lane] = got[first + lane] == high_half(want[first + lane]) ? 0 : error[lane];
-        else if (!exact && half_steps)
+        else if (!u.exact && u.half_steps)
             for (int lane = 0; lane < lanes; lane++) { /* of NaN it is NaN */
-                const double more = error[lane] - half_steps * half_step(want[first + lane]);
+                const double more = error[lane] - u.half_steps * half_step(want[first + lane]);
                 error[lane] = (more > 0 ? more : 0) + 0 * error[lane];
             }
         for (int lane = 0; lane < lanes; lane++) {
@@ -186,18 +205,24 @@ static distance distance_of(const float *got, const float *want, const float *fr
             size[lane] += w * w;
         }
     }
-    return (distance){sqrt(total(off)), sqrt(total(moved)), sqrt(total(size))};
+    return (spread_sums){{total(off), total(moved), total(size)}};
 }
 
-static void compare_params(const replica *r, int updates, const float *got, const float *want, const float *start,
+static distance distance_of(const updates *u, int64_t n)
+{
+    const spread_sums s = spread_sum((size_t)n, sums_of_params, u);
+    return (distance){sqrt(s.x[0]), sqrt(s.x[1]), sqrt(s.x[2])};
+}
+
+static void compare_params(const replica *r, int count, const float *got, const float *want, const float *start,
                            double bound, ddp_outcome *out)
 {
     const params *p = trainer_params(r->t);
     out->err_param = 0;
     for (int i = 0; i < p->count && out->ok; i++) {
         const int64_t first = p->tensors[i].first;
-        const distance d = distance_of(got + first, want + first, start + first, p->tensors[i].count, bound == 0,
-                                       half_steps_of(r, updates));
+        const updates u = {got + first, want + first, start + first, bound == 0, half_steps_of(r, count)};
+        const distance d = distance_of(&u, p->tensors[i].count);
         const double err = d.off == 0 ? 0 : d.off / d.moved;
         /* Two results that differ are also rounded differently. */
         const double allowed = bound == 0 || d.off == 0 ? 0 : bound + 0x1p-24 * d.size / d.moved;
@@ -207,7 +232,7 @@ static void compare_params(const replica *r, int updates, const float *got, cons
         if (!out->ok)
             snprintf(out->reason, sizeof out->reason,
                      "%s after %d update%s is off from one rank's by %.2e of what it moved; allowed is %.1e",
-                     p->tensors[i].name, updates, updates == 1 ? "" : "s", err, allowed);
+                     p->tensors[i].name, count, count == 1 ? "" : "s", err, allowed);
     }
 }
 

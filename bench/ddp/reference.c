@@ -12,6 +12,8 @@
 #include "bench/ddp/reference.h"
 #include "bench/model/context.h"
 #include "common/core/error.h"
+#include "common/core/spread.h"
+#include "common/device/pieces.h"
 #include "common/session/watchdog.h"
 #include "common/model/dtypes.h"
 #include "common/train/update.h"
@@ -21,34 +23,77 @@ typedef struct batches {
     device *d;
     int added, ranks; /* added: batches of this step so far */
     size_t n;
-    float *sum, *one;
+    float *sum;
     float *first_sums;  /* where the sums of the first step go; NULL after that */
     const float *whole; /* the first batch's gradients of a trainer alone; NULL: not compared */
     double err_mean;
-    void *raw;
 } batches;
 
-/* The gradients as they lie in memory, of every tensor; `raw` is for those that are not fp32 there. */
-static void read_grads(batches *b, float *out)
+/* ---- sums of gradients as they lie in memory, of every tensor ---- */
+
+typedef struct addition {
+    float *to;
+    const char *from;
+    sb_dtype dtype;
+    float count; /* what is added is divided by it */
+} addition;
+
+static void add_few(void *arg, size_t first, size_t count)
 {
-    const sb_dtype dtype = trainer_grad_dtype(b->t);
-    const bool as_is = sb_dtype_bytes(dtype) == sizeof *out;
-    device_sync(b->d);
-    device_download(b->d, as_is ? (void *)out : b->raw, trainer_grad_arena(b->t), b->n * (size_t)sb_dtype_bytes(dtype));
-    if (!as_is)
-        dtype_load(dtype, out, b->raw, b->n);
+    const addition *a = arg;
+    float few[1024];
+    for (size_t i = first, n; i < first + count; i += n) {
+        n = first + count - i < 1024 ? first + count - i : 1024;
+        dtype_load(a->dtype, few, a->from + i * (size_t)sb_dtype_bytes(a->dtype), n);
+        for (size_t j = 0; j < n; j++)
+            a->to[i + j] += few[j] / a->count;
+    }
 }
 
-static double mean_error(const batches *b, const float *one)
+static void add_piece(void *arg, const void *piece, size_t at, size_t bytes)
+{
+    addition a = *(const addition *)arg;
+    const size_t element = (size_t)sb_dtype_bytes(a.dtype);
+    a.to += at / element;
+    a.from = piece;
+    spread_pieces(bytes / element, SPREAD_PIECE, add_few, &a);
+}
+
+/* Adds the trainer's gradients, over `count`, to `to`. */
+static void add_grads(const batches *b, float *to, int count)
+{
+    addition a = {.to = to, .dtype = trainer_grad_dtype(b->t), .count = (float)count};
+    device_sync(b->d);
+    pieces_read(b->d, trainer_grad_arena(b->t), b->n * (size_t)sb_dtype_bytes(a.dtype), add_piece, &a);
+}
+
+typedef struct shares {
+    const float *whole, *one;
+    int ranks;
+} shares;
+
+static spread_sums share_sums(const void *arg, size_t first, size_t count)
+{
+    const shares *m = arg;
+    double off = 0, size = 0;
+    for (size_t i = first; i < first + count; i++) {
+        const double want = (double)m->whole[i] / m->ranks, d = m->one[i] - want;
+        off += d * d;
+        size += want * want;
+    }
+    return (spread_sums){{off, size}};
+}
+
+static double mean_error(const batches *b)
 {
     const params *p = trainer_params(b->t);
     double off = 0, size = 0;
-    for (int i = 0; i < p->count; i++)
-        for (int64_t j = p->tensors[i].first, end = j + p->tensors[i].count; j < end; j++) {
-            const double want = (double)b->whole[j] / b->ranks, d = one[j] - want;
-            off += d * d;
-            size += want * want;
-        }
+    for (int i = 0; i < p->count; i++) {
+        const shares of = {b->whole + p->tensors[i].first, b->sum + p->tensors[i].first, b->ranks};
+        const spread_sums x = spread_sum((size_t)p->tensors[i].count, share_sums, &of);
+        off += x.x[0];
+        size += x.x[1];
+    }
     return off == 0 ? 0 : sqrt(off / size);
 }
 
@@ -57,23 +102,21 @@ static void add_up(void *user)
 {
     batches *b = user;
     const sb_dtype dtype = trainer_grad_dtype(b->t);
-    const size_t bytes = b->n * (size_t)sb_dtype_bytes(dtype);
-    read_grads(b, b->added == 0 ? b->sum : b->one);
+    device_sync(b->d);
+    if (b->added == 0)
+        dtype_download(b->d, dtype, b->sum, trainer_grad_arena(b->t), b->n);
     if (b->whole && b->added == 0)
-        b->err_mean = mean_error(b, b->sum);
+        b->err_mean = mean_error(b);
     b->whole = NULL;
-    for (size_t i = 0; b->added > 0 && i < b->n; i++)
-        b->sum[i] += b->one[i];
+    if (b->added > 0)
+        add_grads(b, b->sum, 1);
     watchdog_beat();
     if (b->added < b->ranks - 1)
         return;
     if (b->first_sums)
-        memcpy(b->first_sums, b->sum, b->n * sizeof *b->sum);
+        spread_copy(b->first_sums, b->sum, b->n * sizeof *b->sum);
     b->first_sums = NULL;
-    const bool as_is = sb_dtype_bytes(dtype) == sizeof *b->sum;
-    if (!as_is)
-        dtype_store(dtype, b->raw, b->sum, b->n);
-    device_upload(b->d, trainer_grad_arena(b->t), as_is ? b->sum : b->raw, bytes);
+    dtype_upload(b->d, dtype, trainer_grad_arena(b->t), b->sum, b->n);
     trainer_update_all(b->t);
 }
 
@@ -92,32 +135,27 @@ double ddp_grad_norm(trainer *t)
     return state.grad_norm;
 }
 
-/* The gradients of a batch, in place of their update. */
+/* The gradients of one batch of several, in place of their update. */
 static void keep_whole(void *user)
 {
     batches *b = user;
-    read_grads(b, b->one);
+    add_grads(b, b->sum, b->ranks);
 }
 
-/* Steps on the first `micros` batches, the mean of whose gradients goes to `out`, elements of the index space. */
+/* Steps on the first `micros` batches, the mean of whose gradients goes to `out`, zeros in the index space. */
 static bool run_whole(ddp_case *k, trainer *t, int micros, float *out)
 {
     const size_t n = (size_t)trainer_params(t)->elements;
-    float *one = xmalloc(n * sizeof *one);
-    batches b = {.t = t, .d = k->s->dev, .ranks = 1, .n = n, .one = one, .raw = xmalloc(n * sizeof(float))};
+    batches b = {.t = t, .d = k->s->dev, .ranks = micros, .n = n, .sum = out};
     bool ok = true;
-    memset(out, 0, n * sizeof *out);
     replica_set_safe_loss_scale(t);
     trainer_set_hooks(t, &(step_hooks){.user = &b, .update = keep_whole});
     for (int m = 0; m < micros && ok; m++) {
         replica_set_tokens(t, k->o.seed, m);
         ok = trainer_step(t);
         device_sync(k->s->dev);
-        for (size_t i = 0; i < n; i++)
-            out[i] += one[i] / (float)micros;
+        watchdog_beat();
     }
-    free(one);
-    free(b.raw);
     return ok;
 }
 
@@ -144,10 +182,8 @@ static bool reference_steps(ddp_case *k, trainer *t, int count, const float *who
                  .ranks = count,
                  .n = n,
                  .sum = xmalloc(n * sizeof *b.sum),
-                 .one = xmalloc(n * sizeof *b.one),
                  .first_sums = r->grads,
-                 .whole = whole,
-                 .raw = xmalloc(n * sizeof(float))};
+                 .whole = whole};
     bool ok = true;
     replica_set_safe_loss_scale(t);
     trainer_set_hooks(t, &(step_hooks){.user = &b, .update = add_up});
@@ -166,8 +202,6 @@ static bool reference_steps(ddp_case *k, trainer *t, int count, const float *who
         ddp_read_params(t, r->after);
     r->err_mean = b.err_mean;
     free(b.sum);
-    free(b.one);
-    free(b.raw);
     return ok;
 }
 
@@ -195,7 +229,7 @@ static float *make_whole(ddp_case *k, const step_options *slice, char *why, size
     trainer *t = alone(k, slice, 1, 1, why, why_bytes);
     if (!t)
         return NULL;
-    float *whole = xmalloc((size_t)trainer_params(t)->elements * sizeof *whole);
+    float *whole = xcalloc((unsigned long)trainer_params(t)->elements, sizeof *whole);
     if (!run_whole(k, t, ddp_reference_micros(k, slice), whole)) {
         step_failed(why, why_bytes);
         free(whole);

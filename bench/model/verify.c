@@ -13,6 +13,7 @@
 #include "bench/model/float8.h"
 #include "bench/model/reference.h"
 #include "common/core/error.h"
+#include "common/core/spread.h"
 #include "common/formulas/offload.h"
 #include "common/record/nvtx.h"
 
@@ -233,54 +234,50 @@ static bool run_slice(trainer *t, sample *out)
 
 enum { LANES = 8 }; /* sums that run side by side: one alone would wait for each addition */
 
-static double root_of(const double sums[LANES])
+static double sum_of(const double sums[LANES])
 {
     double sum = 0;
     for (int lane = 0; lane < LANES; lane++)
         sum += sums[lane];
-    return sqrt(sum);
+    return sum;
 }
 
-static double norm_of(const float *x, int64_t n)
-{
-    double sums[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int lane = 0; lane < LANES; lane++)
-            sums[lane] += (double)x[i + lane] * x[i + lane];
-    for (; i < n; i++)
-        sums[0] += (double)x[i] * x[i];
-    return root_of(sums);
-}
+typedef struct pair {
+    const float *got, *want;
+} pair;
 
-static double distance(const float *a, const float *b, int64_t n)
+/* Squares of their difference, and of each. */
+static spread_sums squares_of(const void *arg, size_t first, size_t n)
 {
-    double sums[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int lane = 0; lane < LANES; lane++) {
-            const double d = (double)a[i + lane] - b[i + lane];
-            sums[lane] += d * d;
+    const float *const got = ((const pair *)arg)->got + first, *const want = ((const pair *)arg)->want + first;
+    double off[LANES] = {0}, size_got[LANES] = {0}, size_want[LANES] = {0};
+    for (size_t i = 0; i < n; i += LANES) {
+        const int lanes = n - i < LANES ? (int)(n - i) : LANES;
+        for (int lane = 0; lane < lanes; lane++) {
+            const double g = got[i + lane], w = want[i + lane];
+            off[lane] += (g - w) * (g - w);
+            size_got[lane] += g * g;
+            size_want[lane] += w * w;
         }
-    for (; i < n; i++)
-        sums[0] += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-    return root_of(sums);
+    }
+    return (spread_sums){{sum_of(off), sum_of(size_got), sum_of(size_want)}};
 }
 
 /* Relative to the norm of the reference. The gradients of q and k vanish where each query sees one key: v's norm of the
- * same block then gives the scale. */
-static double error_of(trainer *t, const reference *r, int i, const float *got)
+ * same block then gives the scale. Adds the squares of what was got to *squares. */
+static double error_of(trainer *t, const reference *r, int i, const float *got, double *squares)
 {
-    const int64_t n = compared_count(t, i);
     const param_tensor *p = &trainer_params(t)->tensors[i];
-    double scale = norm_of(r->tensors[i], n);
+    const spread_sums sums = spread_sum((size_t)compared_count(t, i), squares_of, &(pair){got, r->tensors[i]});
+    double scale = sqrt(sums.x[2]);
+    *squares += sums.x[1];
     if (trainer_options_of(t)->mode != STEP_FORWARD && trainer_options_of(t)->seq == 1 &&
         (p->kind == PARAM_Q || p->kind == PARAM_K)) {
         const param_tensor *v = params_find(trainer_params(t), PARAM_V, p->layer);
-        scale = norm_of(r->tensors[v - trainer_params(t)->tensors], v->count);
+        const float *at = r->tensors[v - trainer_params(t)->tensors];
+        scale = sqrt(spread_sum((size_t)v->count, squares_of, &(pair){at, at}).x[2]);
     }
-    const double off = distance(got, r->tensors[i], n);
-    return off == 0 ? 0 : off / scale;
+    return sums.x[0] == 0 ? 0 : sqrt(sums.x[0]) / scale;
 }
 
 /* AdamW after steps with one and the same gradient: its moments are that gradient and its square, once corrected. */
@@ -411,8 +408,7 @@ static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
     bool read = true;
     for (int i = 0; i < r->count && !isnan(out->err_tensor); i++) {
         read = read && compared_read(t, i, got);
-        const double err = read ? error_of(t, r, i, got) : NAN, norm = norm_of(got, compared_count(t, i));
-        squares += norm * norm;
+        const double err = read ? error_of(t, r, i, got, &squares) : NAN;
         if (!(err <= out->err_tensor)) { /* NaN is the worst of all */
             out->err_tensor = err;
             worst = i;

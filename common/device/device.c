@@ -85,6 +85,8 @@ void device_close(device *d)
 {
     if (d->flush)
         device_free(d, d->flush);
+    if (d->pieces)
+        device_host_free(d, d->pieces);
     sampler_stop(d->sampler);
     samples_free(&d->case_mhz);
     samples_free(&d->case_w);

@@ -46,6 +46,7 @@ struct device { /* the first member of what device_<kind>.c allocates */
     void *stream;
     void *flush; /* device_l2_flush's buffer; NULL until it is wanted */
     size_t flush_bytes;
+    void *pieces;     /* pinned, of pieces.c; NULL until they are wanted */
     clocks *clocks;   /* NULL: no sensors */
     sampler *sampler; /* NULL: nobody reads them */
     double noted_mhz; /* NAN: nothing noted */

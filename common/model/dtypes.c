@@ -6,6 +6,8 @@
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"
+#include "common/core/spread.h"
+#include "common/device/pieces.h"
 
 sb_dtype dtype_named(const char *name)
 {
@@ -29,7 +31,7 @@ float dtype_round(sb_dtype t, float x)
     return x;
 }
 
-void dtype_store(sb_dtype t, void *out, const float *in, size_t n)
+static void store(sb_dtype t, void *out, const float *in, size_t n)
 {
     uint16_t *half = out;
     uint8_t *byte = out;
@@ -43,7 +45,7 @@ void dtype_store(sb_dtype t, void *out, const float *in, size_t n)
             half[i] = t == SB_BF16 ? bf16_from_float(in[i]) : fp16_from_float(in[i]);
 }
 
-void dtype_load(sb_dtype t, float *out, const void *in, size_t n)
+static void load(sb_dtype t, float *out, const void *in, size_t n)
 {
     const uint16_t *half = in;
     const uint8_t *byte = in;
@@ -55,4 +57,63 @@ void dtype_load(sb_dtype t, float *out, const void *in, size_t n)
     else
         for (size_t i = 0; i < n; i++)
             out[i] = t == SB_BF16 ? bf16_to_float(half[i]) : fp16_to_float(half[i]);
+}
+
+/* ---- large arrays: by several threads, and from and to a device ---- */
+
+typedef struct array {
+    sb_dtype dtype;
+    size_t element;
+    float *floats;
+    const float *in; /* those of the other direction */
+    char *memory;
+    const char *from;
+} array;
+
+static void store_piece(void *arg, size_t first, size_t count)
+{
+    const array *a = arg;
+    store(a->dtype, a->memory + first * a->element, a->in + first, count);
+}
+
+void dtype_store(sb_dtype t, void *out, const float *in, size_t n)
+{
+    array a = {.dtype = t, .element = (size_t)sb_dtype_bytes(t), .in = in, .memory = out};
+    spread_pieces(n, SPREAD_PIECE, store_piece, &a);
+}
+
+static void load_piece(void *arg, size_t first, size_t count)
+{
+    const array *a = arg;
+    load(a->dtype, a->floats + first, a->from + first * a->element, count);
+}
+
+void dtype_load(sb_dtype t, float *out, const void *in, size_t n)
+{
+    array a = {.dtype = t, .element = (size_t)sb_dtype_bytes(t), .floats = out, .from = in};
+    spread_pieces(n, SPREAD_PIECE, load_piece, &a);
+}
+
+static void give(void *arg, void *piece, size_t at, size_t bytes)
+{
+    const array *a = arg;
+    dtype_store(a->dtype, piece, a->in + at / a->element, bytes / a->element);
+}
+
+void dtype_upload(device *d, sb_dtype t, void *to, const float *in, size_t n)
+{
+    array a = {.dtype = t, .element = (size_t)sb_dtype_bytes(t), .in = in};
+    pieces_write(d, to, n * a.element, give, &a);
+}
+
+static void take(void *arg, const void *piece, size_t at, size_t bytes)
+{
+    const array *a = arg;
+    dtype_load(a->dtype, a->floats + at / a->element, piece, bytes / a->element);
+}
+
+void dtype_download(device *d, sb_dtype t, float *out, const void *from, size_t n)
+{
+    array a = {.dtype = t, .element = (size_t)sb_dtype_bytes(t), .floats = out};
+    pieces_read(d, from, n * a.element, take, &a);
 }

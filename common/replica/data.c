@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The input and output of a rank's model: tokens, checksums; see replica.h. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
+#include "common/core/spread.h"
+#include "common/device/pieces.h"
 #include "common/model/dtypes.h"
 #include "common/replica/replica.h"
 #include "common/session/watchdog.h"
@@ -33,30 +36,36 @@ void replica_set_safe_loss_scale(trainer *t)
 
 /* ---- checksums ---- */
 
-/* Four independent sums, for speed; `bytes` is a multiple of 32. */
-static void add_to_checksum(uint64_t sums[4], const unsigned char *x, size_t bytes)
+/* A sum over words of what each and its place come to: so threads can share the work, and it is the same whether the
+ * parameters are whole or come unit by unit. */
+typedef struct checksum {
+    const unsigned char *piece;
+    uint64_t words; /* before the piece */
+    atomic_ullong sum;
+} checksum;
+
+/* `bytes` is a multiple of 8. */
+static void add_part(void *arg, size_t first, size_t bytes)
 {
-    for (size_t i = 0; i + 32 <= bytes; i += 32)
-        for (int lane = 0; lane < 4; lane++) {
-            uint64_t word;
-            memcpy(&word, x + i + 8 * lane, sizeof word);
-            sums[lane] = ((sums[lane] ^ word) * 0x9e3779b97f4a7c15u);
-            sums[lane] ^= sums[lane] >> 29;
-        }
+    checksum *c = arg;
+    uint64_t sum = 0;
+    for (size_t i = first; i + 8 <= first + bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, c->piece + i, sizeof word);
+        word = (word ^ (c->words + i / 8 + 1) * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+        sum += (word ^ word >> 29) * 0x94d049bb133111ebu;
+    }
+    atomic_fetch_add(&c->sum, sum);
 }
 
-enum { CHUNK = 64 << 20 };
-
-static void add_memory(replica *r, uint64_t sums[4], const char *from, size_t bytes)
+static void add_piece(void *arg, const void *piece, size_t at, size_t bytes)
 {
-    unsigned char *host = xmalloc(bytes < CHUNK ? bytes : CHUNK);
-    for (size_t at = 0; at < bytes; at += CHUNK) {
-        const size_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
-        device_download(r->at.d, host, from + at, n);
-        add_to_checksum(sums, host, n);
-        watchdog_beat();
-    }
-    free(host);
+    checksum *c = arg;
+    (void)at;
+    c->piece = piece;
+    spread_pieces(bytes, (size_t)1 << 20, add_part, c);
+    c->words += bytes / 8;
+    watchdog_beat();
 }
 
 /* Where the parameters of bucket i are whole until the next call; unit by unit if each rank has a slice. */
@@ -72,33 +81,20 @@ static const char *whole_bucket(replica *r, int i)
 
 uint64_t replica_checksum(replica *r)
 {
-    uint64_t sums[4] = {1, 2, 3, 4};
+    checksum c = {.sum = 1};
     if (!r->member)
         return 0;
     const size_t element = (size_t)sb_dtype_bytes(trainer_param_dtype(r->t));
     replica_settle(r);
     if (r->plan->s->parameters == PARAMETERS_RESIDENT)
-        add_memory(r, sums, trainer_param_arena(r->t), (size_t)r->plan->elements * element);
+        pieces_read(r->at.d, trainer_param_arena(r->t), (size_t)r->plan->elements * element, add_piece, &c);
     else
         for (int i = 0; i < r->plan->b.n; i++)
-            add_memory(r, sums, whole_bucket(r, i), (size_t)r->plan->b.b[i].count * element);
-    return sums[0] ^ sums[1] << 1 ^ sums[2] << 2 ^ sums[3] << 3;
+            pieces_read(r->at.d, whole_bucket(r, i), (size_t)r->plan->b.b[i].count * element, add_piece, &c);
+    return c.sum;
 }
 
 /* ---- parameters and gradients ---- */
-
-static void floats_load(const replica *r, sb_dtype dtype, const void *from, int64_t count, float *out)
-{
-    const size_t bytes = (size_t)count * (size_t)sb_dtype_bytes(dtype);
-    if (bytes == (size_t)count * sizeof *out) {
-        device_download(r->at.d, out, from, bytes);
-        return;
-    }
-    void *raw = xmalloc(bytes);
-    device_download(r->at.d, raw, from, bytes);
-    dtype_load(dtype, out, raw, (size_t)count);
-    free(raw);
-}
 
 void replica_read_params(replica *r, float *out)
 {
@@ -110,8 +106,8 @@ void replica_read_params(replica *r, float *out)
         return;
     }
     for (int i = 0; i < r->plan->b.n; i++)
-        floats_load(r, trainer_param_dtype(r->t), whole_bucket(r, i), r->plan->b.b[i].count,
-                    out + r->plan->b.b[i].first);
+        dtype_download(r->at.d, trainer_param_dtype(r->t), out + r->plan->b.b[i].first, whole_bucket(r, i),
+                       (size_t)r->plan->b.b[i].count);
 }
 
 int64_t replica_grad_elements(const replica *r)
@@ -125,12 +121,12 @@ void replica_read_grads(replica *r, float *out)
     const ownership *own = &r->plan->own;
     const char *grads = trainer_grad_arena(r->t);
     if (r->plan->s->gradients == GRADIENTS_RESIDENT) {
-        floats_load(r, dtype, grads, r->plan->elements, out);
+        dtype_download(r->at.d, dtype, out, grads, (size_t)r->plan->elements);
         return;
     }
     for (int i = 0; i < own->n; i++)
-        floats_load(r, dtype, grads + own->r[i].state_first * sb_dtype_bytes(dtype), own->r[i].count,
-                    out + own->r[i].first);
+        dtype_download(r->at.d, dtype, out + own->r[i].first, grads + own->r[i].state_first * sb_dtype_bytes(dtype),
+                       (size_t)own->r[i].count);
 }
 
 int replica_odd_rank(const replica *r, uint64_t checksum)

@@ -7,40 +7,13 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
+#include "common/core/spread.h"
+#include "common/device/pieces.h"
 #include "common/model/dtypes.h"
 #include "common/step/offload.h"
 #include "common/step/transformer.h"
 #include "common/step/units.h"
 #include "common/train/internal.h"
-
-/* ---- host arrays of floats and device arrays of a dtype ---- */
-
-enum { PIECE = 1 << 24 }; /* elements that are converted at once: fresh host memory is slow to come by */
-
-static void read_floats(step *s, sb_dtype dtype, const void *from, size_t n, float *out)
-{
-    const size_t bytes = (size_t)sb_dtype_bytes(dtype), piece = n < PIECE ? n : PIECE;
-    device_sync(s->dev);
-    if (dtype == SB_FP32) {
-        device_download(s->dev, out, from, n * bytes);
-        return;
-    }
-    void *raw = xmalloc(piece * bytes);
-    for (size_t first = 0; first < n; first += piece) {
-        const size_t count = n - first < piece ? n - first : piece;
-        device_download(s->dev, raw, (const char *)from + first * bytes, count * bytes);
-        dtype_load(dtype, out + first, raw, count);
-    }
-    free(raw);
-}
-
-static void write_floats(step *s, sb_dtype dtype, const float *in, size_t n, void *to)
-{
-    void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
-    dtype_store(dtype, raw, in, n);
-    device_upload(s->dev, to, raw, n * (size_t)sb_dtype_bytes(dtype));
-    free(raw);
-}
 
 /* ---- parameters ---- */
 
@@ -83,9 +56,28 @@ static void write_param(step *s, const param_tensor *p, const float *in)
         free(rest);
         return;
     }
-    write_floats(s, s->param_dtype, in, n, param_at(s, p));
+    dtype_upload(s->dev, s->param_dtype, param_at(s, p), in, n);
     if (whole_master(s))
         device_upload(s->dev, master_at(s, p), in, n * sizeof *in);
+}
+
+typedef struct rests {
+    float *whole;
+    const int16_t *rest;
+} rests;
+
+static void add_rest(void *arg, size_t first, size_t count)
+{
+    const rests *r = arg;
+    for (size_t i = first; i < first + count; i++)
+        r->whole[i] = float_join((uint16_t)(float_bits(r->whole[i]) >> 16), r->rest[i]);
+}
+
+/* To upper halves that are there as floats. */
+static void add_rests(void *arg, const void *piece, size_t at, size_t bytes)
+{
+    rests r = {(float *)arg + at / sizeof *r.rest, piece};
+    spread_pieces(bytes / sizeof *r.rest, SPREAD_PIECE, add_rest, &r);
 }
 
 void trainer_read_param(trainer *t, const param_tensor *p, float *out)
@@ -94,20 +86,13 @@ void trainer_read_param(trainer *t, const param_tensor *p, float *out)
     const size_t n = (size_t)p->count;
     expect_whole(s->o.shard.params, p);
     device_sync(s->dev);
-    if (whole_master(s) && s->o.precision->master == SB_MASTER_SPLIT) {
-        uint16_t *high = xmalloc(n * sizeof *high);
-        int16_t *rest = xmalloc(n * sizeof *rest);
-        device_download(s->dev, high, param_at(s, p), n * sizeof *high);
-        device_download(s->dev, rest, master_at(s, p), n * sizeof *rest);
-        for (size_t i = 0; i < n; i++)
-            out[i] = float_join(high[i], rest[i]);
-        free(high);
-        free(rest);
-    } else if (whole_master(s)) {
-        device_download(s->dev, out, master_at(s, p), n * sizeof *out);
-    } else {
-        read_floats(s, s->param_dtype, param_at(s, p), n, out);
-    }
+    const bool split = whole_master(s) && s->o.precision->master == SB_MASTER_SPLIT;
+    if (whole_master(s) && !split)
+        dtype_download(s->dev, SB_FP32, out, master_at(s, p), n);
+    else
+        dtype_download(s->dev, s->param_dtype, out, param_at(s, p), n);
+    if (split)
+        pieces_read(s->dev, master_at(s, p), n * sizeof(int16_t), add_rests, out);
 }
 
 /* Caller frees. */
@@ -122,7 +107,7 @@ static float *ones_of(size_t n)
 static sb_status fill_ones(step *s, sb_dtype dtype, size_t n, char *to)
 {
     float *ones = ones_of(n);
-    write_floats(s, dtype, ones, n, to);
+    dtype_upload(s->dev, dtype, to, ones, n);
     free(ones);
     return SB_OK;
 }
@@ -240,12 +225,14 @@ static void fill_rope(step *s)
 {
     const int half = s->head_dim / 2;
     float *table = xmalloc((size_t)s->o.seq * (size_t)s->head_dim * sizeof *table);
-    for (int at = 0; at < s->o.seq; at++)
-        for (int i = 0; i < half; i++) {
-            const double angle = at * pow(s->o.config.rope_theta, -2.0 * i / s->head_dim);
+    for (int i = 0; i < half; i++) {
+        const double turn = pow(s->o.config.rope_theta, -2.0 * i / s->head_dim);
+        for (int at = 0; at < s->o.seq; at++) {
+            const double angle = at * turn;
             table[((size_t)at * (size_t)half + (size_t)i) * 2] = (float)cos(angle);
             table[((size_t)at * (size_t)half + (size_t)i) * 2 + 1] = (float)sin(angle);
         }
+    }
     device_upload(s->dev, s->rope_table, table, (size_t)s->o.seq * (size_t)s->head_dim * sizeof *table);
     free(table);
 }
@@ -375,9 +362,10 @@ void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
     sb_optimizer_state state;
     expect_whole(s->o.shard.grads, p);
     trainer_optimizer_state(t, &state);
-    read_floats(s, s->grad_dtype, (char *)trainer_grad_arena(t) + p->first * s->grad_element, (size_t)p->count, out);
+    dtype_download(s->dev, s->grad_dtype, out, (char *)trainer_grad_arena(t) + p->first * s->grad_element,
+                   (size_t)p->count);
     const float factor = 1 / (s->o.mode == STEP_TRAIN ? state.grad_scale : state.loss_scale);
-    for (int64_t i = 0; i < p->count; i++)
+    for (int64_t i = 0; factor != 1 && i < p->count; i++)
         out[i] *= factor;
 }
 
@@ -406,7 +394,8 @@ bool trainer_read_logits(trainer *t, float *out)
     part_loss(s, p, &p->micros[0], false);
     if (s->status != SB_OK)
         return false;
-    read_floats(s, s->dtype, step_pointer(s, p->micros[0].logits), (size_t)s->tokens * (size_t)s->vocab, out);
+    device_sync(s->dev);
+    dtype_download(s->dev, s->dtype, out, step_pointer(s, p->micros[0].logits), (size_t)s->tokens * (size_t)s->vocab);
     return true;
 }
 

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Loops over pieces of an array: every element once, sums that do not depend on the number of threads. */
+#include "tests/support/test.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/core/spread.h"
+
+static void count_each(void *arg, size_t first, size_t count)
+{
+    unsigned char *seen = arg;
+    assert_true(count > 0);
+    for (size_t i = first; i < first + count; i++)
+        seen[i]++;
+}
+
+static void every_element_once(void **state)
+{
+    static const size_t sizes[] = {0, 1, 6, 7, 8, 7 * 4 - 1, 7 * 4, 7 * 4 + 1, 100000};
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        unsigned char *seen = xcalloc(sizes[s] + 1, 1);
+        spread_pieces(sizes[s], 7, count_each, seen);
+        for (size_t i = 0; i <= sizes[s]; i++)
+            if (seen[i] != (i < sizes[s]))
+                fail_msg("element %zu of %zu was seen %d times", i, sizes[s], seen[i]);
+        free(seen);
+    }
+}
+
+static spread_sums three_sums(const void *arg, size_t first, size_t count)
+{
+    const float *x = arg;
+    spread_sums s = {{0}};
+    for (size_t i = first; i < first + count; i++) {
+        s.x[0] += x[i];
+        s.x[1] += 1.0 / (1.0 + x[i]); /* rounded: its sum depends on the order */
+        s.x[2] += 1;
+    }
+    return s;
+}
+
+static void sums_do_not_depend_on_threads(void **state)
+{
+    const size_t n = (size_t)SPREAD_PIECE * 6 + 5;
+    float *x = xmalloc(n * sizeof *x);
+    cpu_set_t before, one;
+    (void)state;
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(i % 1001);
+    const spread_sums many = spread_sum(n, three_sums, x);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    const spread_sums alone = spread_sum(n, three_sums, x);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_memory_equal(&many, &alone, sizeof many);
+    assert_true(many.x[2] == (double)n);
+    const spread_sums none = spread_sum(0, three_sums, x);
+    assert_true(none.x[0] == 0 && none.x[2] == 0);
+    free(x);
+}
+
+static void copies(void **state)
+{
+    const size_t n = ((size_t)5 << 20) + 3;
+    unsigned char *from = xmalloc(n), *to = xcalloc(n + 1, 1);
+    (void)state;
+    for (size_t i = 0; i < n; i++)
+        from[i] = (unsigned char)(i * 31 >> 3);
+    spread_copy(to, from, n);
+    assert_memory_equal(to, from, n);
+    assert_int_equal(to[n], 0);
+    free(from);
+    free(to);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_element_once),
+        cmocka_unit_test(sums_do_not_depend_on_threads),
+        cmocka_unit_test(copies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

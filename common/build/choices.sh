@@ -30,14 +30,9 @@ for run in "${runs[@]}"; do
 done
 [ -s "$results/gemm_choices.csv" ] || { echo 'choices.sh: nothing was chosen' >&2; exit 1; }
 
-# The last line of a shape and a library counts: fields 2 to 20.
 touch "$shipped"
-{
-    head -n 1 "$results/gemm_choices.csv"
-    for file in "$shipped" "$results/gemm_choices.csv"; do tail -n +2 "$file"; done |
-        awk -F, '{ key = ""; for (i = 2; i <= 20; i++) key = key "," $i; line[key] = $0 }
-                 END { for (key in line) print line[key] }' | LC_ALL=C sort -t, -k5,5n -k2,2n -k3,3n -k4,4n -k1,1
-} >"$results/merged.csv" && mv "$results/merged.csv" "$shipped"
+bash "$(dirname "$0")/choices_merge.sh" "$shipped" "$results/gemm_choices.csv" \
+    >"$results/merged.csv" && mv "$results/merged.csv" "$shipped"
 echo "$((($(wc -l <"$shipped")) - 1)) choices in $shipped"
 grep -q "choices/$slug.csv" common/train/tune/shipped.c ||
     echo "add a line for \"$name\" to common/train/tune/shipped.c"

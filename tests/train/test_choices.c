@@ -117,16 +117,77 @@ static void every_part_of_the_shape_counts(void **state)
     choices_free(c);
 }
 
-static void rivals_are_of_one_race(void **state)
+/* What has not raced yet races in the next run; what has, does not. */
+static void rivals_are_kept_until_they_have_raced(void **state)
 {
     char *path = folder_path(*state, "choices.csv");
-    kept_choice k = example(16, 1, 130100);
-    k.rivals[0] = k.choice;
+    kept_choice k = example(16, 1, 130100), other = example(17, 2, 130100);
+    for (int i = 0; i < CHOICE_RIVALS; i++) {
+        k.rivals[i] = k.choice;
+        k.rivals[i].algorithm[0] = (uint8_t)(10 + i);
+    }
     choices *c = choices_open(nobody, path, false);
     choices_add(c, "o forward", &k);
-    assert_int_equal(choices_at(c, newest(c, &k.shape))->rivals[0].tried, 7);
-    choices_settle(c, &k.shape);
-    assert_int_equal(choices_at(c, newest(c, &k.shape))->rivals[0].tried, 0);
+    choices_add(c, "o dx", &other);
+    choices_free(c);
+    c = choices_open(nobody, path, false);
+    assert_int_equal(choices_count(c), 2);
+    const kept_choice *read = choices_at(c, newest(c, &k.shape));
+    for (int i = 0; i < CHOICE_RIVALS; i++)
+        assert_memory_equal(read->rivals[i].algorithm, k.rivals[i].algorithm, sizeof k.rivals[i].algorithm);
+    assert_int_equal(choices_at(c, newest(c, &other.shape))->rivals[0].tried, 0);
+    k.rivals[0] = k.rivals[1], k.rivals[1].tried = 0;
+    choices_add(c, "o forward", &k); /* the first one has raced */
+    choices_free(c);
+    c = choices_open(nobody, path, false);
+    read = choices_at(c, newest(c, &k.shape));
+    assert_int_equal(read->rivals[0].algorithm[0], 11);
+    assert_int_equal(read->rivals[1].tried, 0);
+    choices_free(c);
+    free(path);
+}
+
+/* As it was until 2026-11: every cell full, all 64 bytes of an algorithm, no rivals. */
+static void an_older_file_is_converted_once(void **state)
+{
+    char *path = folder_path(*state, "choices.csv"), *text;
+    file_write(path, "product,m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,split,workspace_bytes,"
+                     "library,algorithm_name,ms,first_ms,tried,algorithm\n"
+                     "o dx,16,24,40,0,3,0,1,40,48,0,24,0,0,5368709120,130100,\"a, b\",0.25,0.5,7,"
+                     "0102000000000000000000000000000000000000000000000000000000000000"
+                     "0000000000000000000000000000000000000000000000000000000000000000\n"
+                     "o dw,17,24,40,0,3,0,1,40,48,0,24,0,0,5368709120,130100,x,0.25,0.5,7,torn");
+    for (int i = 0; i < 2; i++) {
+        const kept_choice k = example(16, 0, 130100);
+        choices *c = choices_open(nobody, path, i == 1);
+        if (i == 0) {
+            const kept_choice *read = choices_at(c, newest(c, &k.shape));
+            assert_int_equal(read->choice.algorithm[1], 2);
+            assert_int_equal(read->choice.algorithm[2] | read->choice.algorithm[63], 0);
+            assert_string_equal(read->choice.name, "a, b");
+        }
+        assert_int_equal(choices_count(c), i == 0);
+        choices_free(c);
+        text = text_of(path);
+        assert_non_null(strstr(text, ",tried,rival,algorithm\no dx,16,24,"));
+        assert_non_null(strstr(text, ",0.25,0.5,7,0,0102\n"));
+        assert_null(strstr(text, "torn"));
+        free(text);
+    }
+    free(path);
+}
+
+static void an_empty_cell_is_that_of_the_row_above(void **state)
+{
+    char *path = folder_path(*state, "choices.csv");
+    file_write(path, "m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,split,workspace_bytes,library,"
+                     "algorithm\n16,24,40,0,3,0,1,40,48,0,24,0,0,5368709120,130100,0102\n17,,,,,,,,,,,,,,,\n");
+    const kept_choice one = example(16, 0, 130100), two = example(17, 0, 130100);
+    choices *c = choices_open(nobody, path, false);
+    assert_int_equal(choices_at(c, newest(c, &one.shape))->choice.algorithm[0], 1);
+    assert_int_equal(choices_at(c, newest(c, &two.shape))->choice.algorithm[1], 2);
+    assert_int_equal(choices_at(c, newest(c, &two.shape))->choice.library, 130100);
+    assert_int_equal(choices_at(c, newest(c, &two.shape))->choice.tried, 1);
     choices_free(c);
     free(path);
 }
@@ -153,27 +214,31 @@ static void broken_rows_are_left_out(void **state)
 /* Every row of a shipped file is one that counts, for a shape and a library of its own. */
 static void shipped_choices_are_whole(void **state)
 {
+    static const char *const gpus[] = {"NVIDIA H200", "NVIDIA H100 80GB HBM3"};
     (void)state;
     assert_null(choices_shipped(nobody));
-    const char *text = choices_shipped("NVIDIA H200");
-    assert_non_null(text);
-    csv *file = csv_parse(text);
-    choices *c = choices_open("NVIDIA H200", NULL, false);
-    assert_int_equal(file->dropped, 0);
-    assert_true(file->rows > 0);
-    assert_int_equal(choices_count(c), file->rows);
-    for (int i = 0; i < choices_count(c); i++) {
-        const kept_choice *k = choices_at(c, i);
-        assert_int_equal(k->source, CHOICE_SHIPPED);
-        for (int j = choices_find(c, &k->shape, i); j >= 0; j = choices_find(c, &k->shape, j))
-            if (choices_at(c, j)->choice.library == k->choice.library)
-                fail_msg("rows %d and %d are of one shape", j + 2, i + 2);
+    for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++) {
+        const char *text = choices_shipped(gpus[g]);
+        assert_non_null(text);
+        csv *file = csv_parse(text);
+        choices *c = choices_open(gpus[g], NULL, false);
+        assert_int_equal(file->dropped, 0);
+        assert_true(file->rows > 0);
+        assert_int_equal(choices_count(c), file->rows);
+        for (int i = 0; i < choices_count(c); i++) {
+            const kept_choice *k = choices_at(c, i);
+            assert_int_equal(k->source, CHOICE_SHIPPED);
+            assert_true(k->choice.library > 0 && k->choice.name[0]);
+            for (int j = choices_find(c, &k->shape, i); j >= 0; j = choices_find(c, &k->shape, j))
+                if (choices_at(c, j)->choice.library == k->choice.library)
+                    fail_msg("%s: rows %d and %d are of one shape", gpus[g], j + 2, i + 2);
+        }
+        choices_free(c);
+        c = choices_open(gpus[g], NULL, true);
+        assert_int_equal(choices_count(c), 0);
+        choices_free(c);
+        csv_free(file);
     }
-    choices_free(c);
-    c = choices_open("NVIDIA H200", NULL, true);
-    assert_int_equal(choices_count(c), 0);
-    choices_free(c);
-    csv_free(file);
 }
 
 static void a_trainer_times_what_is_not_known(void **state)
@@ -256,7 +321,9 @@ int main(void)
         in_folder(a_file_without_float8_gets_its_columns),
         cmocka_unit_test(the_newest_comes_first_then_older_ones),
         cmocka_unit_test(every_part_of_the_shape_counts),
-        in_folder(rivals_are_of_one_race),
+        in_folder(rivals_are_kept_until_they_have_raced),
+        in_folder(an_older_file_is_converted_once),
+        in_folder(an_empty_cell_is_that_of_the_row_above),
         in_folder(broken_rows_are_left_out),
         cmocka_unit_test(shipped_choices_are_whole),
         cmocka_unit_test(a_trainer_times_what_is_not_known),

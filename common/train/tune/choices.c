@@ -13,6 +13,8 @@ struct choices {
     kept_choice *list; /* oldest first: shipped, of the file, of this run */
     int count, capacity;
     char *path;
+    int trained;
+    bool anew;
 };
 
 int choices_find(const choices *c, const sb_matmul *shape, int below)
@@ -33,6 +35,16 @@ const kept_choice *choices_at(const choices *c, int place)
     return &c->list[place];
 }
 
+int choices_trained(choices *c)
+{
+    return c->trained++;
+}
+
+bool choices_anew(const choices *c)
+{
+    return c->anew;
+}
+
 static void append(choices *c, const kept_choice *choice)
 {
     if (c->count == c->capacity) {
@@ -40,12 +52,6 @@ static void append(choices *c, const kept_choice *choice)
         c->list = xrealloc(c->list, (size_t)c->capacity * sizeof *c->list);
     }
     c->list[c->count++] = *choice;
-}
-
-void choices_settle(choices *c, const sb_matmul *shape)
-{
-    for (int i = choices_find(c, shape, c->count); i >= 0; i = choices_find(c, shape, i))
-        memset(c->list[i].rivals, 0, sizeof c->list[i].rivals);
 }
 
 /* ---- the file ---- */
@@ -65,23 +71,32 @@ static void shape_values(const sb_matmul *p, double out[SHAPE_COLUMNS])
     memcpy(out, values, sizeof values);
 }
 
-/* The columns of float8 came later: a file without them has no such product. */
-static bool has_float8(const csv *file)
+/* The columns: what is absent in a file is 0 or empty there, and an empty cell is that of the row above, by which a shipped
+ * file of rows in order is a third as long. A row with a rival's number is the rival of the newest choice of its shape. */
+enum { PRODUCT, SHAPE, LIBRARY = SHAPE + SHAPE_COLUMNS, NAME, MS, FIRST_MS, TRIED, RIVAL, ALGORITHM, COLUMNS };
+
+static const char *column_name(int column)
 {
-    return csv_column(file, shape_columns[FLOAT8_FIRST]) >= 0;
+    static const char *const others[] = {"library", "algorithm_name", "ms", "first_ms", "tried", "rival", "algorithm"};
+    return column == PRODUCT ? "product" : column < LIBRARY ? shape_columns[column - SHAPE] : others[column - LIBRARY];
 }
 
-/* False where a value is absent, or no number that fits. */
-static bool read_shape(const csv *file, size_t row, sb_matmul *out)
+/* A number of the row, 0 where the column is absent; false where it is none, or beyond `most`. */
+static bool number(const char *cell, double most, double *out)
+{
+    char *end;
+    *out = strtod(cell, &end);
+    return !*end && *out >= 0 && *out <= most;
+}
+
+static bool read_shape(const char *const cells[COLUMNS], sb_matmul *out)
 {
     static const _Alignas(16) char something; /* a c whose values do not count */
     double v[SHAPE_COLUMNS];
-    for (int i = 0; i < SHAPE_COLUMNS; i++) {
-        const bool absent = i >= FLOAT8_FIRST && i <= FLOAT8_LAST && !has_float8(file);
-        v[i] = absent ? 0 : csv_real(file, row, shape_columns[i]);
-        if (!(v[i] >= 0 && v[i] <= (i == SHAPE_COLUMNS - 1 ? 0x1p53 : 0x7fffffff)))
+    for (int i = 0; i < SHAPE_COLUMNS; i++)
+        if ((!*cells[SHAPE + i] && (i < FLOAT8_FIRST || i > FLOAT8_LAST)) ||
+            !number(cells[SHAPE + i], i == SHAPE_COLUMNS - 1 ? 0x1p53 : 0x7fffffff, &v[i]))
             return false;
-    }
     if (v[12] > SB_FP16X3 || v[3] > SB_E5M2 || v[13] > SB_E5M2 || v[14] > SB_SCALE_1X32 || v[15] > SB_SCALE_1X32 ||
         v[16] > SB_SUMS_FAST)
         return false;
@@ -106,98 +121,164 @@ static bool read_shape(const csv *file, size_t row, sb_matmul *out)
     return true;
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Zeros behind the text. */
 static bool read_hex(const char *text, unsigned char *out, size_t n)
 {
-    if (!text || strlen(text) != 2 * n)
+    const size_t length = strlen(text);
+    memset(out, 0, n);
+    if (length == 0 || length % 2 || length > 2 * n)
         return false;
-    for (size_t i = 0; i < n; i++)
-        if (sscanf(text + 2 * i, "%2hhx", &out[i]) != 1)
+    for (size_t i = 0; i < length; i += 2) {
+        const int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
+        if (high < 0 || low < 0)
             return false;
+        out[i / 2] = (unsigned char)(high << 4 | low);
+    }
     return true;
 }
 
-static void write_one(const char *path, const char *product, const kept_choice *k)
+static void add_rival(choices *c, const kept_choice *rival, int number)
+{
+    const int place = choices_find(c, &rival->shape, c->count);
+    if (place >= 0 && number <= CHOICE_RIVALS && c->list[place].choice.library == rival->choice.library)
+        c->list[place].rivals[number - 1] = rival->choice;
+}
+
+static void read_row(choices *c, const char *const cells[COLUMNS], choice_source source)
+{
+    double library, tried, rival, ms, first_ms;
+    kept_choice k = {.source = source};
+    if (!number(cells[LIBRARY], 0x1p53, &library) || !number(cells[TRIED], 1e6, &tried) ||
+        !number(cells[RIVAL], 1e6, &rival) || !number(cells[MS], 1e9, &ms) ||
+        !number(cells[FIRST_MS], 1e9, &first_ms) || !read_shape(cells, &k.shape) ||
+        !read_hex(cells[ALGORITHM], k.choice.algorithm, sizeof k.choice.algorithm))
+        return;
+    k.choice.ms = (float)ms, k.choice.first_ms = (float)first_ms;
+    k.choice.tried = tried >= 1 ? (int)tried : 1;
+    k.choice.library = (int64_t)library;
+    snprintf(k.choice.name, sizeof k.choice.name, "%s", cells[NAME]);
+    snprintf(k.product, sizeof k.product, "%s", cells[PRODUCT]);
+    if (rival > 0)
+        add_rival(c, &k, (int)rival);
+    else
+        append(c, &k);
+}
+
+/* Takes over the rows that make sense; whether the file has today's columns. */
+static bool read_all(choices *c, csv *file, choice_source source)
+{
+    int place[COLUMNS];
+    const char *cells[COLUMNS];
+    bool all = true;
+    if (!file)
+        return true;
+    for (int i = 0; i < COLUMNS; i++) {
+        place[i] = csv_column(file, column_name(i));
+        cells[i] = "";
+        all = all && place[i] >= 0;
+    }
+    for (size_t row = 0; row < file->rows; row++) {
+        for (int i = 0; i < COLUMNS; i++) {
+            const char *cell = place[i] < 0 ? "" : file->cells[row * file->columns + (size_t)place[i]];
+            cells[i] = *cell ? cell : cells[i];
+        }
+        read_row(c, cells, source);
+    }
+    csv_free(file);
+    return all;
+}
+
+static void write_row(FILE *f, const kept_choice *k, const sb_matmul_choice *choice, int rival)
+{
+    double values[SHAPE_COLUMNS];
+    char name[2 * sizeof choice->name];
+    size_t bytes = sizeof choice->algorithm;
+    while (bytes > 1 && choice->algorithm[bytes - 1] == 0)
+        bytes--;
+    shape_values(&k->shape, values);
+    csv_quote(choice->name, name, sizeof name);
+    fputs(*k->product ? k->product : "-", f);
+    for (int i = 0; i < SHAPE_COLUMNS; i++)
+        fprintf(f, ",%.0f", values[i]);
+    fprintf(f, ",%lld,%s,%.6g,%.6g,%d,%d,", (long long)choice->library, *name ? name : "-", choice->ms,
+            choice->first_ms, choice->tried, rival);
+    for (size_t i = 0; i < bytes; i++)
+        fprintf(f, "%02x", choice->algorithm[i]);
+    fputc('\n', f);
+}
+
+static void write_choice(FILE *f, const kept_choice *k)
+{
+    write_row(f, k, &k->choice, 0);
+    for (int i = 0; i < CHOICE_RIVALS && k->rivals[i].tried; i++)
+        write_row(f, k, &k->rivals[i], i + 1);
+}
+
+static void write_header(FILE *f)
+{
+    for (int i = 0; i < COLUMNS; i++)
+        fprintf(f, "%s%s", i ? "," : "", column_name(i));
+    fputc('\n', f);
+}
+
+static void write_one(const char *path, const kept_choice *k)
 {
     FILE *f = fopen(path, "a");
     if (!f)
         return;
-    if (ftell(f) == 0) {
-        fputs("product", f);
-        for (int i = 0; i < SHAPE_COLUMNS; i++)
-            fprintf(f, ",%s", shape_columns[i]);
-        fputs(",library,algorithm_name,ms,first_ms,tried,algorithm\n", f);
-    }
-    double values[SHAPE_COLUMNS];
-    char name[2 * sizeof k->choice.name];
-    shape_values(&k->shape, values);
-    csv_quote(k->choice.name, name, sizeof name);
-    fputs(product, f);
-    for (int i = 0; i < SHAPE_COLUMNS; i++)
-        fprintf(f, ",%.0f", values[i]);
-    fprintf(f, ",%lld,%s,%.6g,%.6g,%d,", (long long)k->choice.library, name, k->choice.ms, k->choice.first_ms,
-            k->choice.tried);
-    for (size_t i = 0; i < sizeof k->choice.algorithm; i++)
-        fprintf(f, "%02x", k->choice.algorithm[i]);
-    fputc('\n', f);
+    if (ftell(f) == 0)
+        write_header(f);
+    write_choice(f, k);
     fclose(f);
 }
 
-/* Takes over the rows that make sense, and writes them to another file unless that is NULL. */
-static void read_all(choices *c, csv *file, choice_source source, const char *to)
+/* The choices from `first` on, with today's columns: lines are only ever added to such a file. */
+static void convert(const choices *c, int first)
 {
-    for (size_t row = 0; file && row < file->rows; row++) {
-        const char *name = csv_cell(file, row, "algorithm_name");
-        kept_choice k = {
-            .choice = {.ms = (float)csv_real(file, row, "ms"), .first_ms = (float)csv_real(file, row, "first_ms")},
-            .source = source};
-        const double tried = csv_real(file, row, "tried"), library = csv_real(file, row, "library");
-        if (!name || !(tried >= 1 && tried < 1e6) || !(library >= 0 && library < 0x1p53) ||
-            !read_shape(file, row, &k.shape) ||
-            !read_hex(csv_cell(file, row, "algorithm"), k.choice.algorithm, sizeof k.choice.algorithm))
-            continue;
-        k.choice.tried = (int)tried;
-        k.choice.library = (int64_t)library;
-        snprintf(k.choice.name, sizeof k.choice.name, "%s", name);
-        append(c, &k);
-        if (to)
-            write_one(to, csv_cell(file, row, "product"), &k);
+    char *anew = xasprintf("%s.new", c->path);
+    FILE *f = fopen(anew, "w");
+    if (f) {
+        write_header(f);
+        for (int i = first; i < c->count; i++)
+            write_choice(f, &c->list[i]);
+        const bool written = !ferror(f);
+        if (fclose(f) == 0 && written)
+            (void)rename(anew, c->path);
+        else
+            (void)remove(anew);
     }
-    if (file)
-        csv_free(file);
+    free(anew);
 }
 
 void choices_add(choices *c, const char *product, const kept_choice *choice)
 {
-    append(c, choice);
+    kept_choice k = *choice;
+    snprintf(k.product, sizeof k.product, "%s", product);
+    append(c, &k);
     if (c->path)
-        write_one(c->path, product, choice);
-}
-
-/* A file of a build without float8 gets its columns, or rows to come would not fit its header. */
-static void extend_file(const char *path)
-{
-    csv *file = csv_read(path);
-    choices all = {.list = NULL};
-    if (file && file->columns && !has_float8(file)) {
-        remove(path);
-        read_all(&all, file, CHOICE_KEPT, path);
-        free(all.list);
-    } else if (file) {
-        csv_free(file);
-    }
+        write_one(c->path, &k);
 }
 
 choices *choices_open(const char *gpu, const char *path, bool retune)
 {
     choices *c = xcalloc(1, sizeof *c);
     const char *shipped = choices_shipped(gpu);
-    c->path = path ? xstrdup(path) : NULL;
-    if (path)
-        extend_file(path);
+    c->anew = retune;
     if (!retune && shipped)
-        read_all(c, csv_parse(shipped), CHOICE_SHIPPED, NULL);
-    if (!retune && path)
-        read_all(c, csv_read(path), CHOICE_KEPT, NULL);
+        (void)read_all(c, csv_parse(shipped), CHOICE_SHIPPED);
+    const int first = c->count;
+    csv *file = path ? csv_read(path) : NULL;
+    const bool today = !file || read_all(c, file, CHOICE_KEPT);
+    c->path = path ? xstrdup(path) : NULL;
+    if (!today)
+        convert(c, first);
+    if (retune)
+        c->count = 0;
     return c;
 }
 

@@ -11,12 +11,13 @@
     __asm__(".pushsection .rodata\n" #symbol ":\n.incbin \"" path "\"\n.byte 0\n.popsection\n")
 
 INCLUDE_TEXT(choices_h200, "common/train/tune/choices/h200.csv");
+INCLUDE_TEXT(choices_h100, "common/train/tune/choices/h100-80gb-hbm3.csv");
 
 const char *choices_shipped(const char *gpu)
 {
     static const struct {
         const char *gpu, *text;
-    } shipped[] = {{"NVIDIA H200", choices_h200}};
+    } shipped[] = {{"NVIDIA H200", choices_h200}, {"NVIDIA H100 80GB HBM3", choices_h100}};
     for (size_t i = 0; i < sizeof shipped / sizeof *shipped; i++)
         if (strcmp(shipped[i].gpu, gpu) == 0)
             return shipped[i].text;

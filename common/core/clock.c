@@ -10,3 +10,15 @@ double host_seconds(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
+
+static double began;
+
+__attribute__((constructor)) static void note_the_beginning(void)
+{
+    began = host_seconds();
+}
+
+double process_seconds(void)
+{
+    return host_seconds() - began;
+}

@@ -6,4 +6,6 @@
 
 double host_seconds(void); /* CLOCK_MONOTONIC: never jumps; the same for every process of one machine */
 
+double process_seconds(void); /* since this process began to run, on that clock */
+
 #endif

@@ -26,8 +26,8 @@ static bool drop_hopeless(double ms[WAYS], int ways)
     return left;
 }
 
-/* Fills ms[way] with the median step. */
-static bool measure(trainer *t, int ways, double ms[WAYS])
+/* Fills ms[way] with the median step. Where there is no time for a second round, the first one decides. */
+static bool measure(trainer *t, const tune_wait *wait, int ways, double ms[WAYS])
 {
     step *s = &t->step;
     device_graph *graphs[WAYS] = {0};
@@ -40,12 +40,12 @@ static bool measure(trainer *t, int ways, double ms[WAYS])
     }
     overlap_use(s, OVERLAP_NONE);
     ok = ok && steps_warm(t, graphs[0], &step_ms); /* overlap can gain on a cool GPU and lose at its power limit */
-    for (int r = 0; r < ROUNDS && ok && left; r++) {
+    for (int r = 0; r < ROUNDS && ok && left && (r == 0 || tune_left(t, wait) > ways * tune_block_s(step_ms)); r++) {
         for (int w = 0; w < ways && ok; w++) {
             if (!isfinite(ms[w]))
                 continue;
             overlap_use(s, (overlap)w);
-            ok = steps_block(t, graphs[w], step_ms, &times[w]);
+            ok = steps_block(t, graphs[w], step_ms, w ? ms[0] : INFINITY, &times[w]);
             ms[w] = ok ? stats_of(&times[w]).median : 0;
         }
         left = ok && drop_hopeless(ms, ways);
@@ -58,25 +58,35 @@ static bool measure(trainer *t, int ways, double ms[WAYS])
     return ok;
 }
 
-bool overlap_tune(trainer *t)
+/* For one round. */
+static bool has_time(const trainer *t, const tune_wait *w, int ways)
+{
+    return tune_left(t, w) >= steps_warm_s(w->step_ms) + ways * tune_block_s(w->step_ms);
+}
+
+bool overlap_tune(trainer *t, tune_wait *w)
 {
     step *s = &t->step;
     if (s->o.overlap != OVERLAP_AUTO || s->eager || t->steps > 0 || s->o.mode == STEP_FORWARD || !s->own_side)
         return true; /* without streams, on the CPU, all ways are one */
+    if (tune_left(t, w) <= 0) {
+        overlap_use(s, OVERLAP_NONE);
+        return trainer_plan_apart(t);
+    }
     sb_optimizer_state kept;
     phase_set("choosing what runs beside backward");
     steps_begin(t, &kept);
     overlap_use(s, OVERLAP_ALL);
-    double ms[WAYS] = {0}, once;
-    bool ok = steps_run(t, NULL, &once) && steps_run(t, NULL, &once); /* the first loads kernels */
-    if (ok && once < long_step_ms) {
-        const int ways = optimizer_overlaps(s) ? WAYS : WAYS - 1;
-        int best = 0;
-        ok = measure(t, ways, ms);
-        for (int w = 1; w < ways && ok; w++)
-            best = ms[w] < (best ? ms[best] : worth * ms[0]) ? w : best;
-        overlap_use(s, (overlap)best);
+    double ms[WAYS] = {0};
+    const int ways = optimizer_overlaps(s) ? WAYS : WAYS - 1;
+    bool ok = steps_first(t, w);
+    int best = w->step_ms < long_step_ms ? OVERLAP_NONE : OVERLAP_ALL;
+    if (ok && w->step_ms < long_step_ms && has_time(t, w, ways)) {
+        ok = measure(t, w, ways, ms);
+        for (int way = 1; way < ways && ok; way++)
+            best = ms[way] < (best ? ms[best] : worth * ms[0]) ? way : best;
     }
+    overlap_use(s, (overlap)best);
     steps_end(t, &kept);
     return ok && (s->overlap != OVERLAP_NONE || trainer_plan_apart(t));
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/train/tune/internal.h"
 #include "common/train/tune/tune.h"
@@ -133,6 +134,8 @@ static bool tune_one(trainer *t, tuned_product *n, choices *known)
     phase_set("tuning product %d of %d, %s: %d x %d x %d", (int)(n - t->step.products.list) + 1, t->step.products.count,
               n->name, n->shape.m, n->shape.n, n->shape.k);
     const sb_status s = tune(t, &n->shape, &new);
+    if (!race_matters(&n->shape))
+        memset(new.rivals, 0, sizeof new.rivals);
     if (s == SB_OK) {
         n->choice = new.choice;
         n->source = CHOICE_TIMED;
@@ -162,7 +165,12 @@ bool trainer_tune_products(trainer *t, choices *known)
 bool trainer_tune(trainer *t, choices *known)
 {
     char *before = xstrdup(phase_get());
-    const bool ok = trainer_tune_products(t, known) && overlap_tune(t) && products_race(t, known);
+    bool ok = trainer_tune_products(t, known);
+    tune_wait wait = {.known = known,
+                      .first = known && choices_trained(known) == 0,
+                      .anew = known && choices_anew(known),
+                      .began = host_seconds()};
+    ok = ok && overlap_tune(t, &wait) && products_race(t, &wait);
     phase_set("%s", before); /* what follows is none of it */
     free(before);
     return ok;

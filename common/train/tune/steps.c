@@ -45,17 +45,17 @@ bool steps_run(trainer *t, device_graph *graph, double *ms)
     return true;
 }
 
-/* So many steps of step_ms, within bounds: short steps neither heat a GPU nor want as long for as many samples. */
-static double seconds_for(double steps, double step_ms, double least, double most)
+/* Short steps neither heat a GPU nor want as long. */
+double steps_warm_s(double step_ms)
 {
-    return fmin(fmax(steps * step_ms * 1e-3, least), most);
+    return fmin(fmax(100 * step_ms * 1e-3, 0.1), 0.5);
 }
 
 bool steps_warm(trainer *t, device_graph *graph, double *step_ms)
 {
     double once = 0;
     bool ok = steps_run(t, graph, &once) && steps_run(t, graph, &once); /* the first run is slower */
-    const double start = host_seconds(), end = start + seconds_for(100, once, 0.1, 0.5);
+    const double start = host_seconds(), end = start + steps_warm_s(once);
     while (ok && host_seconds() < end)
         ok = steps_run(t, graph, &once);
     *step_ms = once;
@@ -65,14 +65,31 @@ bool steps_warm(trainer *t, device_graph *graph, double *step_ms)
 /* The time of a step follows the clock, and that the power of the steps before it: contestants that took turns step by
  * step would all run at the clock that their mean power allows, and the hungriest would win. The first half of a block
  * is at the clock that the contestant before it left. */
-bool steps_block(trainer *t, device_graph *graph, double step_ms, samples *ms)
+bool steps_block(trainer *t, device_graph *graph, double step_ms, double best_ms, samples *ms)
 {
-    const double start = host_seconds(), block_s = seconds_for(40, step_ms, 0.05, 0.3);
-    bool ok = true;
-    for (double passed = 0, one; ok && passed < block_s; passed = host_seconds() - start) {
+    const double start = host_seconds(), block_s = tune_block_s(step_ms);
+    samples all = {0};
+    bool ok = true, lost = false;
+    for (double passed = 0, one; ok && !lost && passed < block_s; passed = host_seconds() - start) {
         ok = steps_run(t, graph, &one);
-        if (ok && host_seconds() - start > block_s / 2)
+        if (!ok)
+            break;
+        samples_add(&all, one);
+        lost = tune_lost(&all, best_ms);
+        if (lost || host_seconds() - start > block_s / 2)
             samples_add(ms, one);
     }
+    samples_free(&all);
     return ok;
+}
+
+bool steps_first(trainer *t, tune_wait *w)
+{
+    return w->step_ms > 0 || (steps_run(t, NULL, &w->step_ms) && steps_run(t, NULL, &w->step_ms));
+}
+
+double tune_left(const trainer *t, const tune_wait *w)
+{
+    return tune_budget(t->step.params->elements, w->first, w->anew, process_seconds(), host_seconds() - w->began,
+                       w->step_ms * 1e-3);
 }

@@ -103,6 +103,7 @@ static void add_up(void *user)
     batches *b = user;
     const sb_dtype dtype = trainer_grad_dtype(b->t);
     device_sync(b->d);
+    phase_set("check: gradients of batch %d of %d on one rank", b->added + 1, b->ranks);
     if (b->added == 0)
         dtype_download(b->d, dtype, b->sum, trainer_grad_arena(b->t), b->n);
     if (b->whole && b->added == 0)
@@ -124,6 +125,7 @@ static void add_up(void *user)
 static void ddp_read_params(trainer *t, float *out)
 {
     const params *p = trainer_params(t);
+    phase_set("check: parameters of one rank");
     for (int i = 0; i < p->count; i++)
         trainer_read_param(t, &p->tensors[i], out + p->tensors[i].first);
 }

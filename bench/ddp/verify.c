@@ -133,6 +133,7 @@ static float *read_params(replica *r)
     const bool first = launch_rank(r->at.l) == 0;
     if (!r->member || (!first && r->plan->s->parameters == PARAMETERS_RESIDENT))
         return NULL;
+    phase_set("check: reading parameters");
     float *out = xcalloc((unsigned long)r->plan->elements, sizeof *out);
     replica_read_params(r, out);
     if (first)
@@ -148,6 +149,7 @@ static void update(replica *r, const plant *p, int step, ddp_outcome *out)
     replica_settle(r);
     if (p->kind == PLANT_PARAMETER)
         device_memset(r->at.d, trainer_param_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_param_dtype(r->t)));
+    phase_set("check: parameters of all ranks after update %d", step + 1);
     const int odd = replica_odd_rank(r, replica_checksum(r));
     out->ok = odd < 0;
     if (odd >= 0)
@@ -164,6 +166,7 @@ static bool verify_run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_
     phase_set("check: gradients of a step on all ranks");
     replica_step(r);
     replica_settle(r);
+    phase_set("check: reading gradients");
     if (r->member)
         got->grads = read_grads(r);
     r->hold = false;

@@ -77,7 +77,8 @@ static bool reference_steps(trainer *t, reference *r)
 {
     if (!trainer_step(t))
         return false;
-    r->loss = trainer_loss(t);
+    r->loss = trainer_loss(t); /* waits for the step */
+    phase_set("check: reading what plain fp32 gave");
     r->count = compared_tensors(t);
     r->tensors = xcalloc((size_t)r->count, sizeof *r->tensors);
     bool ok = true;

@@ -65,9 +65,14 @@ bool replica_tune(const replica_place *at, trainer *t, const step_options *o, re
         ok = !first || choose(at, t, c);
         if (!ok)
             why = xasprintf("choosing algorithms for the products: %s", sb_last_message());
+        char *before = xstrdup(phase_get());
+        if (!first)
+            phase_set("waiting for rank 0's choices of algorithms");
         if (at->l)
             launch_share(at->l, "choices of products", c->of, sizeof c->of, 0);
         ok = replica_agree(at, "tuning", ok, why, problem);
+        phase_set("%s", before);
+        free(before);
     }
     if (!c->taken)
         take(at, t, c);

@@ -11,7 +11,7 @@
 #include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
-enum { MOST = 12 };
+enum { MOST = 20 };
 
 /* The labels of rank 0, or of a process alone, must have those that begin so among them, in this order. */
 static void says(const char *folder, const char *bench, const char *arguments, const char *const want[MOST])
@@ -36,6 +36,7 @@ static void a_step(void **state)
 {
     static const char *const want[MOST] = {"opening the device",
                                            "check: plain fp32 of a slice",
+                                           "check: reading what plain fp32 gave",
                                            "check: set-up of a slice",
                                            "tuning product",
                                            "check: set-up of a slice",
@@ -56,9 +57,14 @@ static void ranks(void **state)
                                            "tuning product",
                                            "check: set-up of a slice",
                                            "check: gradients of a step on all ranks",
+                                           "check: reading gradients",
                                            "check: update 3 of 3 on all ranks",
+                                           "check: parameters of all ranks after update 3",
+                                           "check: reading parameters",
                                            "check: one batch without other ranks",
                                            "check: step 3 of 3, batch 2 of 2 on one rank",
+                                           "check: gradients of batch 2 of 2 on one rank",
+                                           "check: parameters of one rank",
                                            "check: comparing with one rank",
                                            "setup of",
                                            "warm-up of",

@@ -24,7 +24,8 @@ static void runs_of_one_gpu(void **state)
         "echo \"asked $*\" >>asked.txt\n"
         "for file in results/choices-*; do file=$file/gemm_choices.csv; done\n"
         "[ -s \"$file\" ] || echo product,m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,"
-        "split,dtype_b,scaling_a,scaling_b,sums,workspace_bytes,library,algorithm_name,ms,first_ms,tried,rival,algorithm >\"$file\"\n"
+        "split,dtype_b,scaling_a,scaling_b,sums,workspace_bytes,library,algorithm_name,ms,first_ms,tried,rival,"
+        "algorithm >\"$file\"\n"
         "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2,0.5,1,7,0,010$200\" >>\"$file\"\n"
         "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,9,rival,0.5,1,7,1,0700\" >>\"$file\"\n"
         "echo \"x,9,2,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2,0.5,1,7,0,010$200\" >>\"$file\"\n");

@@ -10,6 +10,7 @@
 
 #include "common/core/error.h"
 #include "common/launch/internal.h"
+#include "common/session/watchdog.h"
 
 int launch_rank(const launch *l)
 {
@@ -187,6 +188,19 @@ static void send_failure(launch *l, int code, const char *text)
     pthread_mutex_lock(&l->lock);
     channel_put(&l->c, CONTROL_FAIL, &number, sizeof number, text, strlen(text));
     pthread_mutex_unlock(&l->lock);
+}
+
+void launch_defer(launch *l, bool on)
+{
+    watchdog_defer(on);
+    if (l->slot)
+        atomic_store(&l->slot->defers, on);
+}
+
+int launch_asked(const launch *l)
+{
+    const int told = l->slot ? atomic_load(&l->slot->asked) : 0;
+    return told ? told : watchdog_caught();
 }
 
 void launch_report(launch *l, int code, const char *fmt, ...)

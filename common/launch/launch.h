@@ -58,6 +58,11 @@ void launch_share(launch *l, const char *name, void *data, size_t bytes, int roo
 void launch_barrier(launch *l, const char *name);
 bool launch_all(launch *l, const char *name, bool mine); /* true on every rank when it is on every rank */
 
+/* A job that must finish something before SIGINT or SIGTERM ends it: all ranks turn this on and off together, and while it is on
+ * look at launch_asked, which is the signal, or 0. Ranks may see it at different times. A second signal ends the job at once. */
+void launch_defer(launch *l, bool on);
+int launch_asked(const launch *l);
+
 /* This rank can't go on: ends the job, with a better reason if the coordinator knows one (a peer's death, for example). */
 void launch_fail(launch *l, int code, const char *fmt, ...) __attribute__((noreturn, format(printf, 3, 4)));
 /* The same from a thread that must go on: returns at once. */

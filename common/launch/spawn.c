@@ -27,15 +27,18 @@ typedef struct children {
     pid_t *pids; /* 0: over */
     int *codes;
     coordinator *coordinator;
+    status_slot *board;
+    bool asked;    /* to end themselves, by the first signal */
     double ending; /* when the end was told; 0: not yet */
     bool killed;
 } children;
 
-static volatile sig_atomic_t caught;
+static volatile sig_atomic_t caught, signals_caught;
 
 static void note_signal(int number)
 {
     caught = number;
+    signals_caught++;
 }
 
 static int open_board(int n, status_slot **board)
@@ -133,10 +136,21 @@ static void wake_stopped(children *c)
             kill(c->pids[r], SIGCONT);
 }
 
+/* Ranks that must finish something end the job themselves; a second signal does not wait for that. */
+static bool ranks_end_themselves(children *c)
+{
+    if (!c->asked && atomic_load(&c->board[0].defers)) {
+        c->asked = true;
+        for (int r = 0; r < c->n; r++)
+            atomic_store(&c->board[r].asked, caught);
+    }
+    return c->asked && signals_caught == 1 && atomic_load(&c->board[0].defers);
+}
+
 static int watch(children *c)
 {
     while (reap(c)) {
-        if (caught && !coordinator_ending(c->coordinator))
+        if (caught && !coordinator_ending(c->coordinator) && !ranks_end_themselves(c))
             coordinator_end(c->coordinator, 128 + caught, "stopped by %s, %s",
                             caught == SIGINT    ? "SIGINT"
                             : caught == SIGTERM ? "SIGTERM"
@@ -161,6 +175,7 @@ int launch_spawn(const options *o, int n, char **argv)
     children c = {.n = n,
                   .pids = xcalloc((unsigned long)n, sizeof *c.pids),
                   .codes = xcalloc((unsigned long)n, sizeof *c.codes),
+                  .board = board,
                   .coordinator = coordinator_create(
                       &(coordinator_options){.ranks = n, .timeout_s = option_real(o, "timeout"), .board = board})};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)

@@ -37,6 +37,8 @@ enum { STATUS_WORDS = sizeof(rank_status) / sizeof(uint64_t) };
 typedef struct status_slot {
     atomic_uint version;
     _Atomic uint64_t words[STATUS_WORDS];
+    atomic_int defers; /* the rank ends itself when it is asked to, behind what it must finish */
+    atomic_int asked;  /* by the launcher: the signal; 0: none */
 } status_slot;
 
 void status_write(status_slot *s, const rank_status *from);

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,7 @@
 static pthread_t thread;
 static pthread_mutex_t row_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_ulong beats;
-static atomic_bool stopping;
+static atomic_bool stopping, deferring;
 static volatile sig_atomic_t caught;
 static double timeout;
 static char *rows_at; /* NULL: nowhere */
@@ -43,6 +42,15 @@ void watchdog_hold(void)
 void watchdog_release(void)
 {
     pthread_mutex_unlock(&row_lock);
+}
+
+void watchdog_defer(bool on)
+{
+    atomic_store(&deferring, on);
+}
+int watchdog_caught(void)
+{
+    return caught;
 }
 
 void watchdog_end(int code, const char *what)
@@ -70,7 +78,7 @@ static void *watch(void *arg)
     while (!atomic_load(&stopping)) {
         struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
         nanosleep(&pause, NULL);
-        if (caught) {
+        if (caught && !atomic_load(&deferring)) {
             snprintf(text, sizeof text, "stopped by %s", caught == SIGINT ? "SIGINT" : "SIGTERM");
             watchdog_end(128 + caught, text);
         }

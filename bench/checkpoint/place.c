@@ -75,17 +75,6 @@ bool saving_create(saving *s, ddp_case *k, replica *r)
     return saving_agree(s, "saver", !r->member || s->saver, why, ROW_OOM);
 }
 
-/* What lies there is ours: complete ones, and the marker. */
-static void remove_all(const char *folder)
-{
-    char marker[600];
-    checkpoint_keep(folder, 0);
-    snprintf(marker, sizeof marker, "%s/.stepbench-checkpoints", folder);
-    unlink(marker);
-    if (rmdir(folder) != 0)
-        warn("%s is left behind", folder);
-}
-
 void saving_free(saving *s)
 {
     s->r->saver = NULL;
@@ -93,7 +82,7 @@ void saving_free(saving *s)
     replica_state_free(s->x);
     launch_barrier(s->k->l, "checkpoints are over");
     if (s->lock >= 0)
-        remove_all(s->folder);
+        checkpoint_folder_remove(s->folder);
     checkpoint_folder_close(s->lock);
 }
 

@@ -121,6 +121,20 @@ void checkpoint_keep(const char *folder, int keep)
         free(steps);
 }
 
+void checkpoint_folder_remove(const char *folder)
+{
+    const char *const ours[] = {marker, "losses.bin"};
+    checkpoint_keep(folder, 0);
+    remove_leftovers(folder);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        char *path = xasprintf("%s/%s", folder, ours[i]);
+        unlink(path);
+        free(path);
+    }
+    if (rmdir(folder) != 0)
+        warn("%s is left behind", folder);
+}
+
 /* ---- opening and listing ---- */
 
 static bool make_folders(const char *folder)

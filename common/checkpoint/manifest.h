@@ -21,7 +21,7 @@ typedef struct checkpoint_schedule { /* of the learning rate */
 } checkpoint_schedule;
 
 typedef struct checkpoint_state {
-    int64_t step;                 /* updates behind this state: the checkpoint's name */
+    int64_t step;                 /* of the run, behind which this state is: the checkpoint's name */
     sb_optimizer_state optimizer; /* grad_norm, found_nonfinite and skip are of one step, and are not kept */
     uint64_t seed;                /* of initial values */
     checkpoint_data data;

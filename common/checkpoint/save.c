@@ -34,10 +34,11 @@ typedef struct writer {
 } writer;
 
 struct checkpoint_saver {
-    checkpoint_save_options o;
+    checkpoint_save_options o; /* folder is the saver's own */
     device *d;
     const checkpoint_layout *l;
     const checkpoint_pieces *pieces;
+    char *folder;
     checkpoint_runs runs;
     saver_run *run;     /* of each of them */
     int64_t *first;     /* block of each run; [runs] is the count of all */
@@ -542,6 +543,7 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
 {
     checkpoint_saver *s = xcalloc(1, sizeof *s);
     *s = (checkpoint_saver){.o = *o, .d = d, .l = l, .pieces = pieces, .over = true};
+    s->o.folder = s->folder = xstrdup(o->folder);
     s->run = xcalloc((unsigned long)pieces->n + 1, sizeof *s->run);
     s->first = xcalloc((unsigned long)pieces->n + 1, sizeof *s->first);
     s->file = xcalloc((unsigned long)l->files, sizeof *s->file);
@@ -581,6 +583,7 @@ void checkpoint_saver_free(checkpoint_saver *s)
     checkpoint_runs_free(&s->runs);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);
+    free(s->folder);
     free(s->writers);
     free(s->direct);
     free(s->file);
@@ -678,6 +681,13 @@ void checkpoint_before_update(checkpoint_saver *s, void *stream)
     if (s->copying && s->o.way == CHECKPOINT_LAZY && !planted(s, "torn"))
         device_stream_wait(s->d, stream, s->copied);
     s->copying = false;
+}
+
+void checkpoint_saver_move(checkpoint_saver *s, const char *folder)
+{
+    checkpoint_save_wait(s);
+    free(s->folder);
+    s->o.folder = s->folder = xstrdup(folder);
 }
 
 bool checkpoint_save_over(checkpoint_saver *s)

@@ -60,6 +60,8 @@ int64_t checkpoint_saver_device_bytes(const checkpoint_saver *s);
 void checkpoint_save(checkpoint_saver *s, const checkpoint_state *state);
 /* In front of an update, on its stream: waits for the copy that is under way, if any. */
 void checkpoint_before_update(checkpoint_saver *s, void *stream);
+/* Later saves go to another folder, which is open, of the same file system; waits for one that is under way. */
+void checkpoint_saver_move(checkpoint_saver *s, const char *folder);
 bool checkpoint_save_over(checkpoint_saver *s); /* nothing is under way */
 /* Waits; what became of the last save. Of ranks other than 0 it says nothing about the commit. */
 checkpoint_saved checkpoint_save_wait(checkpoint_saver *s);

@@ -137,6 +137,46 @@ bool replica_state_load(replica_state *x, const checkpoint *c, int readers, chec
     return true;
 }
 
+static bool optimizer_is(const replica_state *x, const checkpoint *c, char *why, size_t why_bytes)
+{
+    sb_optimizer_state has;
+    const sb_optimizer_state *want = &c->m.state.optimizer;
+    trainer_optimizer_state(x->r->t, &has);
+    if (has.step != want->step)
+        snprintf(why, why_bytes, "rank %d has counted %lld updates, and %s has %lld: its place in the schedule is lost",
+                 x->r->plan->rank, (long long)has.step, c->path, (long long)want->step);
+    else if (has.skipped != want->skipped || has.loss_scale != want->loss_scale || has.good_steps != want->good_steps)
+        snprintf(why, why_bytes, "rank %d has another loss scale than %s", x->r->plan->rank, c->path);
+    else
+        return true;
+    return false;
+}
+
+bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, char *why, size_t why_bytes)
+{
+    char what[96];
+    bool ok = optimizer_is(x, c, why, why_bytes);
+    replica_settle(x->r);
+    for (int i = 0; i < x->load.n && ok; i++) {
+        const checkpoint_piece *p = &x->load.p[i];
+        checkpoint_piece host = *p;
+        checkpoint_loaded loaded;
+        char *want = xmalloc((size_t)p->bytes), *has = xmalloc((size_t)p->bytes);
+        host.at = want;
+        device_download(x->r->at.d, has, p->at, (size_t)p->bytes);
+        ok = checkpoint_load(c, NULL, &(checkpoint_pieces){&host, 1, 1, p->bytes}, readers, &loaded, why, why_bytes);
+        if (ok && memcmp(want, has, (size_t)p->bytes) != 0) {
+            snprintf(why, why_bytes, "rank %d has other bytes than %s, from %s on", x->r->plan->rank, c->path,
+                     checkpoint_at(x->layout, p->file, p->offset, what, sizeof what));
+            ok = false;
+        }
+        free(want);
+        free(has);
+        watchdog_beat();
+    }
+    return ok;
+}
+
 checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted)
 {
     const bool hooked = r->p && !r->graphs[0] && !r->graphs[1];

@@ -24,6 +24,9 @@ void replica_state_note(const replica_state *x, checkpoint_state *out);
  * sentence; what the rank has is then undefined. No exchange: each rank loads by itself. */
 bool replica_state_load(replica_state *x, const checkpoint *c, int readers, checkpoint_loaded *out, char *why,
                         size_t why_bytes);
+/* Whether this rank has what a checkpoint has, which is read once more, and compared byte by byte; else a sentence that names
+ * the first tensor. */
+bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, char *why, size_t why_bytes);
 /* The way that updates of this replica can honour: lazy needs a hook before updates, which neither a process alone nor a
  * captured step has, and is async there. */
 checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted);

@@ -142,9 +142,8 @@ void events_plant(events *e)
 
 /* ---- reading again ---- */
 
-static const char *problem_of(FILE *f, bool *end)
+static const char *problem_of(FILE *f, message *m, bool *end)
 {
-    unsigned char data[RECORD_MAX];
     uint64_t length;
     uint32_t crc;
     *end = fread(&length, 1, sizeof length, f) == 0 && feof(f);
@@ -154,17 +153,46 @@ static const char *problem_of(FILE *f, bool *end)
         return "is cut";
     if (crc != masked(crc32c((const unsigned char *)&length, sizeof length)))
         return "has a wrong CRC of its length";
-    if (length > sizeof data)
+    if (length > sizeof m->bytes)
         return "is longer than any that is written";
-    if (fread(data, 1, length, f) != length || fread(&crc, sizeof crc, 1, f) != 1)
+    if (fread(m->bytes, 1, length, f) != length || fread(&crc, sizeof crc, 1, f) != 1)
         return "is cut";
-    return crc == masked(crc32c(data, length)) ? NULL : "has a wrong CRC of its data";
+    m->n = length;
+    return crc == masked(crc32c(m->bytes, length)) ? NULL : "has a wrong CRC of its data";
+}
+
+/* As `event` puts it, behind the time. */
+static int64_t step_of(const message *m)
+{
+    enum { STEP = 10 };
+    uint64_t step = 0;
+    for (size_t i = STEP, shift = 0; i < m->n && shift < 64; i++, shift += 7) {
+        step |= (uint64_t)(m->bytes[i] & 127) << shift;
+        if (m->bytes[i] < 128)
+            break;
+    }
+    return (int64_t)step;
+}
+
+void events_copy(events *e, const char *path, int64_t last)
+{
+    FILE *f = fopen(path, "rb");
+    message m;
+    bool end = false, version = true; /* which ours has already */
+    while (f && !problem_of(f, &m, &end) && !end) {
+        if (!version && step_of(&m) <= last)
+            write_record(e, &m);
+        version = false;
+    }
+    if (f)
+        fclose(f);
 }
 
 bool events_check(const char *path, char *why, size_t why_bytes)
 {
     FILE *f = fopen(path, "rb");
     const char *problem = NULL;
+    message m;
     bool end = false;
     long record = 0;
     if (!f) {
@@ -172,7 +200,7 @@ bool events_check(const char *path, char *why, size_t why_bytes)
         return false;
     }
     while (!end && !problem) {
-        problem = problem_of(f, &end);
+        problem = problem_of(f, &m, &end);
         record += !problem;
     }
     fclose(f);

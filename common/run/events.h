@@ -16,6 +16,8 @@ void events_flush(events *e);
 bool events_close(events *e); /* false: something could not be written; NULL is fine */
 /* Reads a file again, record by record: the first thing that is wrong goes to `why`. */
 bool events_check(const char *path, char *why, size_t why_bytes);
+/* Appends the scalars of another such file up to `last`, and stops where that one is cut or damaged. */
+void events_copy(events *e, const char *path, int64_t last);
 void events_plant(events *e); /* records from here on have a wrong CRC, which events_check must find */
 
 #endif

@@ -58,52 +58,133 @@ static double wall_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Curves of an earlier run of this name would be drawn with ours. */
-static void remove_events(const char *folder)
+/* ---- opening ---- */
+
+/* Of each event file in the folder. */
+static void each_events(const char *folder, void (*what)(const char *path, events *e, int64_t last), events *e,
+                        int64_t last)
 {
-    DIR *d = opendir(folder);
-    for (struct dirent *entry; d && (entry = readdir(d));) {
-        char *path = xasprintf("%s/%s", folder, entry->d_name);
-        if (strncmp(entry->d_name, "events.out.tfevents.", 20) == 0)
-            remove(path);
+    struct dirent **all;
+    const int n = scandir(folder, &all, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *path = xasprintf("%s/%s", folder, all[i]->d_name);
+        if (strncmp(all[i]->d_name, "events.out.tfevents.", 20) == 0)
+            what(path, e, last);
         free(path);
+        free(all[i]);
     }
-    if (d)
-        closedir(d);
+    if (n >= 0)
+        free(all);
 }
 
-static FILE *open_file(const char *folder, const char *name, const char *end)
+static void copy_events(const char *path, events *e, int64_t last)
 {
-    char *path = xasprintf("%s/%s%s", folder, name, end);
-    FILE *f = fopen(path, "w");
+    events_copy(e, path, last);
+}
+
+static void remove_events(const char *path, events *e, int64_t last)
+{
+    (void)e, (void)last;
+    remove(path);
+}
+
+/* The step of a line of either file; -1: it has none. */
+static int64_t step_of(const char *line)
+{
+    static const char json[] = "{\"step\":";
+    line += strncmp(line, json, sizeof json - 1) == 0 ? sizeof json - 1 : 0;
+    return *line >= '0' && *line <= '9' ? strtoll(line, NULL, 10) : -1;
+}
+
+/* Lines that are whole and not of later steps than `last` go to `out`, if any. Returns the last one's step. */
+static int64_t take_lines(const char *path, int64_t last, FILE *out)
+{
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0;
+    int64_t step, most = 0;
+    for (ssize_t n; f && (n = getline(&line, &room, f)) > 0 && line[n - 1] == '\n' && (step = step_of(line)) <= last;)
+        if (step > 0) {
+            most = step;
+            if (out)
+                fputs(line, out);
+        }
+    free(line);
+    if (f)
+        fclose(f);
+    return most;
+}
+
+static void write_head(FILE *csv, const char *about)
+{
+    fprintf(csv, "# %s\nstep,tokens", about);
+    for (int i = 0; i < NUMBERS; i++)
+        fprintf(csv, ",%s", numbers[i].name);
+    fprintf(csv, ",outliers\n");
+}
+
+/* A file beside the old one, with what stays of it, which takes its place. */
+static FILE *open_file(const char *folder, const char *name, const char *end, const char *about, int64_t last)
+{
+    char *path = xasprintf("%s/%s%s", folder, name, end), *begun = xasprintf("%s.new", path);
+    FILE *f = fopen(begun, "w");
+    if (f && about)
+        write_head(f, about);
+    if (f && last > 0)
+        take_lines(path, last, f);
+    if (f && (fflush(f) != 0 || rename(begun, path) != 0)) {
+        fclose(f);
+        f = NULL;
+    }
     free(path);
+    free(begun);
     return f;
 }
 
-journal *journal_open(const char *folder, const char *name, const char *about, char *why, size_t why_bytes)
+static events *open_event_file(journal *j, const char *folder, int64_t last)
+{
+    const double now = wall_s();
+    char *begun = xasprintf("%s/new.tfevents", folder);
+    j->events_path = xasprintf("%s/events.out.tfevents.%.0f.stepbench", folder, now);
+    events *e = events_open(begun, now);
+    if (e) {
+        each_events(folder, copy_events, e, last);
+        each_events(folder, remove_events, NULL, 0); /* curves of an earlier run would be drawn with ours */
+        events_flush(e);
+        rename(begun, j->events_path);
+    }
+    free(begun);
+    return e;
+}
+
+journal *journal_open_behind(const char *folder, const char *name, const char *about, int64_t step, int64_t *last,
+                             char *why, size_t why_bytes)
 {
     journal *j = xcalloc(1, sizeof *j);
-    const double now = wall_s();
-    char *inner = xasprintf("%s/%s", folder, name);
+    char *inner = xasprintf("%s/%s", folder, name), *path = xasprintf("%s.csv", inner);
     mkdir(folder, 0777);
     mkdir(inner, 0777);
-    remove_events(inner);
-    j->events_path = xasprintf("%s/events.out.tfevents.%.0f.stepbench", inner, now);
-    const bool ok = (j->csv = open_file(folder, name, ".csv")) && (j->jsonl = open_file(folder, name, ".jsonl")) &&
-                    (j->events = events_open(j->events_path, now));
+    *last = step > 0 ? take_lines(path, step, NULL) : 0; /* the CSV file has a record last: then the others have it */
+    const bool ok = (j->csv = open_file(folder, name, ".csv", about, *last)) &&
+                    (j->jsonl = open_file(folder, name, ".jsonl", NULL, *last)) &&
+                    (j->events = open_event_file(j, inner, *last));
     if (!ok) {
         snprintf(why, why_bytes, "the log %s can't be written: %s", inner, strerror(errno));
         journal_close(j, NULL, 0);
         j = NULL;
-    } else {
-        fprintf(j->csv, "# %s\nstep,tokens", about);
-        for (int i = 0; i < NUMBERS; i++)
-            fprintf(j->csv, ",%s", numbers[i].name);
-        fprintf(j->csv, ",outliers\n");
     }
     free(inner);
+    free(path);
     return j;
 }
+
+journal *journal_open(const char *folder, const char *name, const char *about, char *why, size_t why_bytes)
+{
+    int64_t last;
+    return journal_open_behind(folder, name, about, 0, &last, why, why_bytes);
+}
+
+/* ---- writing ---- */
 
 void journal_write(journal *j, const journal_record *r)
 {
@@ -119,9 +200,9 @@ void journal_write(journal *j, const journal_record *r)
     }
     fprintf(j->csv, ",%d\n", r->outliers);
     fprintf(j->jsonl, ",\"outliers\":%d}\n", r->outliers);
-    fflush(j->csv);
-    fflush(j->jsonl);
     events_flush(j->events);
+    fflush(j->jsonl);
+    fflush(j->csv); /* last, see journal_open_behind */
 }
 
 static bool close_file(FILE *f)

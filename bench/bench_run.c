@@ -9,10 +9,12 @@
  * Expect: data, schedule and log below 1 % of a step; a loss just above its floor. Limits: one file, no evaluation. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/model/context.h"
 #include "bench/run/dump.h"
 #include "bench/run/row.h"
+#include "bench/run/save.h"
 #include "bench/ddp/profile.h"
 #include "bench/ddp/verify.h"
 #include "common/core/error.h"
@@ -60,6 +62,19 @@ static option_spec option_table[] = {
      .max = MADE_SYMBOLS_MAX},
     {"log-every", OPTION_INT, 0, "10", .help = "steps between two records of the log", .min = 1, .max = 1000000,
      .unit = "steps"},
+    {"save-every", OPTION_INT, 0, "100", .help = "steps between two saves, on the rung save", .def_cpu = "20", .min = 1,
+     .max = 10000000, .unit = "steps"},
+    {"folder", OPTION_TEXT, 0, "", .help = "where the rung save puts checkpoints, which stay there",
+     .unset = "below /dev/shm, and removed"},
+    {"way", OPTION_CHOICE, 0, "async", .help = "how it saves; bench_checkpoint says what each costs",
+     .choices = CHECKPOINT_WAYS},
+    {"keep", OPTION_INT, 0, "2", .help = "complete checkpoints that stay", .min = 1, .max = 1000},
+    {"writers", OPTION_INT, 0, "8", .help = "threads of a rank that hash and write", .def_cpu = "2", .min = 1,
+     .max = 64, .unit = "threads"},
+    {"resume-run", OPTION_TEXT, 0, "",
+     .help =
+         "go on from the newest complete checkpoint in this folder, and save there; with --folder of the same name, "
+         "a run begins where there is none yet"},
     {"dump", OPTION_TEXT, 0, "",
      .help = "a folder for what another program needs to make the same run: start.safetensors, tokens.npy, run.json "
              "(tests/peers/run.py)"},
@@ -75,7 +90,7 @@ static option_spec option_table[] = {
      .help =
          "test the checks: rates one step early; tokens of the next step, of rank 0 on all ranks, or a window twice; "
          "targets not shifted, or seen by the model; a log with sums or maxima for means, without ranks, or with "
-         "wrong CRCs",
+         "wrong CRCs; with --resume-run: the data a step too far, updates not counted, moments zero",
      .choices = RUN_FAULT_CHOICES},
     {0}};
 
@@ -85,7 +100,8 @@ static const variant_spec variant_table[] = {
     {"schedule", "and a rate of its own for each step"},
     {"clip", "and gradients scaled down to --clip"},
     {"log", "and a log: CSV, JSON lines, TensorBoard"},
-    {"wait", "the same where the host waits for each step's loss, as a loop with .item() does"},
+    {"save", "and checkpoints, each --save-every steps"},
+    {"wait", "log, where the host waits for each step's loss, as a loop with .item() does"},
     {0}};
 
 static const column_spec column_table[] = {RUN_COLUMNS, {0}};
@@ -99,8 +115,23 @@ static const bench_run run_table[] = {
      "--steps 1000 --fusion graph --variant log --precision "
      "bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block --draw 0,1,2"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --steps 1000 --strategy ddp,zero1,fsdp --variant bare,log"},
-    {RUN_CPU, 0, 6, "--variant bare,data,schedule,clip,log"},
+    {RUN_CPU, 0, 6, "--variant bare,data,schedule,clip,log,save"},
     {0}};
+
+/* A folder has the checkpoints of one run. */
+static const char *folder_problem(const options *o)
+{
+    size_t cases = 1, saving = 0;
+    for (const option_spec *s = option_table; s->name; s++)
+        cases *= s->flags & OPTION_LIST ? option_count(o, s->name) : 1;
+    for (size_t i = 0; i < options_variant_count(o); i++)
+        saving += text_is(options_variant(o, i), "save");
+    if (saving == 0)
+        return "--folder and --resume-run are for the variant save, which is not chosen";
+    if (*option_text(o, "resume-run") && options_variant_count(o) > 1)
+        return "--resume-run goes on with one run: choose --variant save alone";
+    return cases > 1 ? "a folder has the checkpoints of one run: with --folder or --resume-run, list no values" : NULL;
+}
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
@@ -109,6 +140,10 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         wrong = "--peak-tflops is that of one precision, and --precision has more";
     else if (!option_flag(o, "check") && !text_is(option_text(o, "plant-error"), "none"))
         wrong = "--plant-error is for the check, which --check 0 leaves out";
+    else if (*option_text(o, "resume-run") || *option_text(o, "folder"))
+        wrong = folder_problem(o);
+    else if (strncmp(option_text(o, "plant-error"), "lost-", 5) == 0)
+        wrong = "what --plant-error plants here is lost in a resume: give --resume-run as well";
     for (size_t i = 0; i < option_count(o, "steps") && !wrong; i++)
         if (option_int_at(o, "steps", i) <= option_int(o, "warmup"))
             wrong = "--steps must be more than --warmup, whose times do not count";
@@ -166,8 +201,9 @@ static rung rung_of(const char *variant)
 
 static run_fault fault_of(const char *name)
 {
-    static const char *const names[] = {"none", "rate", "position", "rank",   "repeat", "target",
-                                        "leak", "mean", "max",      "tokens", "crc"};
+    static const char *const names[] = {"none",   "rate",          "position",      "rank",        "repeat",
+                                        "target", "leak",          "mean",          "max",         "tokens",
+                                        "crc",    "lost-position", "lost-schedule", "lost-moments"};
     int i = 0;
     while (!text_is(names[i], name))
         i++;
@@ -185,7 +221,7 @@ static bool describe(session *s, const bench_case *c, row *w, run *x)
     x->k.o.seed += (uint64_t)case_int(c, "draw");
     x->overfit = case_int(c, "overfit") != 0;
     x->steps = case_int(c, "steps");
-    x->room = x->steps + s->timing.iters + 16;
+    x->room = x->steps + 2 * s->timing.iters + 32;
     x->warmup = option_int(s->opt, "warmup");
     x->batch = (int64_t)x->k.o.batch * step_micro_batches(&x->k.o);
     x->ranks = x->k.ranks;
@@ -194,10 +230,24 @@ static bool describe(session *s, const bench_case *c, row *w, run *x)
     return true;
 }
 
+static void go(session *s, const bench_case *c, run *x)
+{
+    run_result out;
+    if (run_open(x)) {
+        run_log_open(x);
+        run_dump(x, option_text(s->opt, "dump"));
+        if (run_all_steps(x) && run_check(x, &out)) {
+            run_blocks(x);
+            run_fill_row(x, &out);
+            profile_note(s, case_key(c), "steps", stats_of(&x->bare).median);
+        }
+    }
+    journal_close(x->log.files, NULL, 0);
+}
+
 static void run_case(session *s, const bench_case *c, row *w)
 {
     run x;
-    run_result out;
     const bool profiling = session_profiling(s); /* then the case was verified and timed before */
     if (!describe(s, c, w, &x) || (!profiling && !ddp_verify(&x.k)))
         return;
@@ -212,17 +262,11 @@ static void run_case(session *s, const bench_case *c, row *w)
         replica_free(x.r);
         return;
     }
-    if (run_open(&x)) {
-        run_log_open(&x);
-        run_dump(&x, option_text(s->opt, "dump"));
-        if (run_all_steps(&x) && run_check(&x, &out)) {
-            run_blocks(&x);
-            run_fill_row(&x, &out);
-            profile_note(s, case_key(c), "steps", stats_of(&x.bare).median);
-        }
+    if (run_save_open(&x)) {
+        go(s, c, &x);
+        run_close(&x);
     }
-    journal_close(x.log.files, NULL, 0);
-    run_close(&x);
+    run_save_close(&x);
     replica_free(x.r);
 }
 

@@ -77,7 +77,7 @@ static void losses(const run *x, run_result *out)
 static bool check_loss(run *x, const run_result *out)
 {
     char why[200];
-    for (int64_t i = 0; i < x->steps; i++)
+    for (int64_t i = x->first; i < x->steps; i++)
         if (!isfinite(mean_of(x, i, PER_STEP_LOSS))) {
             snprintf(why, sizeof why, "the loss of step %lld is no number", (long long)i + 1);
             return fail(x, why);
@@ -175,19 +175,20 @@ static bool check_feed(run *x, run_result *out)
 static const char *log_problem(run *x, char *why, size_t why_bytes)
 {
     const journal_record *r = &x->log.last;
-    double loss = 0, most = -INFINITY, ms = 0;
+    double loss = 0, most = -INFINITY, ms = 0, timed = 0;
     const int64_t first = x->log.last_first, n = x->steps - first;
     for (int64_t i = first; i < x->steps; i++) {
         double slowest = 0;
         for (int k = 0; k < x->k.ranks; k++) {
             const double *of = x->all + ((int64_t)k * x->steps + i) * PER_STEP;
-            most = fmax(most, of[PER_STEP_LOSS]);
+            most = fmax(most, i < x->first ? x->past[i].loss_max : of[PER_STEP_LOSS]);
             slowest = fmax(slowest, of[PER_STEP_MS]);
         }
         loss += mean_of(x, i, PER_STEP_LOSS) / (double)n;
-        ms += slowest;
+        ms += slowest; /* 0: of another process */
+        timed += i >= x->first;
     }
-    const double tokens = (double)(x->batch * x->ranks * x->k.o.seq), speed = tokens * (double)n / ms * 1e3;
+    const double tokens = (double)(x->batch * x->ranks * x->k.o.seq), speed = tokens * timed / ms * 1e3;
     if (!(fabs(r->loss - loss) <= log_slack * fabs(loss)))
         snprintf(why, why_bytes, "the log has a loss of %.9g, and the mean over ranks is %.9g", r->loss, loss);
     else if (r->loss_max != most)

@@ -55,7 +55,7 @@ static void describe_load(run *x)
     x->load.seq = x->k.o.seq, x->load.vocab = x->k.o.config.vocab;
     x->load.batch = x->batch, x->load.global_batch = x->batch * x->ranks;
     x->load.rank_first = x->fault == FAULT_RANK ? 0 : rank * x->batch;
-    x->load.step = x->fault == FAULT_POSITION;
+    x->load.step = x->first + (x->fault == FAULT_POSITION || x->fault == FAULT_LOST_POSITION);
     x->load.same = x->overfit;
     x->load.delay_s = option_real(x->k.s->opt, "data-delay") * 1e-3;
 }
@@ -64,6 +64,11 @@ bool run_open(run *x)
 {
     char why[300] = "";
     x->per_step = xcalloc((size_t)x->room * PER_STEP, sizeof *x->per_step);
+    for (int64_t i = 0; i < x->first; i++) {
+        x->per_step[i * PER_STEP + PER_STEP_LOSS] = x->past[i].loss;
+        x->per_step[i * PER_STEP + PER_STEP_MS] = NAN;
+        x->per_step[i * PER_STEP + PER_STEP_SURPRISE] = x->past[i].surprise;
+    }
     make_events(x);
     bool ok = true;
     if (x->rung >= RUNG_DATA) {
@@ -131,7 +136,7 @@ void run_step(run *x)
         x->at++;
         return;
     }
-    if (x->at >= LOADER_RING) {
+    if (x->at - x->first >= LOADER_RING) {
         device_event_sync(d, x->done[slot]);
         if (x->loader)
             loader_give(x->loader);

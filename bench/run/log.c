@@ -19,31 +19,6 @@ double run_mfu_pct(const run *x, double step_ms)
     return 100 * transformer_step_flops(&shape, FLOPS_CAUSAL) / (step_ms * 1e9) / peak;
 }
 
-bool run_log_open(run *x)
-{
-    char why[400] = "", about[300];
-    const session *s = x->k.s;
-    if (x->rung < RUNG_LOG || !s->csv_path || launch_rank(x->k.l) != 0)
-        return true;
-    const char *slash = strrchr(s->csv_path, '/');
-    char *folder = xasprintf("%.*srun", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
-    char *name = xasprintf("%s-%s-%d-%s-%d-%s", case_variant(x->k.c), case_text(x->k.c, "strategy"), x->k.ranks,
-                           case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name);
-    snprintf(about, sizeof about, "%s, context %d, %s, %s, %d ranks, %lld sequences a step; data: %s",
-             case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name, case_text(x->k.c, "strategy"), x->k.ranks,
-             (long long)(x->batch * x->ranks), case_text(x->k.c, "data"));
-    x->log.files = journal_open(folder, name, about, why, sizeof why);
-    if (x->log.files && x->fault == FAULT_CRC)
-        events_plant(journal_events(x->log.files));
-    if (x->log.files)
-        row_text(x->k.w, "log", name);
-    else
-        warn("%s", why);
-    free(folder);
-    free(name);
-    return x->log.files;
-}
-
 /* ---- one record ---- */
 
 static double loss_of(const run *x, int64_t step)
@@ -55,6 +30,13 @@ static double loss_of(const run *x, int64_t step)
     return sum / n;
 }
 
+/* Those of this process, which were fetched. */
+static void read_losses(run *x, int64_t first, int64_t until)
+{
+    for (int64_t i = first > x->first ? first : x->first; i < until && x->r->member; i++)
+        x->per_step[i * PER_STEP + PER_STEP_LOSS] = loss_of(x, i);
+}
+
 static void note_outliers(run *x, int64_t step, double loss, double norm)
 {
     double z_loss, z_norm = NAN;
@@ -63,7 +45,7 @@ static void note_outliers(run *x, int64_t step, double loss, double norm)
     if ((!loss_out && !norm_out) || step >= x->steps)
         return;
     x->log.outliers++;
-    if (launch_rank(x->k.l) == 0)
+    if (launch_rank(x->k.l) == 0 && step >= x->first)
         warn("step %lld stands out: loss %.4g is %.1f deviations off the mean of the last %d, gradient norm %.4g %.1f",
              (long long)step + 1, loss, z_loss, OUTLIERS_WINDOW, norm, z_norm);
 }
@@ -81,8 +63,7 @@ static shared_record exchange(run *x, int64_t first, int64_t until)
     shared_record s = {first, n, (size_t)n * PER_STEP + 2, NULL};
     double *mine = xcalloc(s.stride, sizeof *mine);
     run_times(x, until);
-    for (int64_t i = first; i < until && x->r->member; i++)
-        x->per_step[i * PER_STEP + PER_STEP_LOSS] = loss_of(x, i);
+    read_losses(x, first, until);
     memcpy(mine, x->per_step + first * PER_STEP, (size_t)n * PER_STEP * sizeof *mine);
     mine[s.stride - 2] = (double)device_free_bytes(x->r->at.d);
     mine[s.stride - 1] = x->waited_s - x->log.last_wait_s;
@@ -93,23 +74,39 @@ static shared_record exchange(run *x, int64_t first, int64_t until)
     return s;
 }
 
-/* The step on all ranks: mean loss and surprise, largest loss, time of the slowest. */
+/* A step by what each rank says of it: `of`, and so many doubles on that of the next one. */
+static run_past on_all_ranks(const run *x, int64_t step, const double *of, size_t stride)
+{
+    run_past p = {.loss_max = -INFINITY, .norm = x->r->member ? x->norms[step] : 0};
+    for (int k = 0; k < x->k.ranks; k++, of += stride) {
+        p.loss += of[PER_STEP_LOSS];
+        p.surprise += of[PER_STEP_SURPRISE];
+        p.loss_max = of[PER_STEP_LOSS] > p.loss_max || isnan(of[PER_STEP_LOSS]) ? of[PER_STEP_LOSS] : p.loss_max;
+    }
+    p.loss /= x->k.ranks;
+    p.surprise /= x->k.ranks;
+    return p;
+}
+
+/* Adds step i of a record, with the time of the slowest rank, if it was one of this process. */
 static void sum_step(run *x, const shared_record *s, int64_t i, journal_record *r, samples *ms)
 {
-    double loss = 0, surprise = 0, most = -INFINITY, slowest = 0;
-    for (int k = 0; k < x->k.ranks; k++) {
-        const double *of = s->all + (size_t)k * s->stride + i * PER_STEP;
-        loss += of[PER_STEP_LOSS];
-        surprise += of[PER_STEP_SURPRISE];
-        most = of[PER_STEP_LOSS] > most || isnan(of[PER_STEP_LOSS]) ? of[PER_STEP_LOSS] : most;
-        slowest = fmax(slowest, of[PER_STEP_MS]);
-    }
-    const double mean = x->fault == FAULT_MEAN ? loss : x->fault == FAULT_MAX ? most : loss / x->k.ranks;
-    r->loss += mean / (double)s->n;
-    r->entropy += surprise / x->k.ranks / (double)s->n;
-    r->loss_max = most > r->loss_max || isnan(most) ? most : r->loss_max;
-    samples_add(ms, slowest);
-    note_outliers(x, s->first + i, loss / x->k.ranks, x->r->member ? x->norms[s->first + i] : 0);
+    const int64_t step = s->first + i;
+    const double *of = s->all + i * PER_STEP;
+    const run_past p = step < x->first ? x->past[step] : on_all_ranks(x, step, of, s->stride);
+    double slowest = 0;
+    for (int k = 0; k < x->k.ranks; k++)
+        slowest = fmax(slowest, of[(size_t)k * s->stride + PER_STEP_MS]);
+    r->loss += (x->fault == FAULT_MEAN  ? p.loss * x->k.ranks
+                : x->fault == FAULT_MAX ? p.loss_max
+                                        : p.loss) /
+               (double)s->n;
+    r->entropy += p.surprise / (double)s->n;
+    r->loss_max = p.loss_max > r->loss_max || isnan(p.loss_max) ? p.loss_max : r->loss_max;
+    r->norm = p.norm;
+    if (step >= x->first)
+        samples_add(ms, slowest);
+    note_outliers(x, step, p.loss, p.norm);
 }
 
 static void write_record(run *x, int64_t until)
@@ -129,12 +126,11 @@ static void write_record(run *x, int64_t until)
     }
     r.tokens = (int64_t)(step_tokens * (double)until);
     r.rate = x->rung >= RUNG_SCHEDULE ? schedule_rate(&x->schedule, until - 1) : x->k.o.lr;
-    if (x->rung >= RUNG_CLIP && x->r->member)
-        r.norm = x->norms[until - 1];
+    r.norm = x->rung >= RUNG_CLIP && x->r->member ? r.norm : NAN;
     r.tokens_per_s = step_tokens / (time.mean * 1e-3);
     r.mfu_pct = run_mfu_pct(x, time.median);
     r.step_ms = time.median, r.step_max_ms = time.max;
-    r.data_wait_pct = 100 * waited_s / (time.mean * 1e-3 * (double)s.n);
+    r.data_wait_pct = 100 * waited_s / (time.mean * 1e-3 * (double)ms.n);
     r.outliers = x->log.outliers;
     x->log.last = r;
     x->log.written = until;
@@ -148,11 +144,16 @@ static void write_record(run *x, int64_t until)
 
 /* ---- intervals ---- */
 
+static int64_t interval(const run *x)
+{
+    return x->rung == RUNG_WAIT ? 1 : option_int(x->k.s->opt, "log-every");
+}
+
 /* Norms are there one step later than losses, so the copy leaves out the last step. */
 static void fetch(run *x, int64_t until)
 {
     const int n = step_micro_batches(&x->k.o);
-    const int64_t first = x->log.fetched;
+    const int64_t first = x->log.fetched > x->first ? x->log.fetched : x->first;
     if (x->r->member && until > first) {
         trainer_fetch_history(x->r->t, first, until - first, x->losses + first * n, x->norms + first);
         device_event_record(x->r->at.d, x->log.arrived);
@@ -163,8 +164,7 @@ static void fetch(run *x, int64_t until)
 void run_log_step(run *x)
 {
     const double start = host_seconds();
-    const int64_t every = x->rung == RUNG_WAIT ? 1 : option_int(x->k.s->opt, "log-every");
-    if (x->at < 2 || (x->at - 1) % every != 0) /* the last step is left out, see fetch */
+    if (x->at < 2 || (x->at - 1) % interval(x) != 0) /* the last step is left out, see fetch */
         return;
     if (x->log.fetched > x->log.written) {
         if (x->r->member)
@@ -181,8 +181,81 @@ void run_log_rest(run *x)
         write_record(x, x->log.fetched);
     fetch(x, x->steps);
     replica_settle(x->r);
-    for (int64_t i = 0; i < x->steps && x->r->member; i++)
-        x->per_step[i * PER_STEP + PER_STEP_LOSS] = loss_of(x, i);
+    read_losses(x, 0, x->steps);
     if (x->rung >= RUNG_LOG && x->log.written < x->steps)
         write_record(x, x->steps);
+}
+
+void run_log_pause(run *x)
+{
+    if (x->log.fetched > x->log.written) {
+        replica_settle(x->r);
+        write_record(x, x->log.fetched);
+    }
+    journal_close(x->log.files, NULL, 0);
+    x->log.files = NULL;
+}
+
+void run_steps_so_far(run *x, int64_t first, int64_t until, run_past *out)
+{
+    const int n = step_micro_batches(&x->k.o);
+    const size_t count = (size_t)(until - first) * PER_STEP;
+    double *all = xcalloc(count * (size_t)launch_size(x->k.l), sizeof *all);
+    replica_settle(x->r); /* the last norm, too */
+    if (x->r->member) {
+        trainer_fetch_history(x->r->t, first, until - first, x->losses + first * n, x->norms + first);
+        replica_settle(x->r);
+    }
+    read_losses(x, first, until);
+    ddp_gather(&x->k, "losses so far", x->per_step + first * PER_STEP, (int)count, all);
+    for (int64_t i = first; i < until; i++)
+        out[i - first] = on_all_ranks(x, i, all + (i - first) * PER_STEP, count);
+    free(all);
+}
+
+/* ---- opening ---- */
+
+/* Rank 0's log goes on behind step *last; records between that and this process are made from what is known of their steps. */
+static void take_up(run *x, int64_t *last)
+{
+    launch_share(x->k.l, "end of the log", last, sizeof *last, 0);
+    if (x->rung < RUNG_LOG)
+        return;
+    for (int64_t i = 0; i < x->first && x->r->member; i++)
+        x->norms[i] = (float)x->past[i].norm;
+    for (int64_t i = 0; i < *last; i++)
+        note_outliers(x, i, x->past[i].loss, x->past[i].norm);
+    x->log.written = *last;
+    for (int64_t until = (*last / interval(x) + 1) * interval(x); until <= x->first; until += interval(x))
+        write_record(x, until);
+    x->log.fetched = x->log.written;
+}
+
+bool run_log_open(run *x)
+{
+    char why[400] = "", about[300];
+    int64_t last = 0;
+    const session *s = x->k.s;
+    if (x->rung < RUNG_LOG || !s->csv_path || launch_rank(x->k.l) != 0) {
+        take_up(x, &last);
+        return true;
+    }
+    const char *slash = strrchr(s->csv_path, '/');
+    char *folder = xasprintf("%.*srun", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
+    char *name = xasprintf("%s-%s-%d-%s-%d-%s", case_variant(x->k.c), case_text(x->k.c, "strategy"), x->k.ranks,
+                           case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name);
+    snprintf(about, sizeof about, "%s, context %d, %s, %s, %d ranks, %lld sequences a step; data: %s",
+             case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name, case_text(x->k.c, "strategy"), x->k.ranks,
+             (long long)(x->batch * x->ranks), case_text(x->k.c, "data"));
+    x->log.files = journal_open_behind(folder, name, about, x->first, &last, why, sizeof why);
+    if (x->log.files && x->fault == FAULT_CRC)
+        events_plant(journal_events(x->log.files));
+    if (x->log.files)
+        row_text(x->k.w, "log", name);
+    else
+        warn("%s", why);
+    free(folder);
+    free(name);
+    take_up(x, &last);
+    return x->log.files;
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "bench/run/run.h"
+#include "bench/run/save.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
@@ -30,13 +30,19 @@ static void gather(run *x)
     ddp_gather(&x->k, "steps of a run", x->per_step, (int)n, x->all);
 }
 
+int64_t run_counted(const run *x)
+{
+    return x->first + x->warmup < x->steps ? x->first + x->warmup : x->steps - 1;
+}
+
 bool run_all_steps(run *x)
 {
     phase_set("run of %s", case_name(x->k.c));
     scope_push("run");
     bool ok = true;
-    for (int64_t i = 0; i < x->steps && ok; i++) {
-        if (i == x->warmup) {
+    launch_defer(x->k.l, x->rung == RUNG_SAVE);
+    for (int64_t i = x->first; i < x->steps && ok; i++) {
+        if (i == run_counted(x)) {
             replica_settle(x->r);
             launch_barrier(x->k.l, "run");
             x->start_s = host_seconds();
@@ -44,13 +50,15 @@ bool run_all_steps(run *x)
             x->log.waited_s = 0;
         }
         run_step(x);
-        if (i == 0 && x->k.graph) {
+        if (i == x->first && x->k.graph) {
             replica_settle(x->r);
             ok = ddp_capture(&x->k, x->r);
             replica_communicate(x->r, true);
         }
         if (ok && x->rung >= RUNG_LOG)
             run_log_step(x);
+        if (ok && x->rung == RUNG_SAVE)
+            run_save_step(x);
     }
     if (ok) {
         finish_times(x);
@@ -58,14 +66,22 @@ bool run_all_steps(run *x)
         run_log_rest(x);
         gather(x);
     }
+    if (ok && x->rung == RUNG_SAVE)
+        ok = run_save_last(x);
+    launch_defer(x->k.l, false);
     scope_pop();
     return ok;
 }
 
 /* ---- the ladder ---- */
 
-static void block(run *x, bool fed, int n)
+typedef enum block_kind { BLOCK_BARE, BLOCK_FED, BLOCK_SAVING } block_kind;
+
+/* Returns the milliseconds of all steps. The first one of BLOCK_SAVING comes behind a save; its steps are no samples. */
+static double block(run *x, block_kind kind, int n)
 {
+    const bool fed = kind != BLOCK_BARE;
+    double sum = 0;
     device *d = x->r->at.d;
     device_event **begin = xcalloc((size_t)n + 1, sizeof *begin);
     double *mine = xcalloc((size_t)n, sizeof *mine);
@@ -76,6 +92,8 @@ static void block(run *x, bool fed, int n)
     for (int i = -1; i < n; i++) { /* the first one leads in */
         if (i >= 0)
             device_event_record(d, begin[i]);
+        if (i == 0 && kind == BLOCK_SAVING)
+            run_save_begin(x);
         if (fed)
             run_step(x);
         else
@@ -92,14 +110,28 @@ static void block(run *x, bool fed, int n)
         double most = 0;
         for (int r = 0; r < x->k.ranks; r++)
             most = fmax(most, all[r * n + i]);
-        samples_add(fed ? &x->fed : &x->bare, most);
+        sum += most;
+        if (kind != BLOCK_SAVING)
+            samples_add(fed ? &x->fed : &x->bare, most);
     }
+    if (kind == BLOCK_SAVING)
+        run_save_end(x);
     for (int i = 0; i <= n; i++)
         device_event_destroy(d, begin[i]);
     free(begin);
     free(mine);
     free(all);
     watchdog_beat();
+    return sum;
+}
+
+/* A block with a save against the one before it without: what a save costs, spread over the steps between two. */
+static void saving_block(run *x, double without_ms, int n)
+{
+    const double cost_ms = block(x, BLOCK_SAVING, n) - without_ms;
+    samples_add(&x->save.cost_ms, cost_ms);
+    for (int i = 0; i < n; i++)
+        x->fed.x[x->fed.n - 1 - (size_t)i] += cost_ms / (double)x->save.every;
 }
 
 void run_blocks(run *x)
@@ -107,9 +139,15 @@ void run_blocks(run *x)
     const int n = (x->k.s->timing.iters + BLOCKS - 1) / BLOCKS;
     phase_set("ladder of %s", case_name(x->k.c));
     scope_push("ladder");
+    if (x->rung == RUNG_SAVE)
+        run_save_apart(x, true);
     for (int b = 0; b < BLOCKS && n > 0; b++) {
-        block(x, false, n);
-        block(x, true, n);
+        block(x, BLOCK_BARE, n);
+        const double without_ms = block(x, BLOCK_FED, n);
+        if (x->rung == RUNG_SAVE)
+            saving_block(x, without_ms, n);
     }
+    if (x->rung == RUNG_SAVE)
+        run_save_apart(x, false);
     scope_pop();
 }

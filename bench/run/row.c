@@ -32,7 +32,7 @@ static double *times_of(const run *x, int64_t n)
     double *ms = xcalloc((size_t)n, sizeof *ms);
     for (int64_t i = 0; i < n; i++)
         for (int r = 0; r < x->k.ranks; r++)
-            ms[i] = fmax(ms[i], x->all[((int64_t)r * x->steps + x->warmup + i) * PER_STEP + PER_STEP_MS]);
+            ms[i] = fmax(ms[i], x->all[((int64_t)r * x->steps + run_counted(x) + i) * PER_STEP + PER_STEP_MS]);
     return ms;
 }
 
@@ -50,7 +50,7 @@ static void fill_times(run *x, int64_t n)
     row_int(w, "n_steps", n);
     row_real(w, "step_ms", median);
     row_real(w, "step_max_ms", ms[slowest]);
-    row_int(w, "slowest_step", x->warmup + slowest + 1);
+    row_int(w, "slowest_step", run_counted(x) + slowest + 1);
     row_int(w, "long_steps", longer);
     row_real(w, "drift_pct",
              100 * (median_of(ms + n - (int64_t)quarter, (int64_t)quarter) / median_of(ms, (int64_t)quarter) - 1));
@@ -100,10 +100,29 @@ static void fill_loss(run *x, const run_result *out)
     row_int(w, "outliers", x->log.outliers);
 }
 
+static void fill_saves(run *x)
+{
+    static const char *const ways[] = {"sync", "async", "lazy", "device"};
+    const run_save *v = &x->save;
+    row *w = x->k.w;
+    row_int(w, "first_step", x->first);
+    const double waited = ddp_most(&x->k, "save wait", v->waited_s * 1e3);
+    if (x->rung != RUNG_SAVE)
+        return;
+    row_text(w, "way", ways[v->way]);
+    row_int(w, "save_every", v->every);
+    row_int(w, "saves", v->saved);
+    row_real(w, "save_ms", stats_of(&v->cost_ms).median);
+    row_real(w, "durable_ms", stats_of(&v->durable_ms).median);
+    row_real(w, "save_wait_ms", waited);
+    if (v->state)
+        row_int(w, "state_bytes", v->state->layout->bytes);
+}
+
 void run_fill_row(run *x, const run_result *out)
 {
     row *w = x->k.w;
-    const int64_t n = x->steps - x->warmup;
+    const int64_t n = x->steps - run_counted(x);
     const double wall_s = ddp_most(&x->k, "wall time", x->r->member ? x->wall_s : 0),
                  wall_ms = wall_s * 1e3 / (double)n;
     const double waited = ddp_most(&x->k, "data wait", x->waited_s - x->waited_before_s) * 1e3 / (double)n;
@@ -125,6 +144,7 @@ void run_fill_row(run *x, const run_result *out)
     row_real(w, "tokens_per_s", (double)(global * x->k.o.seq) / (wall_ms * 1e-3));
     row_real(w, "mfu_causal_pct", run_mfu_pct(x, wall_ms));
     fill_loss(x, out);
+    fill_saves(x);
     row_text(w, "checksum", checksum);
     row_real(w, "peak_bytes", peak);
     row_int(w, "params", model_parameters(&x->k.o.config));

@@ -47,6 +47,14 @@
     {"norm_last", COLUMN_REAL, false, "L2 norm of the last gradients, before clipping; nan without"},                  \
     {"rate_last", COLUMN_REAL, false, "learning rate of the last update, as the device had it"},                       \
     {"outliers", COLUMN_INT, false, "steps whose loss or norm is 5 deviations off the 128 before it, or no number"},   \
+    {"first_step", COLUMN_INT, false, "steps before those of this process, which a checkpoint had; 0: none"},          \
+    {"way", COLUMN_TEXT, false, "rung save: how it saved; lazy is async where updates can't be told to wait"},         \
+    {"save_every", COLUMN_INT, false, "rung save: steps between two saves"},                                           \
+    {"saves", COLUMN_INT, false, "rung save: checkpoints that the run completed, the one behind its last step too"},   \
+    {"save_ms", COLUMN_REAL, true, "rung save: what a save adds to the steps of a block of the ladder; median"},       \
+    {"durable_ms", COLUMN_REAL, false, "rung save: from the begin of a save until it is complete and synced; median"}, \
+    {"save_wait_ms", COLUMN_REAL, false, "rung save: how long saves waited for the one before, all together"},         \
+    {"state_bytes", COLUMN_INT, false, "rung save: of all files of a checkpoint but the manifest and index"},          \
     {"log", COLUMN_TEXT, false, "name of the log below run/ beside the CSV file"},                                     \
     {"checksum", COLUMN_TEXT, false, "of all parameters after the run; the same on every rank, or the row is fail"},   \
     {"peak_bytes", COLUMN_INT, false, "memory of the model on the rank that needs most"},                              \

@@ -40,12 +40,15 @@ static double gap(const csv *c, size_t row)
 }
 FORMULA(pair, made(c, row) ? 1.2079736875922319 : NAN)
 FORMULA(updates, N("steps"))
-FORMULA(clips, IS("variant", "clip") || IS("variant", "log") || IS("variant", "wait"))
+FORMULA(clips, IS("variant", "clip") || IS("variant", "log") || IS("variant", "save") || IS("variant", "wait"))
 FORMULA(moves, clips(c, row) || IS("variant", "schedule"))
 /* Two steps of warm-up; the last of a cosine of `steps` steps. */
 FORMULA(over, (N("steps") - 3) / (N("steps") - 2))
 FORMULA(rate, moves(c, row) ? N("min_lr") + (N("lr") - N("min_lr")) * (1 + cos(acos(-1) * over(c, row))) / 2 : N("lr"))
 FORMULA(one, 1)
+FORMULA(none_before, 0)
+FORMULA(save_every, IS("variant", "save") ? 10 : NAN)
+FORMULA(saves, IS("variant", "save") ? ceil(N("steps") / 10) : NAN) /* the last one is behind the last step */
 
 static const column_rule rules[] = {{"global_batch", DERIVED, global, 0},
                                     {"n_steps", DERIVED, counted, 0},
@@ -86,6 +89,13 @@ static const column_rule rules[] = {{"global_batch", DERIVED, global, 0},
                                     {"norm_last", MEASURED, NULL, 0},
                                     {"rate_last", DERIVED, rate, 1e-9},
                                     {"outliers", MEASURED, NULL, 0},
+                                    {"first_step", DERIVED, none_before, 0},
+                                    {"save_every", DERIVED, save_every, 0},
+                                    {"saves", DERIVED, saves, 0},
+                                    {"save_ms", MEASURED, NULL, 0},
+                                    {"durable_ms", MEASURED, NULL, 0},
+                                    {"save_wait_ms", MEASURED, NULL, 0},
+                                    {"state_bytes", MEASURED, NULL, 0},
                                     {"peak_bytes", MEASURED, NULL, 0},
                                     {"params", DERIVED, params, 0},
                                     {"hosts", MEASURED, one, 0},
@@ -102,7 +112,7 @@ static void columns(void **state)
     columns_hold(bench_rows(*state, "bench_run", "",
                             "--size tiny --precision fp32 --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --d-ff "
                             "96 --iters 4 --steps 24 --warmup 3 --lr-warmup 2 --variant all --ranks 1,2 "
-                            "--batch 2 --micro-batches 2 --peak-tflops 0.5",
+                            "--batch 2 --micro-batches 2 --peak-tflops 0.5 --save-every 10",
                             EXIT_CODE_OK),
                  "bench_run", rules);
     columns_hold(

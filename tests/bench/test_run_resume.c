@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/* A run of bench_run that is killed goes on bit for bit: state, losses and log are those of the run that nobody killed. With
+ * STEPBENCH_RESUMES=N, as many more runs, of all strategies, are killed at random times. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/core/rng.h"
+#include "tests/support/bench_run.h"
+
+enum { STEPS = 40, WAIT_MS = 20000 };
+#define RUN                                                                                                            \
+    "--size tiny --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --iters 0 --steps 40 --save-every 7 "           \
+    "--log-every 5 --keep 100 "
+#define QUICK "--precision fp32 --variant save --check 0 --folder ck --resume-run ck "
+#define CHECKED "--precision fp32 --variant save --check 1 --folder ck --resume-run ck "
+
+static char *below(const char *folder, const char *name)
+{
+    char *path = folder_path(folder, name);
+    mkdir(path, 0777);
+    return path;
+}
+
+static csv *go(const char *folder, const char *options, int code)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    char *all = xasprintf(RUN "%s", options);
+    csv *c = bench_rows(folder, "bench_run", "", all, code);
+    free(all);
+    return c;
+}
+
+static bool there(const char *folder, int step)
+{
+    char *path = xasprintf("%s/ck/step-%08d", folder, step);
+    const bool is = access(path, F_OK) == 0;
+    free(path);
+    return is;
+}
+
+static void pause_ms(double ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)(ms * 1e6)}, NULL);
+}
+
+/* Rank 0 has the folder until it is gone. */
+static void await_end(const char *folder)
+{
+    char *path = xasprintf("%s/ck/.stepbench-checkpoints", folder);
+    const int fd = open(path, O_RDWR);
+    for (int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && ms < WAIT_MS; ms++)
+        pause_ms(1);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+}
+
+static bool over(pid_t pid)
+{
+    siginfo_t info = {.si_pid = 0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid;
+}
+
+/* Starts it, slowed down, and sends its launcher a signal so long after a save. Returns how it ended. */
+static int start_and_signal(const char *folder, const char *options, int step, double ms, int number)
+{
+    const char *where = getenv("STEPBENCH_BIN");
+    char *programs = realpath(where ? where : ".", NULL);
+    char *command = xasprintf("cd '%s' && exec '%s/bench_run' --device cpu --machine test-x1 --quiet " RUN
+                              "--data-delay 10 %s >out.txt 2>&1",
+                              folder, programs, options);
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGINT, SIG_DFL);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    for (int i = 0; !there(folder, step) && i < WAIT_MS && !over(pid); i++)
+        pause_ms(1);
+    pause_ms(ms);
+    kill(pid, number);
+    waitpid(pid, &status, 0);
+    await_end(folder);
+    free(command);
+    free(programs);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* ---- what must be the same ---- */
+
+static void same_file(const char *a, const char *b, const char *name)
+{
+    char *command = xasprintf("cmp '%s/%s' '%s/%s'", a, name, b, name);
+    if (system(command) != 0)
+        fail_msg("%s is another file in %s than in %s", name, b, a);
+    free(command);
+}
+
+static void same_state(const char *a, const char *b)
+{
+    char name[80];
+    for (int step = 7; step <= STEPS; step = step == 35 ? STEPS : step + 7)
+        for (int f = 1; f <= 3; f++)
+            for (int optim = 0; optim < 2; optim++) {
+                snprintf(name, sizeof name, "ck/step-%08d/%s-%05d-of-00003.safetensors", step,
+                         optim ? "optim" : "model", f);
+                same_file(a, b, name);
+            }
+    same_file(a, b, "ck/losses.bin");
+}
+
+/* But for the columns that say how fast it was. `slack`: of losses and norms, relative. */
+static void same_log(const char *a, const char *b, const char *name_a, const char *name_b, double slack)
+{
+    static const char *const columns[] = {"step", "tokens", "loss", "loss_max", "entropy", "norm", "rate", "outliers"};
+    char *path_a = xasprintf("%s/results/test-x1/run/%s.csv", a, name_a);
+    char *path_b = xasprintf("%s/results/test-x1/run/%s.csv", b, name_b);
+    csv *want = csv_read(path_a), *got = csv_read(path_b);
+    assert_non_null(want);
+    assert_non_null(got);
+    assert_int_equal(want->rows, STEPS / 5);
+    assert_int_equal(got->rows, want->rows);
+    for (size_t i = 0; i < want->rows; i++)
+        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
+            const double x = csv_real(want, i, columns[k]), y = csv_real(got, i, columns[k]);
+            if (slack > 0 && strcmp(columns[k], "loss_max") == 0)
+                continue; /* of a rank */
+            if (!(fabs(x - y) <= slack * fabs(x)))
+                fail_msg("record %zu: %s %.9g, without the kill %.9g", i, columns[k], y, x);
+        }
+    csv_free(want);
+    csv_free(got);
+    free(path_a);
+    free(path_b);
+}
+
+static size_t lines_of(const char *folder, const char *name)
+{
+    char *path = xasprintf("%s/results/test-x1/run/%s", folder, name), *text = file_text(path);
+    size_t n = 0;
+    for (const char *c = text; *c; c++)
+        n += *c == '\n';
+    free(text);
+    free(path);
+    return n;
+}
+
+/* ---- tests ---- */
+
+#define TWO_RANKS "--ranks 2 --batch 2 --strategy zero1"
+#define TWO QUICK TWO_RANKS
+#define LOG "save-zero1-2-tiny-16-fp32"
+
+static void a_killed_run_goes_on_bit_for_bit(void **state)
+{
+    char *whole = below(*state, "whole"), *killed = below(*state, "killed");
+    csv_free(go(whole, TWO, EXIT_CODE_OK));
+    assert_int_equal(start_and_signal(killed, TWO, 7, 5, SIGKILL), 128 + SIGKILL);
+    assert_int_equal(start_and_signal(killed, TWO, 14, 40, SIGKILL), 128 + SIGKILL);
+    assert_int_equal(start_and_signal(killed, TWO, 28, 0, SIGKILL), 128 + SIGKILL);
+    csv *c = go(killed, CHECKED TWO_RANKS, EXIT_CODE_OK); /* the event file is whole, too */
+    assert_true(csv_real(c, 0, "first_step") >= 28);
+    csv_free(c);
+    same_state(whole, killed);
+    same_log(whole, killed, LOG, LOG, 0);
+    assert_int_equal(lines_of(killed, LOG ".jsonl"), STEPS / 5);
+    csv_free(go(killed, TWO, EXIT_CODE_UNSUPPORTED)); /* there is nothing left to do */
+    free(whole);
+    free(killed);
+}
+
+/* Nothing is lost, and nothing is done twice. */
+static void a_signal_saves_first(void **state)
+{
+    char *whole = below(*state, "whole"), *asked = below(*state, "asked");
+    assert_int_equal(start_and_signal(asked, TWO, 14, 0, SIGTERM), 128 + SIGTERM);
+    char *path = folder_path(asked, "out.txt"), *text = file_text(path), *last = strstr(text, "behind step ");
+    if (!last || !strstr(text, "--resume-run ck goes on"))
+        fail_msg("%s", text);
+    const int step = atoi(last + strlen("behind step "));
+    assert_true(step >= 14 && step < STEPS && there(asked, step));
+    free(text);
+    free(path);
+    csv *c = go(asked, TWO, EXIT_CODE_OK);
+    assert_true(csv_real(c, 0, "first_step") == step);
+    csv_free(c);
+    same_state(whole, asked);
+    same_log(whole, asked, LOG, LOG, 0);
+    free(whole);
+    free(asked);
+}
+
+/* Sums have another order there: the same losses but for rounding. */
+static void a_run_goes_on_on_other_ranks(void **state)
+{
+    char *whole = below(*state, "whole"), *moved = below(*state, "moved");
+    assert_int_equal(start_and_signal(moved, TWO, 14, 0, SIGKILL), 128 + SIGKILL);
+    csv_free(go(moved, QUICK "--ranks 1 --batch 4", EXIT_CODE_OK));
+    same_log(whole, moved, LOG, "save-ddp-1-tiny-16-fp32", 1e-5);
+    free(whole);
+    free(moved);
+}
+
+static void expect_words(const char *folder, const char *options, int code, const char *words)
+{
+    csv *c = go(folder, options, code);
+    char *path = folder_path(folder, "out.txt"), *text = file_text(path);
+    const char *reason = code == EXIT_CODE_VERIFY ? csv_cell(c, c->rows - 1, "reason") : text;
+    if (!strstr(reason, words))
+        fail_msg("%s: '%s' lacks '%s'", options, reason, words);
+    free(text);
+    free(path);
+    csv_free(c);
+}
+
+static void what_is_lost_or_wrong_has_a_name(void **state)
+{
+    char *folder = below(*state, "wrong");
+#define ONE "--ranks 1 --batch 2 "
+    assert_int_equal(start_and_signal(folder, QUICK ONE, 14, 0, SIGKILL), 128 + SIGKILL);
+    expect_words(folder, CHECKED ONE "--plant-error lost-moments", EXIT_CODE_VERIFY, ".exp_avg");
+    expect_words(folder, CHECKED ONE "--plant-error lost-schedule", EXIT_CODE_VERIFY, "its place in the schedule");
+    expect_words(folder, QUICK "--ranks 1 --batch 4", EXIT_CODE_USAGE, "this run takes 4 a step");
+    expect_words(folder, QUICK ONE "--lr 1e-2", EXIT_CODE_USAGE, "its schedule is cosine, --lr 0.003");
+    expect_words(folder, QUICK ONE "--seed 7", EXIT_CODE_USAGE, "its data are 'made'");
+    expect_words(folder, QUICK ONE "--d-ff 128", EXIT_CODE_USAGE, "another model");
+    expect_words(folder, "--variant save --folder ck --precision fp32 " ONE, EXIT_CODE_USAGE, "--resume-run ck goes");
+    expect_words(folder, "--variant save --resume-run nowhere --precision fp32 " ONE, EXIT_CODE_USAGE, "nowhere");
+    expect_words(folder, "--variant log --folder ck --precision fp32 " ONE, EXIT_CODE_USAGE,
+                 "are for the variant save");
+    expect_words(folder, CHECKED ONE "--plant-error lost-position", EXIT_CODE_VERIFY,
+                 "in step 40 rank 0 had the tokens of rank 0 in step 41");
+    free(folder);
+}
+
+static void any_strategy_at_any_time(void **state)
+{
+#define BF16 "--precision bf16 --variant save --check 0 --folder ck --resume-run ck --ranks 2 --batch 2 --strategy "
+    static const char *const ways[] = {QUICK "--ranks 1 --batch 4",
+                                       QUICK "--ranks 2 --batch 2 --strategy ddp",
+                                       QUICK "--ranks 2 --batch 2 --strategy zero1 --way sync",
+                                       QUICK "--ranks 2 --batch 2 --strategy fsdp --way lazy",
+                                       QUICK "--ranks 4 --batch 1 --strategy ddp --way device",
+                                       QUICK "--ranks 4 --batch 1 --strategy zero1 --way lazy",
+                                       QUICK "--ranks 4 --batch 1 --strategy fsdp",
+                                       BF16 "zero2",
+                                       BF16 "fsdp --moments bf16"};
+    static const char *const logs[] = {"ddp-1",   "ddp-2",  "zero1-2", "fsdp-2", "ddp-4",
+                                       "zero1-4", "fsdp-4", "zero2-2", "fsdp-2"};
+    const char *wanted = getenv("STEPBENCH_RESUMES");
+    for (int turn = 0; turn < (wanted ? atoi(wanted) : 0); turn++) {
+        const size_t i = (size_t)turn % (sizeof ways / sizeof *ways);
+        char *a = xasprintf("a%d", turn), *b = xasprintf("b%d", turn), *whole = below(*state, a),
+             *killed = below(*state, b);
+        char *log = xasprintf("save-%s-tiny-16-%s", logs[i], strstr(ways[i], "bf16") ? "bf16" : "fp32");
+        csv_free(go(whole, ways[i], EXIT_CODE_OK));
+        for (uint64_t k = 0; k < 3; k++)
+            start_and_signal(killed, ways[i], k ? 14 : 7, 150 * rng_uniform(7, k, (uint64_t)turn), SIGKILL);
+        if (!there(killed, STEPS))
+            csv_free(go(killed, ways[i], EXIT_CODE_OK));
+        same_state(whole, killed);
+        same_log(whole, killed, log, log, 0);
+        free(log);
+        free(whole);
+        free(killed);
+        free(a);
+        free(b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_run_goes_on_bit_for_bit), cmocka_unit_test(a_signal_saves_first),
+        cmocka_unit_test(a_run_goes_on_on_other_ranks), cmocka_unit_test(what_is_lost_or_wrong_has_a_name),
+        cmocka_unit_test(any_strategy_at_any_time)};
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

@@ -185,7 +185,7 @@ static const bench_info info = {
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1 --saves 2 --strategy fsdp",
     .runs = run_table,
     .section = "checkpoint",
-    .figures = (const char *const[]){"checkpoint_stall", NULL},
+    .figures = (const char *const[]){"checkpoint_stall", "checkpoint_timeline", NULL},
 };
 
 static option_spec *option_of(const char *name)

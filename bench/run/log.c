@@ -30,7 +30,7 @@ static double loss_of(const run *x, int64_t step)
     return sum / n;
 }
 
-/* Those of this process, which were fetched. */
+/* Takes what was fetched, which is of steps of this process. */
 static void read_losses(run *x, int64_t first, int64_t until)
 {
     for (int64_t i = first > x->first ? first : x->first; i < until && x->r->member; i++)
@@ -221,8 +221,6 @@ static void take_up(run *x, int64_t *last)
     launch_share(x->k.l, "end of the log", last, sizeof *last, 0);
     if (x->rung < RUNG_LOG)
         return;
-    for (int64_t i = 0; i < x->first && x->r->member; i++)
-        x->norms[i] = (float)x->past[i].norm;
     for (int64_t i = 0; i < *last; i++)
         note_outliers(x, i, x->past[i].loss, x->past[i].norm);
     x->log.written = *last;

@@ -60,7 +60,7 @@ static double wall_s(void)
 
 /* ---- opening ---- */
 
-/* Of each event file in the folder. */
+/* Calls `what` for each event file in the folder. */
 static void each_events(const char *folder, void (*what)(const char *path, events *e, int64_t last), events *e,
                         int64_t last)
 {

@@ -22,7 +22,7 @@
 enum { STEPS = 40, WAIT_MS = 20000 };
 #define RUN                                                                                                            \
     "--size tiny --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --iters 0 --steps 40 --save-every 7 "           \
-    "--log-every 5 --keep 100 "
+    "--log-every 2 --keep 100 "
 #define QUICK "--precision fp32 --variant save --check 0 --folder ck --resume-run ck "
 #define CHECKED "--precision fp32 --variant save --check 1 --folder ck --resume-run ck "
 
@@ -133,7 +133,7 @@ static void same_log(const char *a, const char *b, const char *name_a, const cha
     csv *want = csv_read(path_a), *got = csv_read(path_b);
     assert_non_null(want);
     assert_non_null(got);
-    assert_int_equal(want->rows, STEPS / 5);
+    assert_int_equal(want->rows, STEPS / 2);
     assert_int_equal(got->rows, want->rows);
     for (size_t i = 0; i < want->rows; i++)
         for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
@@ -171,14 +171,14 @@ static void a_killed_run_goes_on_bit_for_bit(void **state)
     char *whole = below(*state, "whole"), *killed = below(*state, "killed");
     csv_free(go(whole, TWO, EXIT_CODE_OK));
     assert_int_equal(start_and_signal(killed, TWO, 7, 5, SIGKILL), 128 + SIGKILL);
-    assert_int_equal(start_and_signal(killed, TWO, 14, 40, SIGKILL), 128 + SIGKILL);
+    assert_int_equal(start_and_signal(killed, TWO, 14, 55, SIGKILL), 128 + SIGKILL);
     assert_int_equal(start_and_signal(killed, TWO, 28, 0, SIGKILL), 128 + SIGKILL);
     csv *c = go(killed, CHECKED TWO_RANKS, EXIT_CODE_OK); /* the event file is whole, too */
     assert_true(csv_real(c, 0, "first_step") >= 28);
     csv_free(c);
     same_state(whole, killed);
     same_log(whole, killed, LOG, LOG, 0);
-    assert_int_equal(lines_of(killed, LOG ".jsonl"), STEPS / 5);
+    assert_int_equal(lines_of(killed, LOG ".jsonl"), STEPS / 2);
     csv_free(go(killed, TWO, EXIT_CODE_UNSUPPORTED)); /* there is nothing left to do */
     free(whole);
     free(killed);

@@ -237,10 +237,52 @@ static void a_log_is_three_files_that_agree(void **state)
     assert_non_null(strstr(why, "can't be written: No such file"));
 }
 
+/* Records of step 5 and before stay as they are; later ones, and a line that a kill has cut, are gone from all three. */
+static void a_log_goes_on_behind_a_step(void **state)
+{
+    char why[300] = "", *folder = folder_path(*state, "on");
+    int64_t last;
+    scalar got[64];
+    journal *j = journal_open_behind(folder, "small", "a run", 0, &last, why, sizeof why);
+    assert_int_equal(last, 0);
+    for (int64_t step = 2; step <= 8; step += 2)
+        journal_write(j, &(journal_record){.step = step, .loss = 1, .mfu_pct = NAN});
+    journal_close(j, NULL, 0);
+    char *csv_path = folder_path(*state, "on/small.csv"), *json_path = folder_path(*state, "on/small.jsonl");
+    FILE *f = fopen(csv_path, "a");
+    fputs("5,3", f);
+    fclose(f);
+    j = journal_open_behind(folder, "small", "a run", 5, &last, why, sizeof why);
+    assert_int_equal(last, 4);
+    journal_write(j, &(journal_record){.step = 6, .loss = 2, .mfu_pct = NAN});
+    if (!journal_close(j, why, sizeof why))
+        fail_msg("%s", why);
+    csv *c = csv_read(csv_path);
+    assert_int_equal(c->rows, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(csv_real(c, i, "step") == 2.0 * (double)(i + 1) && csv_real(c, i, "loss") == (i == 2 ? 2 : 1));
+    csv_free(c);
+    int code;
+    char *json = file_text(json_path), *command = xasprintf("ls '%s'/small/events.out.tfevents.*", folder);
+    assert_null(strstr(json, "\"step\":8"));
+    assert_non_null(strstr(json, "{\"step\":6,\"tokens\":0,\"loss\":2,"));
+    char *events_path = command_text(command, &code);
+    events_path[strcspn(events_path, "\n")] = 0;
+    assert_int_equal(read_events(events_path, got, 64), 1 + 3 * 10);
+    assert_true(got[10].step == 2 && got[11].step == 4 && got[21].step == 6 && got[21].value == 2);
+    free(events_path);
+    free(command);
+    free(json);
+    free(json_path);
+    free(csv_path);
+    free(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedules_are_those_of_pytorch), cmocka_unit_test(outliers_are_named_and_do_not_hide_the_next),
-        cmocka_unit_test(events_are_what_tensorboard_reads), cmocka_unit_test(a_log_is_three_files_that_agree)};
+        cmocka_unit_test(events_are_what_tensorboard_reads), cmocka_unit_test(a_log_is_three_files_that_agree),
+        cmocka_unit_test(a_log_goes_on_behind_a_step)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

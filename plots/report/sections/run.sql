@@ -55,6 +55,20 @@ SELECT what AS "run", variant AS rung, n4(bare_ms) AS "bare ms:", range4(cost_ms
 FROM runs
 WHERE status = 'ok' AND bare_ms > 0 ORDER BY id
 
+### Saves of a run
+
+A checkpoint each so many steps. A save is what one adds to the steps of a block of the ladder, which has one in
+front; its share is that over the steps between two. Durable is the time from its begin until it is complete and
+synced. Behind is the step of a checkpoint from which the run went on.
+@from (SELECT 1 FROM runs WHERE status = 'ok' AND saves > 0 LIMIT 1)
+
+@table
+SELECT what AS "run", way, save_every AS "every:", saves AS "saves:", state_bytes / 1e9 AS "GB:",
+    n4(save_ms) AS "save ms?:", save_ms / step_ms AS "steps?:", 100 * save_ms / save_every / step_ms AS "share %?:",
+    n4(durable_ms) AS "durable ms:", n4(save_wait_ms) AS "waited ms:", first_step AS "behind:"
+FROM runs
+WHERE status = 'ok' AND saves > 0 ORDER BY id
+
 ### Jitter
 @from (SELECT 1 FROM runs WHERE status = 'ok' LIMIT 1)
 

@@ -2,6 +2,7 @@
 /* Saves between steps, and what a signal makes of a run; see save.h. Rank 0's saver knows what became of a save, and says it. */
 #include "bench/run/save.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,8 +233,9 @@ static int asked(run *x)
         longest = all[2 * r + 1] > longest ? all[2 * r + 1] : longest;
     }
     free(all);
-    const double steps = often_s / longest * (double)(x->at - v->looked);
-    v->look = x->at + (steps < 1 ? 1 : steps > MOST ? MOST : (int64_t)steps);
+    /* The first steps may be fast, whose tokens were there: the way to the next look doubles at most. */
+    const double ran = (double)(x->at - v->looked), steps = fmin(fmin(often_s / longest * ran, 2 * ran), MOST);
+    v->look = x->at + (steps < 1 ? 1 : (int64_t)steps);
     v->looked = x->at;
     v->looked_s = now;
     return number;

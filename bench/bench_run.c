@@ -64,8 +64,9 @@ static option_spec option_table[] = {
      .unit = "steps"},
     {"save-every", OPTION_INT, 0, "100", .help = "steps between two saves, on the rung save", .def_cpu = "20", .min = 1,
      .max = 10000000, .unit = "steps"},
-    {"folder", OPTION_TEXT, 0, "", .help = "where the rung save puts checkpoints, which stay there",
-     .unset = "below /dev/shm, and removed"},
+    {"folder", OPTION_TEXT, 0, "",
+     .help =
+         "where the rung save puts checkpoints, which stay there; without it they go below /dev/shm, and are removed"},
     {"way", OPTION_CHOICE, 0, "async", .help = "how it saves; bench_checkpoint says what each costs",
      .choices = CHECKPOINT_WAYS},
     {"keep", OPTION_INT, 0, "2", .help = "complete checkpoints that stay", .min = 1, .max = 1000},

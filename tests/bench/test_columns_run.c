@@ -46,7 +46,6 @@ FORMULA(moves, clips(c, row) || IS("variant", "schedule"))
 FORMULA(over, (N("steps") - 3) / (N("steps") - 2))
 FORMULA(rate, moves(c, row) ? N("min_lr") + (N("lr") - N("min_lr")) * (1 + cos(acos(-1) * over(c, row))) / 2 : N("lr"))
 FORMULA(one, 1)
-FORMULA(no_gap, NAN) /* in fp32 there is nothing to compare with bf16 */
 FORMULA(none_before, 0)
 FORMULA(save_every, IS("variant", "save") ? 10 : NAN)
 FORMULA(saves, IS("variant", "save") ? ceil(N("steps") / 10) : NAN) /* the last one is behind the last step */
@@ -90,7 +89,6 @@ static const column_rule rules[] = {{"global_batch", DERIVED, global, 0},
                                     {"norm_last", MEASURED, NULL, 0},
                                     {"rate_last", DERIVED, rate, 1e-9},
                                     {"outliers", MEASURED, NULL, 0},
-                                    {"loss_gap_pct", SOMETIMES, no_gap, 0},
                                     {"first_step", DERIVED, none_before, 0},
                                     {"save_every", DERIVED, save_every, 0},
                                     {"saves", DERIVED, saves, 0},

@@ -149,8 +149,6 @@ static void bytes_are_those_of_protocol_2(void **state)
     free(missing);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -67,7 +67,7 @@ static void codes_of_processes_are_one(void **state)
     assert_int_equal(run(*state, "--variant graph,kernels --precision fp32 --cold 1 --machine /"), EXIT_CODE_USAGE);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+#define IN_FOLDER(test) in_folder(test)
 
 int main(void)
 {

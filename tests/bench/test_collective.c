@@ -57,7 +57,7 @@ static void a_sample_is_divided_by_its_calls(void **state)
     csv_free(many);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+#define IN_FOLDER(test) in_folder(test)
 
 int main(void)
 {

@@ -116,7 +116,7 @@ static void bad_folders_are_a_sentence(void **state)
     csv_free(c);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+#define IN_FOLDER(test) in_folder(test)
 
 int main(void)
 {

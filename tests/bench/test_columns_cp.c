@@ -194,7 +194,7 @@ static void columns(void **state)
     columns_were_seen("bench_cp", rules);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+#define IN_FOLDER(test) in_folder(test)
 
 int main(void)
 {

@@ -524,7 +524,7 @@ static void qualify(void **state)
     columns_were_seen("bench_qualify", qualify_rules);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+#define IN_FOLDER(test) in_folder(test)
 
 int main(void)
 {

@@ -87,8 +87,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(these_tests_have_their_own_library),
-        cmocka_unit_test_setup_teardown(another_library_is_refused, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_library_may_have_moved, folder_create, folder_remove),
+        in_folder(another_library_is_refused),
+        in_folder(a_library_may_have_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -226,7 +226,7 @@ static void float8_loses_what_it_must(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, folder_create, folder_remove)
+#define TEST(f) in_folder(f)
     const struct CMUnitTest tests[] = {
         TEST(sums_have_every_bit),
         TEST(other_sums_are_free),

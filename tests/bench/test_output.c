@@ -100,10 +100,10 @@ static void closed_streams_are_no_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_full_stdout_is_a_failure, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_worse_code_stays, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_full_csv_is_a_failure, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(closed_streams_are_no_files, folder_create, folder_remove),
+        in_folder(a_full_stdout_is_a_failure),
+        in_folder(a_worse_code_stays),
+        in_folder(a_full_csv_is_a_failure),
+        in_folder(closed_streams_are_no_files),
     };
     return access("/dev/full", W_OK) == 0 ? cmocka_run_group_tests(tests, NULL, NULL) : skip_program();
 }

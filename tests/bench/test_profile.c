@@ -320,10 +320,10 @@ static void a_recording_of_gpus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_training_step, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(rows_come_first, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(without_it_there_is_nothing, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(two_ranks, folder_create, folder_remove),
+        in_folder(a_training_step),
+        in_folder(rows_come_first),
+        in_folder(without_it_there_is_nothing),
+        in_folder(two_ranks),
         cmocka_unit_test(a_recording_of_gpus),
     };
     return cmocka_run_group_tests_name("profile", tests, NULL, NULL);

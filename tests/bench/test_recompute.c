@@ -88,9 +88,9 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(derived_columns, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(plans_keep_to_their_budget, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(refusals, folder_create, folder_remove),
+        in_folder(derived_columns),
+        in_folder(plans_keep_to_their_budget),
+        in_folder(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

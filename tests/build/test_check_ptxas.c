@@ -100,8 +100,8 @@ static void each_architecture_has_its_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_spill_ends_the_build_where_it_was_measured, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(each_architecture_has_its_line, folder_create, folder_remove),
+        in_folder(a_spill_ends_the_build_where_it_was_measured),
+        in_folder(each_architecture_has_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,6 @@ static void runs_of_one_gpu(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(runs_of_one_gpu, folder_create, folder_remove)};
+    const struct CMUnitTest tests[] = {in_folder(runs_of_one_gpu)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

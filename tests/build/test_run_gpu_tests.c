@@ -94,9 +94,9 @@ static void a_log_becomes_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(shards_run_once, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(failures_count, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_log_becomes_short, folder_create, folder_remove),
+        in_folder(shards_run_once),
+        in_folder(failures_count),
+        in_folder(a_log_becomes_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,9 +104,9 @@ static void nothing_goes_on_after_a_signal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(failures_count, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_program_without_a_test_fails, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(nothing_goes_on_after_a_signal, folder_create, folder_remove),
+        in_folder(failures_count),
+        in_folder(a_program_without_a_test_fails),
+        in_folder(nothing_goes_on_after_a_signal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

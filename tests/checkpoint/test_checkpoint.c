@@ -371,7 +371,7 @@ static void damaged_headers_are_refused(void **state)
     free(path), free(file);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+#define IN_FOLDER(test) in_folder(test)
 
 int main(void)
 {

@@ -362,7 +362,6 @@ static void every_cut_loads_the_last_commit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_cut_loads_the_last_commit, folder_create, folder_remove)};
+    const struct CMUnitTest tests[] = {in_folder(every_cut_loads_the_last_commit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

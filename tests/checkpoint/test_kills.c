@@ -141,6 +141,6 @@ static void nothing_is_lost(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(nothing_is_lost, folder_create, folder_remove)};
+    const struct CMUnitTest tests[] = {in_folder(nothing_is_lost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

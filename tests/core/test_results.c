@@ -70,8 +70,7 @@ static void another_schema_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(rows_have_what_holds_for_their_run, folder_create, folder_remove),
-        cmocka_unit_test(another_schema_is_refused)};
+    const struct CMUnitTest tests[] = {in_folder(rows_have_what_holds_for_their_run),
+                                       cmocka_unit_test(another_schema_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

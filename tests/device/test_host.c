@@ -53,6 +53,6 @@ static void a_quota_is_read(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(a_quota_is_read, folder_create, folder_remove)};
+    const struct CMUnitTest tests[] = {in_folder(a_quota_is_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ int main(void)
         cmocka_unit_test(which_code_runs_where),
         cmocka_unit_test(the_sentence_says_what_to_do),
 #ifdef HAVE_CUDA
-        cmocka_unit_test_setup_teardown(a_program_ends_before_it_runs, folder_create, folder_remove),
+        in_folder(a_program_ends_before_it_runs),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -444,13 +444,8 @@ static void columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures),
-        cmocka_unit_test_setup_teardown(wrong_figures, folder_create, folder_remove),
-        cmocka_unit_test(links),
-        cmocka_unit_test(paths),
-        cmocka_unit_test(commands),
-        cmocka_unit_test(sections),
-        cmocka_unit_test_setup_teardown(columns, folder_create, folder_remove),
+        cmocka_unit_test(figures),  in_folder(wrong_figures),   cmocka_unit_test(links), cmocka_unit_test(paths),
+        cmocka_unit_test(commands), cmocka_unit_test(sections), in_folder(columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ int main(int argc, char **argv)
     if (!tests)
         die(EXIT_CODE_USAGE, "%s: run it as BUILD/tests/docs/test_example from the project's root", argv[0]);
     *tests = 0;
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test_setup_teardown(three_files_are_a_bench, folder_create, folder_remove)};
+    const struct CMUnitTest all[] = {in_folder(three_files_are_a_bench)};
     const int failed = cmocka_run_group_tests(all, NULL, NULL);
     free(build);
     return failed;

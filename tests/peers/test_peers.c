@@ -212,8 +212,6 @@ static void random_checks_name_bad_input(void **state)
     expect_refusals(*state, "random_checks.py", bad, sizeof bad / sizeof *bad);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -297,10 +297,10 @@ int main(int argc, char **argv)
         return launch_main(&info, &hooks, argc, argv);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(rows_say_what_ran, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(the_trace_has_a_thread_a_lane, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(many_spans_are_joined_and_fit, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(ranks_write_at_once, folder_create, folder_remove),
+        in_folder(rows_say_what_ran),
+        in_folder(the_trace_has_a_thread_a_lane),
+        in_folder(many_spans_are_joined_and_fit),
+        in_folder(ranks_write_at_once),
         cmocka_unit_test_setup_teardown(two_ranks_record_a_step, ranks_enter_folder, ranks_leave_folder),
     };
     return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);

@@ -134,12 +134,9 @@ static void an_empty_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_sound_folder, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_strange_run, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(reasons, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(shares_of_the_measured_product, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(what_is_missing, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(an_empty_folder, folder_create, folder_remove),
+        in_folder(a_sound_folder),  in_folder(a_strange_run),
+        in_folder(reasons),         in_folder(shares_of_the_measured_product),
+        in_folder(what_is_missing), in_folder(an_empty_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,6 @@ static void what_does_not_count_is_said(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_does_not_count_is_said, folder_create, folder_remove)};
+    const struct CMUnitTest tests[] = {in_folder(what_does_not_count_is_said)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

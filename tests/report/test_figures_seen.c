@@ -52,8 +52,6 @@ static void what_is_blank_is_found(void **state)
     free(path);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
 int main(void)
 {
     if (system("(command -v gnuplot && command -v rsvg-convert && python3 -c 0) >/dev/null 2>&1") != 0)

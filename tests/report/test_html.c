@@ -178,9 +178,9 @@ static void a_browser_shows_it_without_a_word(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(text_is_escaped_and_marked, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(figures_are_inside, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_browser_shows_it_without_a_word, folder_create, folder_remove),
+        in_folder(text_is_escaped_and_marked),
+        in_folder(figures_are_inside),
+        in_folder(a_browser_shows_it_without_a_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

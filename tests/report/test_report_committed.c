@@ -121,8 +121,6 @@ static void the_readme_is_current(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_readme_is_current, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(committed_reports_are_current, folder_create, folder_remove)};
+    const struct CMUnitTest tests[] = {in_folder(the_readme_is_current), in_folder(committed_reports_are_current)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -274,8 +274,6 @@ static void a_quote_in_a_path_is_no_matter(void **state)
     free(folder);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
 int main(void)
 {
     if (system("command -v gnuplot >/dev/null 2>&1") != 0)

@@ -239,8 +239,6 @@ static void figures(void **state)
                &(page){.figure = "curve", .drawings = *state}, "a character that no file should have");
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {in_folder(texts),

@@ -15,13 +15,6 @@
 #define ROW(size, us, check, utc, device)                                                                              \
     "bench_roofline,gemm,ok,,bf16," size "," us ",100," check "," utc "," device ",GPU-a,r-1\n"
 
-static void put(const char *folder, const char *name, const char *text)
-{
-    char *path = folder_path(folder, name);
-    file_write(path, text);
-    free(path);
-}
-
 /* What the program says, and how it ends. Caller frees. */
 static char *asked(const char *folder, const char *query, int wanted)
 {
@@ -49,25 +42,27 @@ static void answers(const char *folder, const char *query, const char *wanted)
 
 static void the_newest_verified_row_counts(void **state)
 {
-    put(*state, "bench_roofline.csv",
-        HEAD ROW("1024", "3", "1", "2026-01-03", "cuda") ROW("1024", "2", "1", "2026-01-02", "cuda")
-            ROW("1024", "1", "0", "2026-01-04", "cuda") ROW("64", "9", "1", "2026-01-01", "cuda"));
+    folder_write(*state, "bench_roofline.csv",
+                 HEAD ROW("1024", "3", "1", "2026-01-03", "cuda") ROW("1024", "2", "1", "2026-01-02", "cuda")
+                     ROW("1024", "1", "0", "2026-01-04", "cuda") ROW("64", "9", "1", "2026-01-01", "cuda"));
     answers(*state, "SELECT size, time_us FROM bench_roofline ORDER BY id",
             "64,9.0\n1024,3.0\n"); /* in the order of the parameters */
-    put(*state, "peer_gemm.csv",
-        "bench,dtype,size,mode,policy,median_ms\ngemm,bf16,64,graph,p,2\ngemm,bf16,64,graph,p,1\n");
+    folder_write(*state, "peer_gemm.csv",
+                 "bench,dtype,size,mode,policy,median_ms\ngemm,bf16,64,graph,p,2\ngemm,bf16,64,graph,p,1\n");
     answers(*state, "SELECT median_ms FROM peer_gemm", "1.0\n"); /* of peers the later line */
 }
 
 /* Rows of a bench that times nothing say neither --l2 nor --timer; files of the time when they did are read, too. */
 static void rows_without_times(void **state)
 {
-    put(*state, "bench_accounting.csv",
+    folder_write(
+        *state, "bench_accounting.csv",
         "bench,variant,status,reason,model,ranks,state_bytes,wire_bytes,device,utc\n"
         "bench_accounting,zero,ok,,xl,2,nan,1,cuda,2026-01-01\nbench_accounting,zero,ok,,xl,4,nan,3,cuda,2026-01-01\n"
         "bench_accounting,zero,ok,,xl,2,nan,2,cuda,2026-01-02\n");
     answers(*state, "SELECT ranks, wire_bytes FROM bench_accounting ORDER BY id", "2,2.0\n4,3.0\n");
-    put(*state, "bench_accounting.csv",
+    folder_write(
+        *state, "bench_accounting.csv",
         "bench,variant,status,reason,model,ranks,state_bytes,wire_elements,wire_bytes,device,l2,timer_asked,throttle\n"
         "bench_accounting,zero,ok,,xl,2,nan,7,1,cuda,warm,auto,\n");
     answers(*state, "SELECT ranks, wire_bytes FROM bench_accounting", "2,1.0\n");
@@ -75,15 +70,15 @@ static void rows_without_times(void **state)
 
 static void numbers_and_nothing(void **state)
 {
-    put(*state, "bench_roofline.csv",
-        HEAD ROW("64", "nan", "1", "2026-01-01", "cuda") ROW("128", "", "1", "2026-01-01", "cuda")
-            ROW("256", "4", "1", "2026-01-01", "cuda"));
+    folder_write(*state, "bench_roofline.csv",
+                 HEAD ROW("64", "nan", "1", "2026-01-01", "cuda") ROW("128", "", "1", "2026-01-01", "cuda")
+                     ROW("256", "4", "1", "2026-01-01", "cuda"));
     answers(*state, "SELECT count(*), count(time_us), typeof(max(time_us)), typeof(max(size)) FROM bench_roofline",
             "3,1,real,integer\n");
     answers(*state, "SELECT count(sustained_us), max(settle_s) IS NULL FROM bench_roofline",
             "0,1\n"); /* columns that the file lacks */
-    put(*state, "bench_transformer.csv",
-        "bench,variant,status,reason,size,step_ms,device\nbench_transformer,graph,ok,,xl,5,cuda\n");
+    folder_write(*state, "bench_transformer.csv",
+                 "bench,variant,status,reason,size,step_ms,device\nbench_transformer,graph,ok,,xl,5,cuda\n");
     answers(*state, "SELECT attention, recompute, warmup, micro_batches, seq IS NULL FROM bench_transformer",
             "flash,none,5,1,1\n"); /* options' defaults */
 }
@@ -91,12 +86,12 @@ static void numbers_and_nothing(void **state)
 /* Rows have the dimensions of their size; what departs from it is what was asked for. */
 static void dimensions_of_a_size(void **state)
 {
-    put(*state, "bench_transformer.csv",
-        "bench,variant,status,reason,size,seq,d_model,d_ff,layers,heads,heads_kv,vocab,step_ms,device\n"
-        "bench_transformer,graph,ok,,small,1,768,3072,12,12,12,10000,5,cuda\n"
-        "bench_transformer,graph,ok,,small,1,512,2048,4,8,8,10000,5,cuda\n"
-        "bench_transformer,graph,ok,,small,1,768,3072,12,12,4,10000,5,cuda\n"
-        "bench_transformer,graph,skip,,small,1,0,0,0,0,0,0,nan,cuda\n");
+    folder_write(*state, "bench_transformer.csv",
+                 "bench,variant,status,reason,size,seq,d_model,d_ff,layers,heads,heads_kv,vocab,step_ms,device\n"
+                 "bench_transformer,graph,ok,,small,1,768,3072,12,12,12,10000,5,cuda\n"
+                 "bench_transformer,graph,ok,,small,1,512,2048,4,8,8,10000,5,cuda\n"
+                 "bench_transformer,graph,ok,,small,1,768,3072,12,12,4,10000,5,cuda\n"
+                 "bench_transformer,graph,skip,,small,1,0,0,0,0,0,0,nan,cuda\n");
     answers(*state,
             "SELECT d_model, layers, heads_kv, custom, json_extract(options, '$.d_model'), json_extract(options, "
             "'$.layers'), json_extract(options, '$.heads_kv'), json_extract(options, '$.d_ff') FROM bench_transformer "
@@ -106,7 +101,7 @@ static void dimensions_of_a_size(void **state)
 
 static void rows_of_another_schema_are_not_read(void **state)
 {
-    put(*state, "bench_ddp_naive.csv", "schema,bench,variant,status,reason\n2,bench_ddp_naive,naive,ok,\n");
+    folder_write(*state, "bench_ddp_naive.csv", "schema,bench,variant,status,reason\n2,bench_ddp_naive,naive,ok,\n");
     char *said = asked(*state, "SELECT 1", EXIT_CODE_USAGE);
     assert_non_null(strstr(said, "bench_ddp_naive.csv has rows of schema 2, and this version reads schema 3"));
     free(said);
@@ -115,8 +110,10 @@ static void rows_of_another_schema_are_not_read(void **state)
 /* machine.csv says what holds for a whole run. */
 static void rows_are_joined_with_their_run(void **state)
 {
-    put(*state, "machine.csv", "run_id,key,value\nr-1,device,cuda\nr-1,idle_w,90.5\nr-2,device,cpu\nr-2,dirty,1\n");
-    put(*state, "bench_roofline.csv",
+    folder_write(*state, "machine.csv",
+                 "run_id,key,value\nr-1,device,cuda\nr-1,idle_w,90.5\nr-2,device,cpu\nr-2,dirty,1\n");
+    folder_write(
+        *state, "bench_roofline.csv",
         "schema,bench,variant,status,reason,dtype,size,run_id\n3,bench_roofline,gemm,ok,,bf16,1,r-2\n"
         "3,bench_roofline,gemm,ok,,bf16,2,r-1\n3,bench_roofline,gemm,ok,,bf16,3,r-1\n3,bench_roofline,gemm,ok,,bf16,4,"
         "r\n");
@@ -126,22 +123,22 @@ static void rows_are_joined_with_their_run(void **state)
 
 static void a_row_knows_its_run(void **state)
 {
-    put(*state, "machine.csv", "run_id,key,value\nr-1,gpu_uuid,GPU-m\n");
-    put(*state, "bench_roofline.csv",
-        "bench,variant,status,reason,dtype,size,time_us,run_id,commit,campaign\n"
-        "bench_roofline,gemm,ok,,bf16,1,2,r-1,abc,c-1\nbench_roofline,gemm,ok,,bf16,2,2,r-2,abc,\n");
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_uuid,GPU-m\n");
+    folder_write(*state, "bench_roofline.csv",
+                 "bench,variant,status,reason,dtype,size,time_us,run_id,commit,campaign\n"
+                 "bench_roofline,gemm,ok,,bf16,1,2,r-1,abc,c-1\nbench_roofline,gemm,ok,,bf16,2,2,r-2,abc,\n");
     answers(*state, "SELECT run_of FROM bench_roofline ORDER BY id", "GPU-m c-1\n abc\n");
 }
 
 /* Unknown files and columns are left out, so that their names reach no statement; values are bound. */
 static void a_stranger_is_never_sql(void **state)
 {
-    put(*state, "bench_x\"; DROP TABLE machine; --.csv", "a,b\n1,2\n");
-    put(*state, "bench_evil.csv", "bench,variant\nx,y\n");
-    put(*state, "bench_roofline.csv",
-        "bench,variant,status,reason,dtype,\"x\"\"); DROP TABLE machine; --\",size,time_us,device\n"
-        "bench_roofline,gemm,ok,\"'); DROP TABLE machine; --\",bf16,1,64,5,cuda\n");
-    put(*state, "machine.csv", "run_id,key,value\nr,cpu,'x'\n");
+    folder_write(*state, "bench_x\"; DROP TABLE machine; --.csv", "a,b\n1,2\n");
+    folder_write(*state, "bench_evil.csv", "bench,variant\nx,y\n");
+    folder_write(*state, "bench_roofline.csv",
+                 "bench,variant,status,reason,dtype,\"x\"\"); DROP TABLE machine; --\",size,time_us,device\n"
+                 "bench_roofline,gemm,ok,\"'); DROP TABLE machine; --\",bf16,1,64,5,cuda\n");
+    folder_write(*state, "machine.csv", "run_id,key,value\nr,cpu,'x'\n");
     answers(*state, "SELECT reason, time_us FROM bench_roofline", "'); DROP TABLE machine; --,5.0\n");
     answers(*state, "SELECT count(*) FROM machine", "1\n");
     answers(*state, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%evil%' OR name LIKE '%DROP%'", "0\n");
@@ -150,7 +147,7 @@ static void a_stranger_is_never_sql(void **state)
 
 static void a_question_only_reads(void **state)
 {
-    put(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
+    folder_write(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
     static const char *const refused[] = {"DROP TABLE machine",         "INSERT INTO machine(value) VALUES(1)",
                                           "ATTACH 'x.db' AS x",         "PRAGMA user_version = 3",
                                           "SELECT load_extension('x')", "CREATE TEMP TABLE t(a)",
@@ -164,7 +161,7 @@ static void a_question_only_reads(void **state)
 
 static void a_database_is_kept(void **state)
 {
-    put(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
+    folder_write(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
     char *build = build_folder(), *path = folder_path(*state, "kept.db"),
          *command = xasprintf("'%s/report' --db '%s' '%s' && test \"$(head -c 15 '%s')\" = 'SQLite format 3'", build,
                               (char *)*state, path, path);
@@ -173,8 +170,6 @@ static void a_database_is_kept(void **state)
     free(path);
     free(build);
 }
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
 {

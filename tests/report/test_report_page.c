@@ -16,38 +16,12 @@
 #define END ",r-1,c-1,box," H200 ",GPU-a,cuda,1,aaaaaaaaaaaa,0,2026-11-21T10:00:00Z\n"
 #define RUN ",run_id,campaign,machine,gpu,gpu_uuid,device,check,commit,dirty,utc\n"
 
-static void put(const char *dir, const char *name, const char *text)
-{
-    char *path = folder_path(dir, name);
-    file_write(path, text);
-    free(path);
-}
-
-static void has(const char *text, const char *wanted)
-{
-    if (!strstr(text, wanted))
-        fail_msg("'%s' is not in:\n%s", wanted, text);
-}
-
-static void lacks(const char *text, const char *unwanted)
-{
-    if (strstr(text, unwanted))
-        fail_msg("'%s' is in:\n%s", unwanted, text);
-}
-
-static char *page(const char *dir, const char *name)
-{
-    char *path = folder_path(dir, name), *text = file_text(path);
-    free(path);
-    return text;
-}
-
 static void machine(const char *dir)
 {
-    put(dir, "machine.csv",
-        "run_id,key,value\nr-1,gpu_name," H200
-        "\nr-1,gpu_count,1\nr-1,driver,580.1\nr-1,cuda_runtime,13.0\nr-1,gpu_memory_bytes,150109880320\n"
-        "r-1,cpu,A CPU\n");
+    folder_write(dir, "machine.csv",
+                 "run_id,key,value\nr-1,gpu_name," H200
+                 "\nr-1,gpu_count,1\nr-1,driver,580.1\nr-1,cuda_runtime,13.0\nr-1,gpu_memory_bytes,150109880320\n"
+                 "r-1,cpu,A CPU\n");
 }
 
 static void roofline(const char *dir, const char *timer)
@@ -59,7 +33,7 @@ static void roofline(const char *dir, const char *timer)
         "3,1,bench_roofline,copy_kernel,ok,,,,1073741824,,510,,4200,0.15,graph" END
         "3,1,bench_roofline,copy_kernel,ok,,,,64000000,,510,,4400,0.15,graph" END,
         timer);
-    put(dir, "bench_roofline.csv", text);
+    folder_write(dir, "bench_roofline.csv", text);
     free(text);
 }
 
@@ -69,52 +43,54 @@ static void the_same_cases_on_every_machine(void **state)
 {
     machine(*state);
     roofline(*state, "graph");
-    put(*state, "bench_flash.csv",
+    folder_write(
+        *state, "bench_flash.csv",
         "schema,method,bench,variant,status,reason,batch,heads,causal,dtype,head_dim,seq,fwd_ms,bwd_ms,fwd_tflops,bwd_"
         "tflops,fwd_ceiling_pct,bwd_ceiling_pct" RUN
         "3,1,bench_flash,flash,ok,,8,16,1,bf16,128,2048,0.26,0.8,523,427,77,63" END
         "3,1,bench_flash,flash,ok,,1,1,1,bf16,128,65536,1.6,4.5,682,611,100,90" END); /* faster, and not the case */
-    put(*state, "bench_transformer.csv",
+    folder_write(
+        *state, "bench_transformer.csv",
         "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,tokens_per_s,"
         "tokens_per_j,mfu_causal_pct,peak_bytes,params" RUN
         "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,106,38491,54.7,48.1,36000000000,2000" END
         "3,1,bench_transformer,graph,ok,,2.7b,4,512,bf16,train-step,none,5,88,23135,33.2,48.0,48000000000,3000" END);
     char *text = report_text(*state);
-    has(text, "# 1 x NVIDIA H200\n");
-    has(text, "2026-11-21, stepbench aaaaaaaaaaaa, driver 580.1, CUDA 13.0; `box`.");
-    has(text, "| bf16 product, best of four sizes | 680 TFLOP/s | 69 % | |");
-    has(text, "| copy of 1 GiB | 4200 GB/s | 88 % | |"); /* not the faster one of fewer bytes */
-    has(text, "| attention forward, B 8 H 16 S 2048 D 128 | 523 TFLOP/s | 77 % | |");
-    has(text, "| attention backward, the same | 427 TFLOP/s | 63 % | |");
-    has(text, "| training step, xl S 1024 batch 4 | 38491 tokens/s | MFU 48 % | |");
-    has(text, "| training step, 2.7b S 2048 batch 4 | | | |"); /* 512 is another case */
-    has(text, "| FSDP, 2.7b S 2048 batch 2 per GPU | | | |");
-    has(text, "| energy, the xl step above | 18.3 mJ per token | | |");
-    has(text, "The largest step takes 44.7 GiB of 140 GiB (2.7b, batch 4, S 512, bf16).");
-    lacks(text, "## bench_flash"); /* what is folded is in the page in HTML */
+    text_has(text, "# 1 x NVIDIA H200\n");
+    text_has(text, "2026-11-21, stepbench aaaaaaaaaaaa, driver 580.1, CUDA 13.0; `box`.");
+    text_has(text, "| bf16 product, best of four sizes | 680 TFLOP/s | 69 % | |");
+    text_has(text, "| copy of 1 GiB | 4200 GB/s | 88 % | |"); /* not the faster one of fewer bytes */
+    text_has(text, "| attention forward, B 8 H 16 S 2048 D 128 | 523 TFLOP/s | 77 % | |");
+    text_has(text, "| attention backward, the same | 427 TFLOP/s | 63 % | |");
+    text_has(text, "| training step, xl S 1024 batch 4 | 38491 tokens/s | MFU 48 % | |");
+    text_has(text, "| training step, 2.7b S 2048 batch 4 | | | |"); /* 512 is another case */
+    text_has(text, "| FSDP, 2.7b S 2048 batch 2 per GPU | | | |");
+    text_has(text, "| energy, the xl step above | 18.3 mJ per token | | |");
+    text_has(text, "The largest step takes 44.7 GiB of 140 GiB (2.7b, batch 4, S 512, bf16).");
+    text_lacks(text, "## bench_flash"); /* what is folded is in the page in HTML */
     free(text);
-    text = page(*state, "report.html");
-    has(text, "<summary>bench_flash: FlashAttention against unfused attention</summary>");
-    has(text, "<a href=\"#bench_flash-flashattention-against-unfused-attention\">");
-    has(text, "id=\"bench_flash-flashattention-against-unfused-attention\"");
-    has(text, "<nav aria-label=\"Contents\"><details><summary>");
+    text = folder_text(*state, "report.html");
+    text_has(text, "<summary>bench_flash: FlashAttention against unfused attention</summary>");
+    text_has(text, "<a href=\"#bench_flash-flashattention-against-unfused-attention\">");
+    text_has(text, "id=\"bench_flash-flashattention-against-unfused-attention\"");
+    text_has(text, "<nav aria-label=\"Contents\"><details><summary>");
     free(text);
 }
 
 static void a_stranger_is_escaped(void **state)
 {
-    put(*state, "machine.csv", "run_id,key,value\nr-1,cpu,<b>*x* |y</b>\n");
-    put(*state, "bench_roofline.csv",
-        "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,machine,device,commit,dirty,utc\n"
-        "3,1,bench_roofline,gemm,fail,<script>alert(1)</script> | a,bf16,64,1,1,box,cpu,`x` "
-        "[a](javascript:b),0,2026\n");
-    char *md = report_text(*state), *html = page(*state, "report.html");
-    has(md, "# CPU: &lt;b>\\*x\\* \\|y&lt;/b>");
-    has(md, "stepbench \\`x\\` [a\\](javascript:b)");
-    lacks(md, "<script>");
-    lacks(html, "<script>alert");
-    has(html, "&lt;script&gt;alert(1)&lt;/script&gt; | a");
-    lacks(html, "href=\"javascript");
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,cpu,<b>*x* |y</b>\n");
+    folder_write(*state, "bench_roofline.csv",
+                 "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,machine,device,commit,dirty,utc\n"
+                 "3,1,bench_roofline,gemm,fail,<script>alert(1)</script> | a,bf16,64,1,1,box,cpu,`x` "
+                 "[a](javascript:b),0,2026\n");
+    char *md = report_text(*state), *html = folder_text(*state, "report.html");
+    text_has(md, "# CPU: &lt;b>\\*x\\* \\|y&lt;/b>");
+    text_has(md, "stepbench \\`x\\` [a\\](javascript:b)");
+    text_lacks(md, "<script>");
+    text_lacks(html, "<script>alert");
+    text_has(html, "&lt;script&gt;alert(1)&lt;/script&gt; | a");
+    text_lacks(html, "href=\"javascript");
     free(html);
     free(md);
 }
@@ -145,7 +121,8 @@ static void many_cases_take_seconds(void **state)
 
 static void steps(const char *dir)
 {
-    put(dir, "bench_transformer.csv",
+    folder_write(
+        dir, "bench_transformer.csv",
         "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,tokens_per_s,"
         "mfu_causal_pct,peak_bytes,params" RUN
         "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,100,38491,48.1,1073741824,2000" END);
@@ -155,7 +132,8 @@ static void the_strongest_mode_leads(void **state)
 {
     machine(*state);
     steps(*state);
-    put(*state, "peer_model.csv",
+    folder_write(
+        *state, "peer_model.csv",
         "bench,size,seq,batch,precision,attn,mode,policy,step_ms,fwd_ms,peak_gib,loss,gpu_busy_pct" ORIGIN
         "model,xl,1024,4,bf16,sdpa,step-graph,autocast,90,,1.5,2,100" OF("GPU-a", "c-1")  /* older */
         "model,xl,1024,4,bf16,sdpa,step-graph,autocast,150,,1.5,2,100" OF("GPU-a", "c-1") /* newest of its case */
@@ -163,10 +141,11 @@ static void the_strongest_mode_leads(void **state)
         "model,xl,1024,4,bf16pure,sdpa,step-graph,all bf16,50,,0.5,2,100" OF("GPU-a", "c-1")     /* not our bf16 */
         "model,xl,512,4,bf16,sdpa,step-graph,autocast,50,,0.5,2,100" OF("GPU-a", "c-1"));        /* not our shape */
     char *text = report_text(*state);
-    has(text, "| 38491 tokens/s | MFU 48 % | PyTorch in one graph, fp32 master 1.20 |");
-    has(text, "| training step, bf16 | 1 / 0 / 0 | 1.20 | 1.20 | PyTorch in one graph, fp32 master 1.20, xl, S 1024, "
-              "batch 4 |");
-    lacks(text, "No ratio is formed");
+    text_has(text, "| 38491 tokens/s | MFU 48 % | PyTorch in one graph, fp32 master 1.20 |");
+    text_has(text,
+             "| training step, bf16 | 1 / 0 / 0 | 1.20 | 1.20 | PyTorch in one graph, fp32 master 1.20, xl, S 1024, "
+             "batch 4 |");
+    text_lacks(text, "No ratio is formed");
     free(text);
 }
 
@@ -177,15 +156,15 @@ static void refuses(const char *dir, const char *mode, const char *loss, const c
     char *rows = xasprintf("bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct" ORIGIN
                            "model,xl,1024,4,bf16,sdpa,%s,p,150,%s,%s%s",
                            mode, loss, busy, origin);
-    put(dir, "peer_model.csv", rows);
+    folder_write(dir, "peer_model.csv", rows);
     char *text = report_text(dir),
          *said = why ? xasprintf("No ratio is formed where %s: training step, bf16 (1).", why) : NULL;
     if (said)
-        has(text, said);
+        text_has(text, said);
     else
-        has(text, "PyTorch compiled 1.50");
+        text_has(text, "PyTorch compiled 1.50");
     if (said)
-        lacks(text, "1.50");
+        text_lacks(text, "1.50");
     free(said);
     free(text);
     free(rows);
@@ -216,14 +195,14 @@ static void no_ratio_across_timers_and_settling(void **state)
                                "gemm,bf16,2048,%s,%s,0.05,100" OF("GPU-a", "c-1"),
                                cases[i][0], cases[i][1]);
         roofline(*state, "graph");
-        put(*state, "peer_gemm.csv", rows);
+        folder_write(*state, "peer_gemm.csv", rows);
         char *text = report_text(*state);
         if (cases[i][2]) {
-            has(text, cases[i][2]);
-            lacks(text, "PyTorch 2.00");
+            text_has(text, cases[i][2]);
+            text_lacks(text, "PyTorch 2.00");
         } else {
-            has(text, "cuBLAS 2.00 to 2.00 (1 case)"); /* of one library, not of ours */
-            lacks(text, "| matrix product, bf16 |");
+            text_has(text, "cuBLAS 2.00 to 2.00 (1 case)"); /* of one library, not of ours */
+            text_lacks(text, "| matrix product, bf16 |");
         }
         free(text);
         free(rows);
@@ -236,7 +215,8 @@ static void attention_with_its_rounds(void **state)
     "flash," impl ",bf16," batch "," heads "," heads "," seq ",128,0,1,bhsd,graph,p,1,1," ratio "," lo "," hi          \
     ",1.2,1.1,1.3,fp64," diff ",0.002" OF("GPU-a", "c-1")
     machine(*state);
-    put(*state, "peer_flash.csv",
+    folder_write(
+        *state, "peer_flash.csv",
         "bench,impl,dtype,batch,heads,heads_kv,seq,head_dim,head_dim_v,causal,layout,mode,policy,fwd_ms,bwd_ms,fwd_"
         "ratio,fwd_ratio_lo,fwd_ratio_hi,bwd_ratio,"
         "bwd_ratio_lo,bwd_ratio_hi,reference,fwd_diff,bwd_diff" ORIGIN FLASH("stepbench", "8", "16", "2048", "1", "1",
@@ -249,12 +229,13 @@ static void attention_with_its_rounds(void **state)
             FLASH("fa4", "1", "1", "4096", "3", "2.9", "3.1", "0.002")  /* a class of its own */
         FLASH("fa4", "2", "16", "2048", "0.5", "0.5", "0.5", "0.002")); /* ours did not run beside it */
     char *text = report_text(*state);
-    has(text, "| attention, forward, bf16, full loads | 0 / 1 / 1 | 0.95 to 0.99 | 0.97 | FlashAttention-4 0.95 [0.94, "
-              "0.97], B 8, "
-              "H 16, S 2048, D 128 |");
-    has(text, "| attention, forward, bf16, one head | 1 / 0 / 0 | 3.00 | 3.00 |");
-    has(text, "its result is wrong: attention, forward, bf16, full loads (1)");
-    lacks(text, "0.50");
+    text_has(text,
+             "| attention, forward, bf16, full loads | 0 / 1 / 1 | 0.95 to 0.99 | 0.97 | FlashAttention-4 0.95 [0.94, "
+             "0.97], B 8, "
+             "H 16, S 2048, D 128 |");
+    text_has(text, "| attention, forward, bf16, one head | 1 / 0 / 0 | 3.00 | 3.00 |");
+    text_has(text, "its result is wrong: attention, forward, bf16, full loads (1)");
+    text_lacks(text, "0.50");
     assert_true(strstr(text, "| attention, forward, bf16, full loads |") <
                 strstr(text, "| attention, forward, bf16, one head |")); /* the worst first */
     free(text);
@@ -273,22 +254,22 @@ static void ranks_of_the_cpu_have_a_page(void **state)
     char *both =
         xasprintf("%s%s%s", header, CALL("1000000", "1 MB", "0.5", "cpu"), CALL("1000000", "1 MB", "0.25", "cuda"));
     machine(*state);
-    put(*state, "bench_allreduce.csv", both);
-    char *text = report_text(*state), *cpu = page(*state, "report-cpu.md");
-    has(text, "1 MB takes 0.250 ms");
-    lacks(text, "0.500");
-    has(text, "[a page of their own](report-cpu.html)");
-    has(cpu, "# CPU: A CPU");
-    has(cpu, "1 MB takes 0.500 ms");
-    lacks(cpu, "0.250");
-    lacks(cpu, "bf16 product, best of four sizes"); /* the cases of GPUs */
+    folder_write(*state, "bench_allreduce.csv", both);
+    char *text = report_text(*state), *cpu = folder_text(*state, "report-cpu.md");
+    text_has(text, "1 MB takes 0.250 ms");
+    text_lacks(text, "0.500");
+    text_has(text, "[a page of their own](report-cpu.html)");
+    text_has(cpu, "# CPU: A CPU");
+    text_has(cpu, "1 MB takes 0.500 ms");
+    text_lacks(cpu, "0.250");
+    text_lacks(cpu, "bf16 product, best of four sizes"); /* the cases of GPUs */
     free(cpu);
     free(text);
     free(both);
     char *only = xasprintf("%s%s", header, CALL("1000000", "1 MB", "0.25", "cuda")),
          *path = folder_path(*state, "report-cpu.md");
     assert_int_equal(unlink(path), 0);
-    put(*state, "bench_allreduce.csv", only);
+    folder_write(*state, "bench_allreduce.csv", only);
     free(report_text(*state));
     assert_int_equal(access(path, F_OK), -1);
     free(path);
@@ -306,28 +287,29 @@ static void folders_side_by_side(void **state)
     roofline(a, "graph");
     machine(b);
     steps(b);
-    put(b, "peer_model.csv",
-        "bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct" ORIGIN
-        "model,xl,1024,4,bf16,sdpa,step-graph,p,150,2,100" OF("GPU-a", "c-1"));
+    folder_write(b, "peer_model.csv",
+                 "bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct" ORIGIN
+                 "model,xl,1024,4,bf16,sdpa,step-graph,p,150,2,100" OF("GPU-a", "c-1"));
     char *arguments = xasprintf("--all '%s' '%s' '%s'", (char *)*state, a, b);
     report_run(arguments);
-    char *all = page(*state, "report-all.md");
-    has(all, "| on | 1 x NVIDIA H200 (a) | 1 x NVIDIA H200 (b) |");
-    has(all, "| copy of 1 GiB | 4200 GB/s (88 %) | |");
-    has(all, "| training step, xl S 1024 batch 4 | | 38491 tokens/s (MFU 48 %) |");
-    lacks(all, "all-reduce of 1 KiB"); /* which ran nowhere */
+    char *all = folder_text(*state, "report-all.md");
+    text_has(all, "| on | 1 x NVIDIA H200 (a) | 1 x NVIDIA H200 (b) |");
+    text_has(all, "| copy of 1 GiB | 4200 GB/s (88 %) | |");
+    text_has(all, "| training step, xl S 1024 batch 4 | | 38491 tokens/s (MFU 48 %) |");
+    text_lacks(all, "all-reduce of 1 KiB"); /* which ran nowhere */
     file_write(readme, "above\n<!-- begin table -->\nold\n<!-- end table -->\nbetween\n<!-- begin peers -->\nold\n<!-- "
                        "end peers -->\nbelow\n");
     free(arguments);
     arguments = xasprintf("--readme '%s' '%s' '%s'", a, b, readme);
     report_run(arguments);
     char *text = file_text(readme);
-    has(text, "above\n<!-- begin table -->\n| on |");
-    has(text, "(1 x NVIDIA H200, 2026-11-21, stepbench aaaaaaaaaaaa).\n<!-- end table -->\nbetween\n<!-- begin peers "
-              "-->\n| work |");
-    has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4 |\n");
-    has(text, "<!-- end peers -->\nbelow\n");
-    lacks(text, "old");
+    text_has(text, "above\n<!-- begin table -->\n| on |");
+    text_has(text,
+             "(1 x NVIDIA H200, 2026-11-21, stepbench aaaaaaaaaaaa).\n<!-- end table -->\nbetween\n<!-- begin peers "
+             "-->\n| work |");
+    text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4 |\n");
+    text_has(text, "<!-- end peers -->\nbelow\n");
+    text_lacks(text, "old");
     free(text);
     free(arguments);
     free(all);
@@ -359,16 +341,14 @@ static void a_page_is_short(void **state)
              *text = report_text(dir);
         if (count(text, "\n") > 250 || count(text, "![") > 8)
             fail_msg("%s: %zu lines, %zu figures", found.gl_pathv[i], count(text, "\n"), count(text, "!["));
-        lacks(text, "nan");
-        lacks(text, " - |");
+        text_lacks(text, "nan");
+        text_lacks(text, " - |");
         free(text);
         free(dir);
         free(copy);
     }
     globfree(&found);
 }
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
 {

@@ -13,31 +13,10 @@
 #define ORIGIN ",torch,cuda,cudnn,nccl,driver,gpu,gpu_uuid,utc,commit,run_id\n"
 #define OF ",2,13,9,2,580,NVIDIA H200,GPU-a,2026-11-21T10:10:00Z,bbb,c-1\n"
 
-static void put(const char *dir, const char *name, const char *text)
-{
-    char *path = folder_path(dir, name);
-    file_write(path, text);
-    free(path);
-}
-
-static void has(const char *text, const char *wanted)
-{
-    if (!strstr(text, wanted))
-        fail_msg("'%s' is not in:\n%s", wanted, text);
-}
-
-static void lacks(const char *text, const char *unwanted)
-{
-    if (strstr(text, unwanted))
-        fail_msg("'%s' is in:\n%s", unwanted, text);
-}
-
 static char *html(const char *dir)
 {
     free(report_text(dir));
-    char *path = folder_path(dir, "report.html"), *text = file_text(path);
-    free(path);
-    return text;
+    return folder_text(dir, "report.html");
 }
 
 #define DDP                                                                                                            \
@@ -51,43 +30,51 @@ static char *html(const char *dir)
 
 static void strategies_and_their_answers(void **state)
 {
-    put(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
-    put(*state, "bench_ddp_naive.csv", DDP RUN STEP("bench_ddp_naive", "naive", "after", "", "80", "bf16", "35,34,36"));
-    put(*state, "bench_ddp_flat.csv", DDP RUN STEP("bench_ddp_flat", "flat", "after", "", "65", "bf16", "22,21,23"));
-    put(*state, "bench_ddp_overlap.csv",
-        DDP RUN STEP("bench_ddp_overlap", "overlap", "buckets", "", "66", "bf16", "24,23.5,24.5"));
-    put(*state, "bench_ddp_bucketed.csv",
-        DDP RUN STEP("bench_ddp_bucketed", "bucketed", "buckets", "1", "62", "bf16", "20,19,21")
-            STEP("bench_ddp_bucketed", "bucketed", "buckets", "100", "50", "bf16", "9,8,10")
-                STEP("bench_ddp_bucketed", "bucketed", "backward", "100", "40", "bf16", "4,3,5"));
-    put(*state, "peer_ddp.csv",
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
+    folder_write(*state, "bench_ddp_naive.csv",
+                 DDP RUN STEP("bench_ddp_naive", "naive", "after", "", "80", "bf16", "35,34,36"));
+    folder_write(*state, "bench_ddp_flat.csv",
+                 DDP RUN STEP("bench_ddp_flat", "flat", "after", "", "65", "bf16", "22,21,23"));
+    folder_write(*state, "bench_ddp_overlap.csv",
+                 DDP RUN STEP("bench_ddp_overlap", "overlap", "buckets", "", "66", "bf16", "24,23.5,24.5"));
+    folder_write(*state, "bench_ddp_bucketed.csv",
+                 DDP RUN STEP("bench_ddp_bucketed", "bucketed", "buckets", "1", "62", "bf16", "20,19,21")
+                     STEP("bench_ddp_bucketed", "bucketed", "buckets", "100", "50", "bf16", "9,8,10")
+                         STEP("bench_ddp_bucketed", "bucketed", "backward", "100", "40", "bf16", "4,3,5"));
+    folder_write(
+        *state, "peer_ddp.csv",
         "bench,strategy,ranks,size,seq,batch_per_rank,precision,attn,mode,timing,policy,bucket_mb,step_ms,gpu_busy_"
         "pct" ORIGIN "ddp,ddp,2,xl,512,2,bf16,sdpa,compile,queued,p,25,120,95" OF /* autocast sends fp32, ours bf16 */
         "ddp,fsdp2,2,xl,512,2,bf16,sdpa,compile,queued,p,0,44,95" OF);            /* nothing of ours does the same */
     char *text = report_text(*state);
-    has(text, "| data parallel, xl S 512 batch 2 per GPU | 40.00 ms on 2 | not waiting 60 % | |");
-    has(text, "of a step of 80.00 ms, 35.00 [34.00, 36.00] ms (40.0 %) are communication. Its 435 all-reduces follow "
-              "the backward");
-    has(text,
+    text_has(text, "| data parallel, xl S 512 batch 2 per GPU | 40.00 ms on 2 | not waiting 60 % | |");
+    text_has(text,
+             "of a step of 80.00 ms, 35.00 [34.00, 36.00] ms (40.0 %) are communication. Its 435 all-reduces follow "
+             "the backward");
+    text_has(
+        text,
         "communication falls from 35.00 [34.00, 36.00] to 22.00 [21.00, 23.00] ms, the step from 80.00 to 65.00 ms");
-    has(text, "1 MB 62.00 ms, 100 MB 50.00 ms; 100 MB is best, where a call for each tensor takes 66.00 ms");
-    has(text, "**naive_ddp** (2025, 2026): 1 of 1 cases agree with one rank that computes everything: gradients are "
-              "off by at most 0.00100");
-    lacks(text, "| data-parallel step");
+    text_has(text, "1 MB 62.00 ms, 100 MB 50.00 ms; 100 MB is best, where a call for each tensor takes 66.00 ms");
+    text_has(text,
+             "**naive_ddp** (2025, 2026): 1 of 1 cases agree with one rank that computes everything: gradients are "
+             "off by at most 0.00100");
+    text_lacks(text, "| data-parallel step");
     free(text);
     text = html(*state);
-    has(text, "naive ≥ flat ≥ overlap ≥ bucketed in exposed time <strong>does not hold</strong> (3 of 3 neighbours "
-              "told apart by their intervals): flat 13.00 ms less "
-              "than naive (intervals separate); overlap 2.000 ms more than flat (intervals separate); bucketed 100 MB "
-              "15.00 ms less than overlap (intervals separate)");
-    has(text, ">bucketed 100 MB (update backward)</td>");
+    text_has(text,
+             "naive ≥ flat ≥ overlap ≥ bucketed in exposed time <strong>does not hold</strong> (3 of 3 neighbours "
+             "told apart by their intervals): flat 13.00 ms less "
+             "than naive (intervals separate); overlap 2.000 ms more than flat (intervals separate); bucketed 100 MB "
+             "15.00 ms less than overlap (intervals separate)");
+    text_has(text, ">bucketed 100 MB (update backward)</td>");
     free(text);
     /* In the dtype that it sends, the same row stands beside ours. */
-    put(*state, "bench_ddp_bucketed.csv",
-        DDP RUN STEP("bench_ddp_bucketed", "bucketed", "backward", "100", "40", "fp32", "4,3,5"));
+    folder_write(*state, "bench_ddp_bucketed.csv",
+                 DDP RUN STEP("bench_ddp_bucketed", "bucketed", "backward", "100", "40", "fp32", "4,3,5"));
     text = report_text(*state);
-    has(text, "| data-parallel step, bf16 | 1 / 0 / 0 | 3.00 | 3.00 | PyTorch ddp, compile, bf16 3.00, xl, batch 2 per "
-              "rank, S 512, bf16, gradients fp32, 2 ranks |");
+    text_has(text,
+             "| data-parallel step, bf16 | 1 / 0 / 0 | 3.00 | 3.00 | PyTorch ddp, compile, bf16 3.00, xl, batch 2 per "
+             "rank, S 512, bf16, gradients fp32, 2 ranks |");
     free(text);
 }
 
@@ -101,26 +88,27 @@ static void strategies_and_their_answers(void **state)
 
 static void one_feature_after_the_other(void **state)
 {
-    put(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
-    put(*state, "bench_fsdp.csv",
-        FSDP RUN SHARD("ddp", "2", "fp32", "policy", "300", "6000", "32e9")
-            SHARD("ddp", "2", "bf16", "fp32", "60", "34000", "32e9")
-                SHARD("zero1", "2", "bf16", "fp32", "50", "40000", "22e9")
-                    SHARD("fsdp", "2", "bf16", "fp32", "40", "50000", "20e9")
-                        SHARD("fsdp", "2", "bf16", "policy", "44", "45000", "18e9")
-                            SHARD("fsdp", "4", "bf16", "fp32", "50", "80000", "15e9"));
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
+    folder_write(*state, "bench_fsdp.csv",
+                 FSDP RUN SHARD("ddp", "2", "fp32", "policy", "300", "6000", "32e9")
+                     SHARD("ddp", "2", "bf16", "fp32", "60", "34000", "32e9")
+                         SHARD("zero1", "2", "bf16", "fp32", "50", "40000", "22e9")
+                             SHARD("fsdp", "2", "bf16", "fp32", "40", "50000", "20e9")
+                                 SHARD("fsdp", "2", "bf16", "policy", "44", "45000", "18e9")
+                                     SHARD("fsdp", "4", "bf16", "fp32", "50", "80000", "15e9"));
     char *text = html(*state);
-    has(text, "Several ranks: xl, S 512, batch 2 on each of 2 ranks");
-    has(text, ">+ parameters in slices (FSDP)</td>");
-    has(text, ">40.0</td><td class=\"n\">1.25</td>");  /* over ZeRO-1, the line above */
-    has(text, ">44.0</td><td class=\"n\">0.909</td>"); /* beside FSDP, the last line with + */
-    has(text, ">+10.0 %</td>");
-    has(text, ">-1.86 GiB</td>");
-    has(text, "From &quot;fp32, everything on every rank&quot; to &quot;+ parameters in slices (FSDP)&quot; the step "
-              "becomes 7.50 times as fast");
-    has(text, "The largest part is &quot;+ bf16, gradients in fp32&quot;: 5.00 times.");
-    has(text, "<h3 id=\"weak-scaling\">Weak scaling</h3>");
-    has(text, ">80000</td><td class=\"n\">80.0</td>"); /* of linear: 20000 of a rank's 25000 */
+    text_has(text, "Several ranks: xl, S 512, batch 2 on each of 2 ranks");
+    text_has(text, ">+ parameters in slices (FSDP)</td>");
+    text_has(text, ">40.0</td><td class=\"n\">1.25</td>");  /* over ZeRO-1, the line above */
+    text_has(text, ">44.0</td><td class=\"n\">0.909</td>"); /* beside FSDP, the last line with + */
+    text_has(text, ">+10.0 %</td>");
+    text_has(text, ">-1.86 GiB</td>");
+    text_has(text,
+             "From &quot;fp32, everything on every rank&quot; to &quot;+ parameters in slices (FSDP)&quot; the step "
+             "becomes 7.50 times as fast");
+    text_has(text, "The largest part is &quot;+ bf16, gradients in fp32&quot;: 5.00 times.");
+    text_has(text, "<h3 id=\"weak-scaling\">Weak scaling</h3>");
+    text_has(text, ">80000</td><td class=\"n\">80.0</td>"); /* of linear: 20000 of a rank's 25000 */
     free(text);
 }
 
@@ -138,19 +126,19 @@ static void own_kernels_beside_the_library(void **state)
         char *rows =
             xasprintf("%s%s%s%s", header, CALL("all-reduce", "fp32", "graph", "0.006"),
                       CALL("one-shot", "fp32", "graph", "0.002"), CALL("all-reduce", "bf16", "graph", "0.004"));
-        put(*state, "machine.csv", machine);
-        put(*state, "bench_allreduce.csv", rows);
-        put(*state, "peer_nccl_tests.csv",
-            "bench,tool,ranks,bytes,mode,in_place,policy,median_us,wrong" ORIGIN
-            "nccl_tests,t,2,1024,graph,1,fp32,5,0" OF);
+        folder_write(*state, "machine.csv", machine);
+        folder_write(*state, "bench_allreduce.csv", rows);
+        folder_write(*state, "peer_nccl_tests.csv",
+                     "bench,tool,ranks,bytes,mode,in_place,policy,median_us,wrong" ORIGIN
+                     "nccl_tests,t,2,1024,graph,1,fp32,5,0" OF);
         char *text = html(*state);
-        has(text, implicit ? "1 KiB</td><td>graph</td><td>yes</td><td class=\"n\">6.00</td><td "
-                             "class=\"n\">2.00</td><td class=\"n\"></td>"
-                           : "1 KiB</td><td>graph</td><td>yes</td><td class=\"n\">6.00</td><td "
-                             "class=\"n\">2.00</td><td class=\"n\">3.00</td>");
+        text_has(text, implicit ? "1 KiB</td><td>graph</td><td>yes</td><td class=\"n\">6.00</td><td "
+                                  "class=\"n\">2.00</td><td class=\"n\"></td>"
+                                : "1 KiB</td><td>graph</td><td>yes</td><td class=\"n\">6.00</td><td "
+                                  "class=\"n\">2.00</td><td class=\"n\">3.00</td>");
         assert_int_equal(strstr(text, "cases replayed from graphs are not compared") != NULL, implicit);
-        has(text, "<td>nccl-tests 2.50</td>"); /* beside our fastest in fp32; bf16 is other work */
-        lacks(text, "1.25");
+        text_has(text, "<td>nccl-tests 2.50</td>"); /* beside our fastest in fp32; bf16 is other work */
+        text_lacks(text, "1.25");
         free(text);
         free(rows);
         free(machine);
@@ -159,18 +147,17 @@ static void own_kernels_beside_the_library(void **state)
 
 static void numbers_on_paper(void **state)
 {
-    put(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
-    put(*state, "bench_accounting.csv",
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
+    folder_write(
+        *state, "bench_accounting.csv",
         "schema,method,bench,variant,status,reason,model,ranks,recipe,strategy,init_bytes,before_step_bytes,after_step_"
         "bytes,wire_bytes" RUN "3,1,bench_accounting,zero,ok,,xl,2,fp32,zero1,1073741824,2147483648,3221225472,4e9" END
         "3,1,bench_accounting,zero,ok,,xl,2,fp32,zero1-broadcast,1073741824,2147483648,3221225472,6e9" END);
     char *text = html(*state);
-    has(text, "<td class=\"n\">1.00 / 2.00 / 3.00; 4.00</td>");
-    has(text, "a rank of two sends 6.00 GB in fp32 in the handout's way and 4.00 GB in the paper's (xl)");
+    text_has(text, "<td class=\"n\">1.00 / 2.00 / 3.00; 4.00</td>");
+    text_has(text, "a rank of two sends 6.00 GB in fp32 in the handout's way and 4.00 GB in the paper's (xl)");
     free(text);
 }
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
 {

@@ -185,7 +185,6 @@ static void pages_have_the_values(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(pages_have_the_values, folder_create, folder_remove)};
+    const struct CMUnitTest tests[] = {in_folder(pages_have_the_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

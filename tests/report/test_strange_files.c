@@ -341,8 +341,6 @@ static void any_column_may_be_missing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(no_cell_does_anything, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(any_column_may_be_missing, folder_create, folder_remove)};
+    const struct CMUnitTest tests[] = {in_folder(no_cell_does_anything), in_folder(any_column_may_be_missing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

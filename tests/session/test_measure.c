@@ -395,12 +395,9 @@ static void a_step_takes_energy_from_launch_to_completion(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timer_counts_and_stops),
-        cmocka_unit_test_setup_teardown(measure_fills_the_declared_columns, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(steps_are_taken_one_by_one, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_call_takes_its_time_at_the_mean_power, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(sustained_is_the_second_half, folder_create, folder_remove),
-        cmocka_unit_test_setup_teardown(a_step_takes_energy_from_launch_to_completion, folder_create, folder_remove),
+        cmocka_unit_test(timer_counts_and_stops), in_folder(measure_fills_the_declared_columns),
+        in_folder(steps_are_taken_one_by_one),    in_folder(a_call_takes_its_time_at_the_mean_power),
+        in_folder(sustained_is_the_second_half),  in_folder(a_step_takes_energy_from_launch_to_completion),
     };
     return cmocka_run_group_tests_name("measure", tests, NULL, NULL);
 }

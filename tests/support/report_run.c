@@ -32,10 +32,8 @@ void report_run(const char *arguments)
 
 char *report_text(const char *dir)
 {
-    char *quoted = xasprintf("'%s'", dir), *path = folder_path(dir, "report.md");
+    char *quoted = xasprintf("'%s'", dir);
     report_run(quoted);
-    char *text = file_text(path);
-    free(path);
     free(quoted);
-    return text;
+    return folder_text(dir, "report.md");
 }

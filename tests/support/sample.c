@@ -164,6 +164,32 @@ void file_write(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
+char *folder_text(const char *folder, const char *name)
+{
+    char *path = folder_path(folder, name), *text = file_text(path);
+    free(path);
+    return text;
+}
+
+void folder_write(const char *folder, const char *name, const char *text)
+{
+    char *path = folder_path(folder, name);
+    file_write(path, text);
+    free(path);
+}
+
+void text_has(const char *text, const char *wanted)
+{
+    if (!strstr(text, wanted))
+        fail_msg("'%s' is not in:\n%s", wanted, text);
+}
+
+void text_lacks(const char *text, const char *unwanted)
+{
+    if (strstr(text, unwanted))
+        fail_msg("'%s' is in:\n%s", unwanted, text);
+}
+
 void folder_program(const char *folder, const char *name, const char *text)
 {
     char *path = folder_path(folder, name);

@@ -35,10 +35,18 @@ int folder_create(void **state);
 int folder_remove(void **state);
 char *folder_path(const char *folder, const char *name); /* folder/name; caller frees */
 
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
 char *file_text(const char *path); /* the whole file; caller frees */
+char *folder_text(const char *folder, const char *name);
 /* What a shell command prints on stdout; its exit code in *code (-1: it died). Caller frees. */
 char *command_text(const char *command, int *code);
 void file_write(const char *path, const char *text);
-void folder_program(const char *folder, const char *name, const char *text); /* the same, as an executable script */
+void folder_write(const char *folder, const char *name, const char *text);
+void folder_program(const char *folder, const char *name, const char *text); /* an executable script */
+
+/* Fail the test with the whole text. */
+void text_has(const char *text, const char *wanted);
+void text_lacks(const char *text, const char *unwanted);
 
 #endif

@@ -2,34 +2,27 @@
 """torch.distributed.checkpoint, one process per GPU: the peer of bench_checkpoint. The state is fp32 weights and AdamW's two fp32 moments,
 12 bytes a parameter as in our bf16 policy; on several GPUs it is sharded by FSDP2, on one it is whole.
 
-usage: python3 -m torch.distributed.run --standalone --nproc_per_node N checkpoint.py checkpoint FOLDER [--small]"""
+usage: python3 -m torch.distributed.run --standalone --nproc_per_node N checkpoint.py FOLDER [--small]"""
 import gc
 import os
 import shutil
 import statistics
 import sys
 import time
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-import load
 import model as models
-from record import Rows
+import ranks
+from ranks import slowest
+from record import reason_of
 
 WAYS = ("blocking", "async", "async-pinned")
 SAVES = 3
 CASES, SEQ = ("small", "xl"), 512
-
-
-def slowest(value):
-    times = torch.tensor(value, dtype=torch.float64, device="cuda")
-    dist.all_reduce(times, dist.ReduceOp.MAX)
-    return times.item()
 
 
 class Run:
@@ -38,10 +31,7 @@ class Run:
     def __init__(self, size, seq, batch):
         self.model = models.create(size, seq)
         if dist.get_world_size() > 1:
-            policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
-            for block in self.model.blocks:
-                fully_shard(block, mp_policy=policy)
-            fully_shard(self.model, mp_policy=policy)
+            ranks.shard(self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
         self.inputs, self.targets = models.batch_of(batch, seq, seed=1 + dist.get_rank())
 
@@ -138,7 +128,7 @@ def one_case(rows, size, batch, place):
             cells = measure(run, way, place)
             cells.update(state_bytes=state_bytes, durable_gb_s=state_bytes / cells["durable_ms"] / 1e6)
         except Exception as error:  # the same on every rank, or the group's timeout ends it
-            cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
+            cells = {"note": reason_of(error)}
         if rows:
             rows.add(bench="checkpoint", way=way, ranks=dist.get_world_size(), size=size, seq=SEQ, batch_per_rank=batch, precision="bf16",
                      fs="tmpfs", policy="torch.distributed.checkpoint", **cells)
@@ -149,19 +139,13 @@ def one_case(rows, size, batch, place):
 
 
 def main():
-    folder = sys.argv[2]
-    small = "--small" in sys.argv
-    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("cpu:gloo,cuda:nccl", timeout=timedelta(seconds=300))
-    rows = Rows("checkpoint", folder) if dist.get_rank() == 0 else None
-    ranks = dist.get_world_size()
+    one_gpu = int(os.environ["WORLD_SIZE"]) == 1
     place = f"/dev/shm/stepbench-peer-{os.environ.get('TORCHELASTIC_RUN_ID', 'run')}"
-    for case in CASES[:1] if small or ranks == 1 else CASES:
-        one_case(rows, case, 4 if ranks == 1 else 2, place)
-    if dist.get_rank() == 0:
-        shutil.rmtree(place, ignore_errors=True)
-    dist.destroy_process_group()
+    with ranks.job("checkpoint", sys.argv[1], "cpu:gloo,cuda:nccl", 300) as rows:
+        for case in CASES[:1] if "--small" in sys.argv or one_gpu else CASES:
+            one_case(rows, case, 4 if one_gpu else 2, place)
+        if rows:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -3,18 +3,17 @@
 gives it all tokens of an n-th of the heads, one of PyTorch's backends computes them, and another all-to-all gives o back.
 
 usage: python3 -m torch.distributed.run --standalone --nproc_per_node N cp.py FOLDER [--small]"""
-import os
 import statistics
 import sys
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import load
-from record import Rows
+import ranks
+from ranks import slowest
+from record import reason_of
 
 BACKENDS = {"sdpa_cudnn": SDPBackend.CUDNN_ATTENTION, "sdpa_fa2": SDPBackend.FLASH_ATTENTION}
 POLICY = "all_to_all_single of q, k, v and of o; backward by autograd"
@@ -59,7 +58,7 @@ def shared(q, k, v, causal):
 
 
 def passes(function, inputs, grad, together):
-    """Medians of forward and backward in ms on this rank; with `together` each sample begins after a barrier."""
+    """Medians of forward and backward in ms; with `together` each sample begins after a barrier, and is its slowest rank's."""
     samples = []
     for i in range(WARMUP + SAMPLES):
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
@@ -76,20 +75,7 @@ def passes(function, inputs, grad, together):
         torch.cuda.synchronize()
         if i >= WARMUP:
             samples.append((marks[0].elapsed_time(marks[1]), marks[2].elapsed_time(marks[3])))
-    return samples
-
-
-def slowest(samples):
-    """Medians of each sample's slowest rank."""
-    times = torch.tensor(samples, dtype=torch.float64, device="cuda")
-    dist.all_reduce(times, dist.ReduceOp.MAX)
-    return [statistics.median(column) for column in times.T.tolist()]
-
-
-def most(value):
-    worst = torch.tensor([value], dtype=torch.float64, device="cuda")
-    dist.all_reduce(worst, dist.ReduceOp.MAX)
-    return worst.item()
+    return [statistics.median(column) for column in zip(*(slowest(samples) if together else samples))]
 
 
 def difference(got, want):
@@ -110,13 +96,13 @@ def measure(heads, heads_kv, seq, head_dim, causal):
     whole = [t.requires_grad_() for t in whole]
     out = attention(*whole, causal)
     own = shared(*parts, causal)
-    fwd_diff = most(difference(own, out[mine]))
+    fwd_diff = slowest(difference(own, out[mine]))
     wanted, got = torch.autograd.grad(out, whole, grad), torch.autograd.grad(own, parts, grad[mine])
-    bwd_diff = most(max(difference(a, b[mine]) for a, b in zip(got, wanted)))
+    bwd_diff = slowest(max(difference(a, b[mine]) for a, b in zip(got, wanted)))
     del out, own, wanted, got
-    one = [statistics.median(column) for column in zip(*passes(lambda *t: attention(*t, causal), whole, grad, False))]
-    fwd, bwd = slowest(passes(lambda *t: shared(*t, causal), parts, grad[mine].contiguous(), True))
-    return {"fwd_ms": fwd, "bwd_ms": bwd, "one_fwd_ms": one[0], "one_bwd_ms": one[1], "fwd_diff": fwd_diff, "bwd_diff": bwd_diff}
+    one_fwd, one_bwd = passes(lambda *t: attention(*t, causal), whole, grad, False)
+    fwd, bwd = passes(lambda *t: shared(*t, causal), parts, grad[mine].contiguous(), True)
+    return {"fwd_ms": fwd, "bwd_ms": bwd, "one_fwd_ms": one_fwd, "one_bwd_ms": one_bwd, "fwd_diff": fwd_diff, "bwd_diff": bwd_diff}
 
 
 def cp(rows, cases):
@@ -126,21 +112,13 @@ def cp(rows, cases):
                 with sdpa_kernel(backend):
                     cells = measure(heads, heads_kv, seq, head_dim, causal)
             except RuntimeError as error:  # the same on every rank, or the job's timeout ends it
-                cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
+                cells = {"note": reason_of(error)}
             if rows:
                 rows.add(bench="cp", impl=impl, ranks=dist.get_world_size(), dtype="bf16", batch=1, heads=heads, heads_kv=heads_kv, seq=seq,
                          head_dim=head_dim, causal=causal, mode="eager", policy=POLICY, **cells)
             torch.cuda.empty_cache()
 
 
-def main():
-    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl", timeout=timedelta(seconds=120))
-    rows = Rows("cp", sys.argv[1]) if dist.get_rank() == 0 else None
-    cp(rows, SMALL if "--small" in sys.argv else CASES)
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    with ranks.job("cp", sys.argv[1]) as made:
+        cp(made, SMALL if "--small" in sys.argv else CASES)

@@ -13,6 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import clock
 import library
+from record import reason_of
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 BACKENDS = {"sdpa_cudnn": SDPBackend.CUDNN_ATTENTION, "sdpa_fa2": SDPBackend.FLASH_ATTENTION, "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION}
@@ -121,8 +122,7 @@ def load_flash_attention_4():
     except BaseException as error:  # compilers of kernels end in many ways
         if isinstance(error, KeyboardInterrupt):
             raise
-        text = str(error).strip().split("\n")[0][:160]
-        print(f"  FlashAttention-4 is not available ({type(error).__name__}: {text}): no rows fa4")
+        print(f"  FlashAttention-4 is not available ({reason_of(error)}): no rows fa4")
         return None
 
 
@@ -150,7 +150,7 @@ def attempt(what, make):
         return make()
     except Exception as error:  # a backend that does not take a shape is no end
         torch.cuda.synchronize()
-        print(f"  {what} was not run: {type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}")
+        print(f"  {what} was not run: {reason_of(error)}")
         return None
 
 

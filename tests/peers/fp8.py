@@ -3,6 +3,7 @@
 import torch
 
 import clock
+from record import reason_of
 
 SHAPES = ((4096, 4800, 1600), (4096, 1600, 1600), (4096, 12800, 1600), (4096, 1600, 6400), (12800, 1600, 4096), (8192, 8192, 8192))
 
@@ -79,7 +80,7 @@ def fp8(rows, small):
                 wrong = error(call(), a, b)
                 graph, calls = clock.capture(call, torch.cuda.Stream())
             except (RuntimeError, ValueError) as refused:
-                rows.add(**case, note=str(refused).split("\n")[0][:200])
+                rows.add(**case, note=reason_of(refused))
                 continue
             ms = clock.median_ms(graph.replay, 2, 10, clock.SETTLE_S) / calls
             rows.add(**case, median_ms=ms, tflops=2 * m * n * k / ms / 1e9, err_rel=wrong)

@@ -3,15 +3,12 @@
 
 usage: python3 -m torch.distributed.run --standalone --nproc_per_node N parallel.py allreduce|ddp FOLDER [--small | --case NUMBER]"""
 import gc
-import os
 import statistics
 import sys
 import time
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,13 +16,9 @@ import clock
 import load
 import model as models
 import parallel_cases
-from record import Rows, provenance
-
-
-def slowest(values, device="cuda"):
-    times = torch.tensor(values, dtype=torch.float64, device=device)
-    dist.all_reduce(times, dist.ReduceOp.MAX)
-    return times.tolist()
+import ranks
+from ranks import slowest
+from record import provenance, reason_of
 
 
 def allocated(base):
@@ -44,13 +37,13 @@ def call_ms(elements, backend):
         start = time.perf_counter()
         for _ in range(calls):
             dist.all_reduce(tensor)
-        return slowest([(time.perf_counter() - start) / calls * 1e3], "cpu")[0]
+        return slowest((time.perf_counter() - start) / calls * 1e3, "cpu")
     tensor, calls = torch.ones(elements, device="cuda"), 200 if elements <= 1 << 18 else 30
 
     def queue():
         for _ in range(calls):
             dist.all_reduce(tensor)
-    return slowest([clock.median_ms(queue, 1, 5) / calls])[0]
+    return slowest(clock.median_ms(queue, 1, 5) / calls)
 
 
 def graph_ms(elements):
@@ -64,18 +57,18 @@ def graph_ms(elements):
         for _ in range(calls):
             dist.all_reduce(tensor)
     dist.barrier()
-    return slowest([clock.median_ms(graph.replay, 2, 7) / calls])[0]
+    return slowest(clock.median_ms(graph.replay, 2, 7) / calls)
 
 
 def allreduce(rows, small):
-    ranks, backend = dist.get_world_size(), dist.get_backend()
+    count, backend = dist.get_world_size(), dist.get_backend()
     size = 1024
     while size <= (1 << 20 if small else 1 << 30 if backend == "nccl" else 1 << 26):
         for mode in ("eager", "graph") if backend == "nccl" else ("eager",):
             ms = graph_ms(size // 4) if mode == "graph" else call_ms(size // 4, backend)
             if rows:
-                rows.add(bench="allreduce", backend=backend, ranks=ranks, bytes=size, mode=mode, policy="torch.distributed.all_reduce, fp32, in place",
-                         median_ms=ms, algbw_gb_s=size / ms / 1e6, busbw_gb_s=size / ms / 1e6 * 2 * (ranks - 1) / ranks)
+                rows.add(bench="allreduce", backend=backend, ranks=count, bytes=size, mode=mode, policy="torch.distributed.all_reduce, fp32, in place",
+                         median_ms=ms, algbw_gb_s=size / ms / 1e6, busbw_gb_s=size / ms / 1e6 * 2 * (count - 1) / count)
         size *= 2
 
 
@@ -91,7 +84,7 @@ class Strategy:
             for place, block in enumerate(model.blocks):
                 model.blocks[place] = torch.compile(block, dynamic=False)
         if strategy in ("fsdp2", "fsdp2-keep"):
-            self.shard(free=strategy == "fsdp2")
+            ranks.shard(model, free=strategy == "fsdp2")  # after blocks were compiled, as FSDP2's authors advise
         elif strategy in ("ddp", "ddp25", "zero1"):
             self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=bucket_mb,
                                                     gradient_as_bucket_view=True, broadcast_buffers=False)
@@ -105,14 +98,6 @@ class Strategy:
                                                      fused=True)
         else:
             self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-    def shard(self, free):
-        """A unit for every block, and the root. If compiled, then block by block before that, as FSDP2's authors advise. `free`: what
-        was gathered is freed behind the forward, and gathered again for the backward."""
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
-        for block in self.model.blocks:
-            fully_shard(block, mp_policy=policy, reshard_after_forward=free)
-        fully_shard(self.model, mp_policy=policy)
 
     def send(self, parameter):
         self.handles.append(dist.all_reduce(parameter.grad, dist.ReduceOp.AVG, async_op=True))
@@ -188,7 +173,7 @@ def measure(case, gpu, warmup, iters):
         del times["comm_exposed_ms"]  # the library sends inside backward: what is exposed cannot be told apart
     result = {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss": float(loss.detach()),
               "mfu_pct": load.mfu_pct(gpu["gpu"], precision, size, seq, batch, times["step_ms"])}
-    busy = load.gpu_busy(step, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=lambda value: slowest([value])[0])
+    busy = load.gpu_busy(step, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=slowest)
     return {**result, **busy} if busy else {**result, "note": "the share of busy time could not be measured"}
 
 
@@ -198,7 +183,7 @@ def ddp(rows, cases, warmup=5, iters=10):
         try:
             cells = measure(case, gpu, warmup, iters)
         except Exception as error:  # the same on every rank, or the job's timeout ends it
-            cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
+            cells = {"note": reason_of(error)}
         gc.enable()
         if rows:
             rows.add(**parallel_cases.columns(case, dist.get_world_size()), **cells)
@@ -217,17 +202,11 @@ def cases_of(arguments):
 
 def main():
     what, folder = sys.argv[1:3]
-    backend = "gloo" if "--gloo" in sys.argv else "nccl"
-    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
-    if backend == "nccl":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group(backend, timeout=timedelta(seconds=120))
-    rows = Rows("allreduce" if what == "allreduce" else "ddp", folder) if dist.get_rank() == 0 else None
-    if what == "allreduce":
-        allreduce(rows, "--small" in sys.argv)
-    else:
-        ddp(rows, cases_of(sys.argv))
-    dist.destroy_process_group()
+    with ranks.job(what, folder, "gloo" if "--gloo" in sys.argv else "nccl") as rows:
+        if what == "allreduce":
+            allreduce(rows, "--small" in sys.argv)
+        else:
+            ddp(rows, cases_of(sys.argv))
 
 
 if __name__ == "__main__":

@@ -69,13 +69,12 @@ def missing(name):
 def command_of(name, options):
     small = ["--small"] if options.small else []
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={visible_gpus()}"]
-    if name in ("cp", "tp"):
+    if name in ("cp", "tp", "checkpoint"):
         return [sys.executable, *launch, f"{HERE}/{name}.py", options.out, *small]
     if name == "pp":  # it starts its ranks itself, case by case
         return [sys.executable, f"{HERE}/pp.py", options.out, *small]
-    if name in ("allreduce", "ddp", "checkpoint"):
-        program = "checkpoint.py" if name == "checkpoint" else "parallel.py"
-        return [sys.executable, *launch, f"{HERE}/{program}", name, options.out, *small]
+    if name in ("allreduce", "ddp"):
+        return [sys.executable, *launch, f"{HERE}/parallel.py", name, options.out, *small]
     path = ["--lib", options.lib] if options.lib else []
     return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small]
 

@@ -55,6 +55,11 @@ def output_of(*command):
         return ""
 
 
+def reason_of(error):
+    """The first line of an exception, for a cell."""
+    return f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"
+
+
 def commit(root=library.ROOT):
     """As the benches' rows have it."""
     return output_of("sh", os.path.join(root, "common", "build", "identity.sh")).split(" ")[0]

@@ -9,6 +9,7 @@ import clock
 import float8
 import load
 import model as models
+from record import reason_of
 
 POLICIES = {
     "fp32": "fp32 weights, gradients, activations and AdamW states, fp32 products",
@@ -173,7 +174,7 @@ def model(rows, small, batch=4):
         try:
             cells = measure(rows.facts, size, seq, batch, precision, attention, mode)
         except Exception as error:  # no memory for one case is no end
-            cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
+            cells = {"note": reason_of(error)}
         gc.enable()
         rows.add(bench="model", size=size, seq=seq, batch=batch, precision=precision, attn=attention, mode=mode,
                  policy=POLICIES[precision], **cells)

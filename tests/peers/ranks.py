@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""A rank of a job that torch.distributed.run has started: its set-up, and what all ranks agree on."""
+import contextlib
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+import load
+from record import Rows
+
+
+@contextlib.contextmanager
+def job(what, folder, backend="nccl", seconds=120):
+    """Each rank with its GPU and an equal part of the cores. Gives the rows of rank 0, and None to the others."""
+    rank = int(os.environ["LOCAL_RANK"])
+    load.pin(rank, int(os.environ["LOCAL_WORLD_SIZE"]))
+    if backend != "gloo":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+    yield Rows(what, folder) if dist.get_rank() == 0 else None
+    dist.destroy_process_group()
+
+
+def slowest(values, device="cuda"):
+    """The largest over all ranks of a number, or of each number of a list."""
+    times = torch.tensor(values, dtype=torch.float64, device=device)
+    dist.all_reduce(times, dist.ReduceOp.MAX)
+    return times.tolist()
+
+
+def shard(model, free=True):
+    """FSDP2 with a unit for every block, and the root. `free`: what was gathered is freed behind the forward, and gathered again for
+    the backward."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for block in model.blocks:
+        fully_shard(block, mp_policy=policy, reshard_after_forward=free)
+    fully_shard(model, mp_policy=policy)

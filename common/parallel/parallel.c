@@ -125,11 +125,6 @@ void *parallel_user(const parallel *p)
     return p->m.user;
 }
 
-void parallel_begin(parallel *p)
-{
-    parallel_begin_batch(p, true, true);
-}
-
 void parallel_begin_batch(void *user, bool first, bool last)
 {
     parallel *p = user;

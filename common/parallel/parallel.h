@@ -8,7 +8,7 @@
  * One host thread per rank enqueues everything, in an order that follows from the options alone; every edge between two
  * streams is one event, and nobody waits on the host. In one step the model calls
  *
- *   parallel_begin                                  before its first op
+ *   parallel_begin_batch                            before its first op
  *   parallel_need(range)                            before the first op of forward that reads these parameters
  *   parallel_ready(range, stream)                   after the op that makes these gradients final, in index order, without
  *                                                   gaps but for padding
@@ -160,7 +160,6 @@ void parallel_sync(parallel *p);
 const char *parallel_backend(const parallel *p); /* as comm_backend */
 
 void *parallel_user(const parallel *p); /* the model's */
-void parallel_begin(parallel *p);
 /* The functions from here to parallel_reduced, but for parallel_gather_now, are the hooks of a trainer (step_hooks), which know
  * the parallel as void *. */
 /* Each micro-batch of a step of several begins so; parallel_update follows the last one. Where gradients are

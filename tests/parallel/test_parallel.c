@@ -195,7 +195,7 @@ static void toy_steps(toy_run *r, const parallel_plan *plan)
         return;
     require((first == t->param[0]) == (rank == 0), r->o, "ranks had other parameters, and now have those of rank 0");
     for (r->step = 0; r->step < (r->adamw ? TOY_ADAMW_STEPS : TOY_STEPS); r->step++) {
-        parallel_begin(r->p);
+        parallel_begin_batch(r->p, true, true);
         toy_step(t, first_sample(rank), first_sample(rank + 1), &hooks);
         parallel_update(r->p);
         require(t->steps == r->step + 1, r->o, "an update was not begun once");
@@ -470,7 +470,7 @@ static void lose_a_rank(const char *fate)
     parallel *p = open_parallel(plan, &m);
     for (int i = 0;; i++) {
         if (rank == 1 && i == 2) {
-            parallel_begin(p);
+            parallel_begin_batch(p, true, true);
             parallel_gather(p, SYNTHETIC_UNITS - 1, s->param_slots[0]);
             if (strcmp(fate, "killed") == 0)
                 raise(SIGKILL);

@@ -345,7 +345,7 @@ static void backward(synthetic *s, parallel *p)
 void synthetic_step(synthetic *s, parallel *p)
 {
     memset(s->gathered, 0, sizeof s->gathered);
-    parallel_begin(p);
+    parallel_begin_batch(p, true, true);
     forward(s, p);
     backward(s, p);
     parallel_update(p);

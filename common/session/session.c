@@ -248,7 +248,6 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                     char **argv)
 {
     const bool first = !peers || peers->rank == 0;
-    const char *no_cuda = device_no_cuda_reason();
     options *o = session_options(info, argc, argv);
     session_check(o);
     if (option_flag(o, "dry-run") || option_flag(o, "where")) {
@@ -259,8 +258,8 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
         options_free(o);
         return EXIT_CODE_OK;
     }
-    if (no_cuda && first && !option_given(o, "device"))
-        warn("running on the cpu; %s", no_cuda);
+    if (first && option_is(o, "device", "cpu") && !option_given(o, "device"))
+        warn("running on the cpu; %s", device_no_cuda_reason());
 
     char slug[96];
     session s = {.opt = o, .timing = timing_of(o), .peers = peers};

@@ -6,8 +6,6 @@
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/shared/internal.h"
 
-enum { WIDEST_FP32 = 128 }; /* columns of the deterministic backward of windows, and of narrow values */
-
 /* Windows and documents have Hopper kernels of 16 bits, but for the deterministic backward, of windows above head_dim 128 and of
  * documents above 64. Values of another width have a Hopper forward of 16 bits, and a backward above 128. */
 static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
@@ -20,8 +18,8 @@ static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
     const int most = sb_head_dim_most(a);
     return hopper_forward(ctx, a) && !(a->deterministic && a->packed && most > 64) &&
-           !(a->deterministic && a->windowed && most > WIDEST_FP32) &&
-           !(most <= WIDEST_FP32 && sb_head_dim_v(a) != a->head_dim);
+           !(a->deterministic && a->windowed && most > 128) &&
+           !(most <= 128 && sb_head_dim_v(a) != a->head_dim);
 }
 
 static size_t saved_bytes(sb_context *ctx, const sb_attention *a)

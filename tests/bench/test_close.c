@@ -36,7 +36,6 @@ int main(int argc, char **argv)
     const char *slash = strrchr(argv[0], '/');
     if (strcmp(slash ? slash + 1 : argv[0], "bench_roofline") == 0)
         return bench_main_roofline(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_device_that_does_not_close, ranks_enter_folder, ranks_leave_folder)};
+    const struct CMUnitTest tests[] = {in_ranks_folder(a_device_that_does_not_close)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

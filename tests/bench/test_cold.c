@@ -67,10 +67,8 @@ static void codes_of_processes_are_one(void **state)
     assert_int_equal(run(*state, "--variant graph,kernels --precision fp32 --cold 1 --machine /"), EXIT_CODE_USAGE);
 }
 
-#define IN_FOLDER(test) in_folder(test)
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {IN_FOLDER(each_case_has_its_process), IN_FOLDER(codes_of_processes_are_one)};
+    const struct CMUnitTest tests[] = {in_folder(each_case_has_its_process), in_folder(codes_of_processes_are_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,13 +57,11 @@ static void a_sample_is_divided_by_its_calls(void **state)
     csv_free(many);
 }
 
-#define IN_FOLDER(test) in_folder(test)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(several_calls_are_checked),
-        IN_FOLDER(a_sample_is_divided_by_its_calls),
+        in_folder(several_calls_are_checked),
+        in_folder(a_sample_is_divided_by_its_calls),
     };
     return cmocka_run_group_tests_name("collective", tests, NULL, NULL);
 }

@@ -180,17 +180,15 @@ static void wrong_calls_fail(void **state)
     rows_are("calls", "0", "eager", "fail", "before timing");
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
-
 int main(int argc, char **argv)
 {
     const char *name = strrchr(argv[0], '/');
     if (strcmp(name ? name + 1 : argv[0], "bench_allreduce") == 0)
         return bench_main_allreduce(argc, argv);
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(right_graphs_pass),
-        IN_FOLDER(wrong_graphs_fail),
-        IN_FOLDER(wrong_calls_fail),
+        in_ranks_folder(right_graphs_pass),
+        in_ranks_folder(wrong_graphs_fail),
+        in_ranks_folder(wrong_calls_fail),
     };
     return cmocka_run_group_tests_name("graphs of collectives", tests, NULL, NULL);
 }

@@ -116,11 +116,9 @@ static void bad_folders_are_a_sentence(void **state)
     csv_free(c);
 }
 
-#define IN_FOLDER(test) in_folder(test)
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {IN_FOLDER(columns), IN_FOLDER(planted_errors_are_found),
-                                       IN_FOLDER(bad_folders_are_a_sentence)};
+    const struct CMUnitTest tests[] = {in_folder(columns), in_folder(planted_errors_are_found),
+                                       in_folder(bad_folders_are_a_sentence)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,14 +194,12 @@ static void columns(void **state)
     columns_were_seen("bench_cp", rules);
 }
 
-#define IN_FOLDER(test) in_folder(test)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(no_way_differs_from_one_rank),    IN_FOLDER(odd_heads),
-        IN_FOLDER(planted_errors_are_found),        IN_FOLDER(bad_input_is_refused),
-        IN_FOLDER(faster_than_the_device_is_wrong), IN_FOLDER(columns),
+        in_folder(no_way_differs_from_one_rank),    in_folder(odd_heads),
+        in_folder(planted_errors_are_found),        in_folder(bad_input_is_refused),
+        in_folder(faster_than_the_device_is_wrong), in_folder(columns),
     };
     return cmocka_run_group_tests_name("cp", tests, NULL, NULL);
 }

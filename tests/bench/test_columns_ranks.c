@@ -524,18 +524,16 @@ static void qualify(void **state)
     columns_were_seen("bench_qualify", qualify_rules);
 }
 
-#define IN_FOLDER(test) in_folder(test)
-
 int main(void)
 {
 #ifdef __SANITIZE_ADDRESS__
     return skip_program(); /* of numbers alone: the plain build is enough */
 #endif
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(allreduce), IN_FOLDER(naive_flat_overlap),
-        IN_FOLDER(recorded),  IN_FOLDER(bucketed),
-        IN_FOLDER(zero1),     IN_FOLDER(fsdp),
-        IN_FOLDER(qualify),
+        in_folder(allreduce), in_folder(naive_flat_overlap),
+        in_folder(recorded),  in_folder(bucketed),
+        in_folder(zero1),     in_folder(fsdp),
+        in_folder(qualify),
     };
     return cmocka_run_group_tests_name("columns of ranks", tests, NULL, NULL);
 }

@@ -101,8 +101,6 @@ static void joules_of_a_product(void **state)
     csv_free(c);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
-
 int main(int argc, char **argv)
 {
     const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
@@ -112,7 +110,7 @@ int main(int argc, char **argv)
         return bench_main_flash(argc, argv);
     if (strcmp(name, "bench_roofline") == 0)
         return bench_main_roofline(argc, argv);
-    const struct CMUnitTest tests[] = {IN_FOLDER(joules_of_a_step), IN_FOLDER(joules_of_attention),
-                                       IN_FOLDER(joules_of_a_product)};
+    const struct CMUnitTest tests[] = {in_ranks_folder(joules_of_a_step), in_ranks_folder(joules_of_attention),
+                                       in_ranks_folder(joules_of_a_product)};
     return cmocka_run_group_tests_name("columns of energy", tests, NULL, NULL);
 }

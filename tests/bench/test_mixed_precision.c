@@ -11,30 +11,12 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-
-/* The program, beside the folder of the tests or where the Makefile puts programs; NULL when it is not built. */
-static char *bench_path(void)
-{
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 4; up++) {
-        *strrchr(self, '/') = '\0';
-        char *path = xasprintf("%s/bench_mixed_precision", self);
-        if (access(path, X_OK) == 0)
-            return path;
-        free(path);
-    }
-    return NULL;
-}
+#include "tests/support/bench_run.h"
 
 /* Runs it with rows to <folder>/rows.csv; gives them, or NULL after a usage error. */
 static csv *rows_of(const char *folder, const char *arguments, int wanted_status)
 {
-    char *bench = bench_path();
-    if (!bench)
-        skip();
+    char *bench = bench_path("bench_mixed_precision");
     char *path = folder_path(folder, "rows.csv");
     char *command = xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --quiet --csv rows.csv %s >out.txt 2>&1",
                               folder, bench, arguments);

@@ -12,26 +12,12 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/trace.h"
-
-static char *bench_path(const char *name)
-{
-    const char *bin = getenv("STEPBENCH_BIN");
-    char here[4096];
-    if (!bin || !getcwd(here, sizeof here))
-        return NULL;
-    char *path = *bin == '/' ? xasprintf("%s/%s", bin, name) : xasprintf("%s/%s/%s", here, bin, name);
-    if (access(path, X_OK) == 0)
-        return path;
-    free(path);
-    return NULL;
-}
 
 static void run(const char *folder, const char *bench, const char *arguments)
 {
     char *program = bench_path(bench);
-    if (!program)
-        skip();
     char *command = xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --csv rows.csv %s >out.txt 2>&1", folder,
                               program, arguments);
     const int state = system(command);

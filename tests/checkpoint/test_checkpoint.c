@@ -371,22 +371,20 @@ static void damaged_headers_are_refused(void **state)
     free(path), free(file);
 }
 
-#define IN_FOLDER(test) in_folder(test)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_are_those_of_xxhash),
-                                       IN_FOLDER(ranks_do_not_show),
-                                       IN_FOLDER(files_are_safetensors),
-                                       IN_FOLDER(any_ranks_load_it),
-                                       IN_FOLDER(the_newest_are_kept),
-                                       IN_FOLDER(planted_errors_are_named),
-                                       IN_FOLDER(damage_leaves_the_one_before),
-                                       IN_FOLDER(another_model_is_said),
-                                       IN_FOLDER(folders_that_cannot_be_used),
-                                       IN_FOLDER(a_full_disk_loses_nothing),
-                                       IN_FOLDER(a_missing_rank_is_named),
-                                       IN_FOLDER(damaged_manifests_never_crash),
-                                       IN_FOLDER(damaged_headers_are_refused)};
+                                       in_folder(ranks_do_not_show),
+                                       in_folder(files_are_safetensors),
+                                       in_folder(any_ranks_load_it),
+                                       in_folder(the_newest_are_kept),
+                                       in_folder(planted_errors_are_named),
+                                       in_folder(damage_leaves_the_one_before),
+                                       in_folder(another_model_is_said),
+                                       in_folder(folders_that_cannot_be_used),
+                                       in_folder(a_full_disk_loses_nothing),
+                                       in_folder(a_missing_rank_is_named),
+                                       in_folder(damaged_manifests_never_crash),
+                                       in_folder(damaged_headers_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -723,22 +723,20 @@ static void two_hosts(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 1 + 2);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
-
 int main(int argc, char **argv)
 {
     const char *name = strrchr(argv[0], '/');
     if (strcmp(name ? name + 1 : argv[0], "bench_comm") == 0)
         return rank_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(every_op_on_one_to_four_ranks),
-        IN_FOLDER(the_first_ranks_alone),
-        IN_FOLDER(sends_and_receives),
-        IN_FOLDER(groups_of_a_mesh),
-        IN_FOLDER(a_killed_rank_is_named),
-        IN_FOLDER(a_stopped_rank_is_named),
+        in_ranks_folder(every_op_on_one_to_four_ranks),
+        in_ranks_folder(the_first_ranks_alone),
+        in_ranks_folder(sends_and_receives),
+        in_ranks_folder(groups_of_a_mesh),
+        in_ranks_folder(a_killed_rank_is_named),
+        in_ranks_folder(a_stopped_rank_is_named),
 #ifndef HAVE_GLOO
-        IN_FOLDER(without_gloo_it_is_said),
+        in_ranks_folder(without_gloo_it_is_said),
 #endif
         cmocka_unit_test_setup_teardown(two_hosts, ranks_enter_folder, leave_two_hosts),
     };

@@ -324,7 +324,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(wrong_gathers_are_refused),
         cmocka_unit_test(wrong_gates_are_refused),
         cmocka_unit_test(wrong_passes_are_refused),
-        cmocka_unit_test_setup_teardown(without_gpus_it_is_skipped, ranks_enter_folder, ranks_leave_folder),
+        in_ranks_folder(without_gpus_it_is_skipped),
     };
     return cmocka_run_group_tests_name("peer", tests, NULL, NULL);
 }

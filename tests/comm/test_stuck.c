@@ -137,7 +137,6 @@ int main(int argc, char **argv)
     const session_hooks hooks = {.run = run};
     if (strcmp(name ? name + 1 : argv[0], "bench_mesh_stuck") == 0)
         return launch_main(&info, &hooks, argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_rank_is_named, ranks_enter_folder, ranks_leave_folder)};
+    const struct CMUnitTest tests[] = {in_ranks_folder(the_rank_is_named)};
     return cmocka_run_group_tests_name("stuck", tests, NULL, NULL);
 }

@@ -706,8 +706,6 @@ static void a_rank_lost_in_a_gather_is_named(void **state)
                 WORDS("--timeout 1.5 s: rank 1 of 4 makes no progress", "all_gather", "on params"));
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
-
 int main(int argc, char **argv)
 {
     const char *name = strrchr(argv[0], '/');
@@ -716,12 +714,12 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(plans_that_cannot_be_had),
                                        cmocka_unit_test(rows_of_the_table_make_sense),
                                        cmocka_unit_test(what_a_plan_says),
-                                       IN_FOLDER(toy_models_equal_a_single_process),
-                                       IN_FOLDER(sums_and_updates_are_exact),
-                                       IN_FOLDER(replicas_in_slices_are_exact),
-                                       IN_FOLDER(the_compute_only_step_has_no_collective),
-                                       IN_FOLDER(slices_are_read_when_they_are_updated),
-                                       IN_FOLDER(a_late_rank_makes_a_tail),
-                                       IN_FOLDER(a_rank_lost_in_a_gather_is_named)};
+                                       in_ranks_folder(toy_models_equal_a_single_process),
+                                       in_ranks_folder(sums_and_updates_are_exact),
+                                       in_ranks_folder(replicas_in_slices_are_exact),
+                                       in_ranks_folder(the_compute_only_step_has_no_collective),
+                                       in_ranks_folder(slices_are_read_when_they_are_updated),
+                                       in_ranks_folder(a_late_rank_makes_a_tail),
+                                       in_ranks_folder(a_rank_lost_in_a_gather_is_named)};
     return cmocka_run_group_tests_name("parallel", tests, NULL, NULL);
 }

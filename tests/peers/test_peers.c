@@ -3,7 +3,6 @@
  * options, the layout of kernels/kernels.h in ctypes, and our attention called through it. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,13 +51,7 @@ static void every_program_compiles(void **state)
 {
     (void)state;
     need_python();
-    glob_t found;
-    assert_int_equal(glob("tests/peers/*.py", 0, NULL, &found), 0);
-    assert_true(found.gl_pathc > 5);
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        expect(0, "",
-               xasprintf("PYTHONPYCACHEPREFIX='%s' python3 -m py_compile %s 2>&1", (char *)*state, found.gl_pathv[i]));
-    globfree(&found);
+    expect(0, "", xasprintf("PYTHONPYCACHEPREFIX='%s' python3 -m py_compile tests/peers/*.py 2>&1", (char *)*state));
 }
 
 static void the_self_test_passes(void **state)

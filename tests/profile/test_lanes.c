@@ -301,7 +301,7 @@ int main(int argc, char **argv)
         in_folder(the_trace_has_a_thread_a_lane),
         in_folder(many_spans_are_joined_and_fit),
         in_folder(ranks_write_at_once),
-        cmocka_unit_test_setup_teardown(two_ranks_record_a_step, ranks_enter_folder, ranks_leave_folder),
+        in_ranks_folder(two_ranks_record_a_step),
     };
     return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);
 }

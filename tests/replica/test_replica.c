@@ -184,6 +184,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_process_alone_has_a_replica, bed_create, bed_destroy),
         cmocka_unit_test_setup_teardown(what_cannot_be_made_is_a_sentence, bed_create, bed_destroy),
-        cmocka_unit_test_setup_teardown(replicas_on_ranks, ranks_enter_folder, ranks_leave_folder)};
+        in_ranks_folder(replicas_on_ranks)};
     return cmocka_run_group_tests_name("replica", tests, NULL, NULL);
 }

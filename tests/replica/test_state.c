@@ -153,7 +153,6 @@ int main(int argc, char **argv)
 {
     if (strstr(argv[0], "bench_state"))
         return launch_main(&info, &(session_hooks){NULL, run, NULL, NULL}, argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_way_writes_the_same_bytes, ranks_enter_folder, ranks_leave_folder)};
+    const struct CMUnitTest tests[] = {in_ranks_folder(every_way_writes_the_same_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

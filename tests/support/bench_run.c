@@ -10,6 +10,20 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
+#include "tests/support/report_run.h"
+
+char *bench_path(const char *name)
+{
+    char *build = build_folder(), *path = xasprintf("%s/%s", build, name);
+    if (access(path, X_OK) != 0) { /* of the folder build, programs lie above */
+        free(path);
+        path = xasprintf("%s/../%s", build, name);
+    }
+    free(build);
+    if (access(path, X_OK) != 0)
+        skip();
+    return path;
+}
 
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code)
 {

@@ -7,6 +7,9 @@
 
 enum { BENCH_ANY_CODE = -2 }; /* in place of an exit code */
 
+/* A program of this test's build. Skips the test when it is not built. Caller frees. */
+char *bench_path(const char *name);
+
 /* Runs `bench` of STEPBENCH_BIN (else of the current folder) in `folder`, with "NAME=value ..." in front and more
  * arguments behind. Fails the test when the exit code is another. The rows of this run alone, which stay below
  * results/test-x1 for other benches; NULL: none. */

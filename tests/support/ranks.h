@@ -9,6 +9,7 @@
 /* For setup and teardown of a test: a new folder is the current one; STEPBENCH_... and rank variables are unset. */
 int ranks_enter_folder(void **state);
 int ranks_leave_folder(void **state);
+#define in_ranks_folder(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
 
 /* Starts `program` (by default this one: NULL) with argv[0] = name and arguments cut at blanks; "NAME=value" in front of
  * them go to the environment. Output goes to out<tag>.txt and err<tag>.txt. */

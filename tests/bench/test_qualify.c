@@ -49,8 +49,7 @@ static const char *cell(const csv *c, const char *variant, const char *rank, con
 static void said(const char *folder, const char *what)
 {
     char *path = folder_path(folder, "out.txt"), *text = file_text(path);
-    if (!strstr(text, what))
-        fail_msg("'%s' does not say '%s'", text, what);
+    text_has(text, what);
     free(text);
     free(path);
 }

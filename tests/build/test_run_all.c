@@ -96,16 +96,9 @@ static int run_all(const char *folder, const char *environment, const char *argu
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static char *text_in(const char *folder, const char *name)
-{
-    char *path = folder_path(folder, name), *text = file_text(path);
-    free(path);
-    return text;
-}
-
 static void expect_calls(const char *folder, const char *want)
 {
-    char *got = text_in(folder, "calls");
+    char *got = folder_text(folder, "calls");
     if (strcmp(got, want) != 0)
         fail_msg("the benches were called as\n%sand not as\n%s", got, want);
     free(got);
@@ -113,9 +106,8 @@ static void expect_calls(const char *folder, const char *want)
 
 static void expect_said(const char *folder, const char *part)
 {
-    char *said = text_in(folder, "out");
-    if (!strstr(said, part))
-        fail_msg("'%s' is not in: %s", part, said);
+    char *said = folder_text(folder, "out");
+    text_has(said, part);
     free(said);
 }
 
@@ -162,7 +154,7 @@ static void peers_are_told_what_they_stand_beside(void **state)
               "import os, sys\nsame = os.path.samestat(os.fstat(9), os.stat('build/.run_all.lock'))\n"
               "open('told', 'w').write(' '.join(sys.argv[1:]) + f' {same} ' + os.environ['STEPBENCH_RUN'])\n");
         assert_int_equal(run_all(*state, "UUIDS='a b'", table[i].arguments), EXIT_CODE_OK);
-        char *told = text_in(*state, "told"), *campaigns = text_in(*state, "campaigns");
+        char *told = folder_text(*state, "told"), *campaigns = folder_text(*state, "campaigns");
         char *wanted = xasprintf("%s True 2", table[i].told);
         if (strncmp(told, wanted, strlen(wanted)) != 0 || !strstr(campaigns, strrchr(told, ' ') + 1))
             fail_msg("'%s' and not '%s...' of the runs %s", told, wanted, campaigns);
@@ -186,7 +178,7 @@ static void it_says_what_will_run_and_for_how_long(void **state)
     expect_said(*state, "lab: G 1, commit c1; list: default");
     expect_said(*state, "  bench_one                  2     2 min      2.5 GiB\n");
     expect_said(*state, "  together                   4     2 min\n"); /* 70 + 30 + 5 + 20 s */
-    char *said = text_in(*state, "out");
+    char *said = folder_text(*state, "out");
     assert_null(strstr(said, "two cores"));
     free(said);
     assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
@@ -332,7 +324,7 @@ static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
     plant(*state, "exits", "");
     assert_int_equal(run_all(*state, "", "--resume --only one"), EXIT_CODE_OK);
     expect_calls(*state, "bench_one --d --resume\n"); /* the failed one alone */
-    char *campaigns = text_in(*state, "campaigns"), *second = strchr(campaigns, '\n') + 1,
+    char *campaigns = folder_text(*state, "campaigns"), *second = strchr(campaigns, '\n') + 1,
          *third = strchr(second, '\n');
     assert_true(third - second + 1 == second - campaigns);
     assert_string_equal(third + 1 + (third - second + 1), ""); /* three calls */
@@ -345,7 +337,7 @@ static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
         assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
         assert_int_equal(run_all(*state, others[i], "--resume --only one --device cuda"), EXIT_CODE_OK);
         expect_said(*state, "was on other GPUs or at another commit; this begins a new one");
-        char *calls = text_in(*state, "calls");
+        char *calls = folder_text(*state, "calls");
         assert_true(*calls);
         assert_null(strstr(calls, "--resume"));
         free(calls);

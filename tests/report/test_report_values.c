@@ -102,16 +102,13 @@ static bool is_newest(const csv *c, size_t row)
 }
 
 /* Whether a row of a table in the page has all of these. */
-static bool stands_in(const char *page, char *const *cells, const int *digits, size_t n)
+static bool stands_in(const char *page, char *const *cells, size_t n)
 {
     for (const char *at = page; (at = strstr(at, "<tr>")); at++) {
         const char *end = strstr(at, "</tr>");
         size_t found = 0;
-        for (size_t k = 0; k < n; k++) {
-            char *cell = xasprintf(digits[k] == 4 ? ">%s" : ">%s<", cells[k]);
-            found += memmem(at, (size_t)(end - at), cell, strlen(cell)) != NULL;
-            free(cell);
-        }
+        while (found < n && memmem(at, (size_t)(end - at), cells[found], strlen(cells[found])))
+            found++;
         if (found == n)
             return true;
     }
@@ -135,7 +132,6 @@ static size_t check_table(const char *dir, const shown *t, const char *page, con
     size_t checked = 0;
     for (size_t r = 0; c && r < c->rows; r++) {
         char *cells[5];
-        int digits[5];
         size_t n = 0;
         const bool mine =
             strcmp(csv_cell(c, r, "status"), "ok") == 0 && strcmp(csv_cell(c, r, "device"), device) == 0 &&
@@ -144,10 +140,12 @@ static size_t check_table(const char *dir, const shown *t, const char *page, con
             const double x = csv_real(c, r, t->cells[k].column);
             if (!isfinite(x))
                 continue;
-            digits[n] = t->cells[k].digits;
-            cells[n++] = rounded(x / (t->cells[k].unit ? *t->cells[k].unit : 1), t->cells[k].digits);
+            const int digits = t->cells[k].digits;
+            char *number = rounded(x / (t->cells[k].unit ? *t->cells[k].unit : 1), digits);
+            cells[n++] = xasprintf(digits == 4 ? ">%s" : ">%s<", number);
+            free(number);
         }
-        if (n && !stands_in(page, cells, digits, n))
+        if (n && !stands_in(page, cells, n))
             fail_msg("%s: no row of the page has %s and the %zu values beside it of row %zu", path, cells[0], n - 1,
                      r + 1);
         checked += n;

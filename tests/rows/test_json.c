@@ -22,8 +22,7 @@ static void take(void *user, const char *header, const char *line)
 
 static void expect(const char *text, const char *part)
 {
-    if (!strstr(text, part))
-        fail_msg("%s is not in %s", part, text);
+    text_has(text, part);
 }
 
 static void a_row_is_an_object_on_a_line(void **state)

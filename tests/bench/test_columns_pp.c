@@ -228,17 +228,15 @@ static void a_timeline_has_both_strips(void **state)
     csv_free(c);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(schedules_have_the_bits_of_one_rank),
-        IN_FOLDER(clipping_sees_all_stages),
-        IN_FOLDER(planted_errors_are_found),
-        IN_FOLDER(bad_input_is_refused),
-        IN_FOLDER(columns),
-        IN_FOLDER(a_timeline_has_both_strips),
+        in_folder(schedules_have_the_bits_of_one_rank),
+        in_folder(clipping_sees_all_stages),
+        in_folder(planted_errors_are_found),
+        in_folder(bad_input_is_refused),
+        in_folder(columns),
+        in_folder(a_timeline_has_both_strips),
     };
     return cmocka_run_group_tests_name("pp", tests, NULL, NULL);
 }

@@ -208,15 +208,15 @@ static void float8_loses_what_it_must(void **state)
 
 int main(void)
 {
-#define TEST(f) in_folder(f)
+
     const struct CMUnitTest tests[] = {
-        TEST(sums_have_every_bit),
-        TEST(other_sums_are_free),
-        TEST(autocast_has_the_dtypes_of_pytorch),
-        TEST(norms_overflow_in_fp16_and_stall_in_bf16),
-        TEST(eps_vanishes_in_fp16),
-        TEST(speed_ups_are_over_fp32),
-        TEST(float8_loses_what_it_must),
+        in_folder(sums_have_every_bit),
+        in_folder(other_sums_are_free),
+        in_folder(autocast_has_the_dtypes_of_pytorch),
+        in_folder(norms_overflow_in_fp16_and_stall_in_bf16),
+        in_folder(eps_vanishes_in_fp16),
+        in_folder(speed_ups_are_over_fp32),
+        in_folder(float8_loses_what_it_must),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

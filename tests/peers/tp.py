@@ -4,10 +4,8 @@ sharded, norms and the residual stream by rows (sequence parallelism), the loss 
 
 usage: python3 -m torch.distributed.run --standalone --nproc_per_node N tp.py FOLDER [--small] [--gloo]"""
 import gc
-import os
 import statistics
 import sys
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -20,7 +18,9 @@ from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInp
 
 import load
 import model as models
-from record import Rows, provenance
+import ranks
+from ranks import slowest
+from record import provenance, reason_of
 
 # mode, size, S, batch: what bench_tp's default list has. The strongest comes first.
 CASES = [("compile-blocks", "2.7b", 2048, 4), ("compile-blocks-async", "2.7b", 2048, 4), ("eager", "2.7b", 2048, 4)]
@@ -116,12 +116,6 @@ def loss_of(model, inputs, targets):
     return F.cross_entropy(model(inputs).float().flatten(0, 1), targets.flatten())
 
 
-def slowest(values, device):
-    times = torch.tensor(values, dtype=torch.float64, device=device)
-    dist.all_reduce(times, dist.ReduceOp.MAX)
-    return times.tolist()
-
-
 def plain(loss):
     return float((loss.full_tensor() if hasattr(loss, "full_tensor") else loss).detach())
 
@@ -168,38 +162,32 @@ def measure(case, mesh, device, facts):
         return {"loss": loss, "note": "not timed on the CPU"}
     for _ in range(WARMUP - 1):
         loss = plain(step())
-    step_ms = slowest([timed(step, ITERS)], device)[0]
+    step_ms = slowest(timed(step, ITERS))
     cells = {"step_ms": step_ms, "tokens_per_s": batch * seq / step_ms * 1e3, "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
              "loss": loss, "mfu_pct": load.mfu_pct(facts["gpu"], "bf16", size, seq, batch, step_ms) / mesh.size()}
-    busy = load.gpu_busy(step, torch.cuda.synchronize, step_ms, facts["gpu_uuid"], agree=lambda value: slowest([value], device)[0])
+    busy = load.gpu_busy(step, torch.cuda.synchronize, step_ms, facts["gpu_uuid"], agree=slowest)
     return {**cells, **busy} if busy else {**cells, "note": "the share of busy time could not be measured"}
 
 
 def main():
-    folder, small = sys.argv[1], "--small" in sys.argv
     device = "cpu" if "--gloo" in sys.argv else "cuda"
-    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
-    if device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("gloo" if device == "cpu" else "nccl", timeout=timedelta(seconds=120))
-    mesh = init_device_mesh(device, (dist.get_world_size(),))
-    rows = Rows("tp", folder) if dist.get_rank() == 0 else None
-    facts = provenance()
-    for case in SMALL if small else CASES:
-        mode, size, seq, batch = case
-        try:
-            cells = measure(case, mesh, device, facts)
-        except Exception as error:  # the same on every rank, or the job's timeout ends it
-            cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
-        gc.enable()
-        if rows:
-            rows.add(bench="tp", ranks=mesh.size(), size=size, seq=seq, batch=batch, precision="bf16pure", attn="sdpa", mode=mode,
-                     timing="queued", policy=POLICY, **cells)
-        torch._dynamo.reset()
-        gc.collect()
-        if device == "cuda":
-            torch.cuda.empty_cache()
-    dist.destroy_process_group()
+    with ranks.job("tp", sys.argv[1], "gloo" if device == "cpu" else "nccl") as rows:
+        facts = provenance()
+        mesh = init_device_mesh(device, (dist.get_world_size(),))
+        for case in SMALL if "--small" in sys.argv else CASES:
+            mode, size, seq, batch = case
+            try:
+                cells = measure(case, mesh, device, facts)
+            except Exception as error:  # the same on every rank, or the job's timeout ends it
+                cells = {"note": reason_of(error)}
+            gc.enable()
+            if rows:
+                rows.add(bench="tp", ranks=mesh.size(), size=size, seq=seq, batch=batch, precision="bf16pure", attn="sdpa", mode=mode,
+                         timing="queued", policy=POLICY, **cells)
+            torch._dynamo.reset()
+            gc.collect()
+            if device == "cuda":
+                torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 
 #define CASE "bench_flash --device cpu --seq 16 --head-dim 16 --dtype fp32 --variant flash --iters 3 --warmup 0 "
 #define LOST "stdout can't be written"

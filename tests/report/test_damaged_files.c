@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of results that a spreadsheet, an editor or a full disk has changed: report, report --check and stepcmp say what of
  * them does not count, and none of them stops at a column that is not there. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>

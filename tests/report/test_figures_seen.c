@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 /* Draws all figures that there are of a folder of results, whichever benches are built, and looks at them. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* report.html: marks and figures as HTML, and a committed report in a headless Chromium, where one is installed: at the
  * width of a phone and of a desktop, light and dark, nothing overflows and nothing is said on the console. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* report.md, and the other pages where they are there, of every committed folder of results, and the README's table are
  * what the report program writes from the CSV files, to the byte. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>

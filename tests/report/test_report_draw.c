@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* plots/draw.sh holds no list: it draws what benches name, from the rows that a figure's .sql asks for. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>

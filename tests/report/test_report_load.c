@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* CSV files as tables: the newest row of a case, numbers and nothing, devices, and that neither a name nor a value of a stranger's file
  * is ever SQL. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>

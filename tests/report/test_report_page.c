@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The pages of a folder: the same cases on every machine, which rows of peers give a ratio, ranks of the CPU apart, and the length that
  * a reader is promised. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <glob.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the page says of steps on several ranks, of all-reduces and of one feature after the other, from planted rows. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every newest row that went well, of the committed folders, stands in report.html with the values of its CSV file: they are read and
  * rounded here once more, without SQL. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <glob.h>

@@ -2,7 +2,7 @@
 /* Folders of results that others send. Cells are hostile to a shell, to gnuplot, Markdown, HTML, a terminal or printf: nothing is
  * executed, nothing of them stands raw in a page, no program crashes. Columns are missing: no program crashes. The rows are
  * every few ones of the committed files. */
-#include "tests/support/report_run.h"
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <glob.h>

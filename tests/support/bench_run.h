@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests that run a bench from outside, on the CPU, and read its rows; and that stand between it and a library. */
+/* For tests that run programs of this build from outside, benches and the report, on the CPU; and that stand between one and a library. */
 #ifndef STEPBENCH_TESTS_SUPPORT_BENCH_RUN_H
 #define STEPBENCH_TESTS_SUPPORT_BENCH_RUN_H
 
@@ -7,6 +7,12 @@
 
 enum { BENCH_ANY_CODE = -2 }; /* in place of an exit code */
 
+/* The folder of this test's build. Caller frees. */
+char *build_folder(void);
+/* Runs the report with these arguments, as a shell reads them; fails the test unless it ends well. */
+void report_run(const char *arguments);
+/* report.md of a folder of results, written anew. Caller frees. */
+char *report_text(const char *dir);
 /* A program of this test's build. Skips the test when it is not built. Caller frees. */
 char *bench_path(const char *name);
 

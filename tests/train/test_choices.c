@@ -270,6 +270,48 @@ static void a_trainer_times_what_is_not_known(void **state)
     choices_free(c);
 }
 
+/* What an older build has kept counts, and float8 fits beside it. */
+static void a_file_without_float8_gets_its_columns(void **state)
+{
+    char *path = folder_path(*state, "choices.csv");
+    const kept_choice wide = example(18, 3, 130100);
+    kept_choice narrow = example(18, 4, 130100);
+    narrow.shape.dtype = SB_E5M2, narrow.shape.dtype_b = SB_E4M3, narrow.shape.sums = SB_SUMS_FAST;
+    narrow.shape.scaling_a = narrow.shape.scaling_b = SB_SCALE_TENSOR;
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(
+        "product,m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,split,workspace_bytes,library,"
+        "algorithm_name,ms,first_ms,tried,algorithm\nw2 dx,18,24,40,0,3,0,1,40,48,0,24,0,0,5368709120,130100,one,0.25,"
+        "0.5,7,",
+        f);
+    for (size_t i = 0; i < sizeof wide.choice.algorithm; i++)
+        fputs("03", f);
+    fputs("\n", f);
+    fclose(f);
+    choices *c = choices_open(nobody, path, false);
+    assert_int_equal(choices_at(c, newest(c, &wide.shape))->choice.algorithm[63], 3);
+    assert_int_equal(choices_find(c, &narrow.shape, INT_MAX), -1);
+    choices_add(c, "w2 dx", &narrow);
+    choices_free(c);
+    c = choices_open(nobody, path, false);
+    assert_int_equal(choices_count(c), 2);
+    assert_int_equal(choices_at(c, newest(c, &wide.shape))->choice.algorithm[0], 3);
+    assert_int_equal(choices_at(c, newest(c, &narrow.shape))->choice.algorithm[0], 4);
+    kept_choice other = narrow;
+    other.shape.sums = SB_SUMS_EXACT;
+    assert_int_equal(choices_find(c, &other.shape, INT_MAX), -1);
+    other = narrow;
+    other.shape.scaling_a = other.shape.scaling_b = SB_SCALE_ROW;
+    assert_int_equal(choices_find(c, &other.shape, INT_MAX), -1);
+    choices_free(c);
+    char *text = text_of(path);
+    assert_non_null(strstr(text, "\nw2 dx,18,24,40,0,"));
+    free(text);
+    remove(path);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -2,6 +2,7 @@
 /* FLOPs of a transformer's step and the peaks they are compared with; see model.h. */
 #include "common/formulas/model.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -56,7 +57,9 @@ double transformer_repeated_flops(const transformer_shape *s, transformer_repeat
     return 2 * weights * transformer_tokens(s) + (double)(2 * r.attention + r.scores) * score_flops(s, c);
 }
 
-/* Names begin so. The first match counts, so the PCIe card stands before the SXM module of the same family. */
+/* Names begin so, and go on with no letter or digit. The first match counts, so what is special stands before its family: the PCIe
+ * card before the SXM module, the laptop's chip before the desktop's. All rates are dense. GeForce rates are those with fp32
+ * sums. A V100 is missing because no program here runs on it: it has neither bf16 nor tf32. */
 static const struct peak {
     const char *gpu;
     double fp8, half, tf32, fp32; /* half: bf16 and fp16 */
@@ -68,15 +71,42 @@ static const struct peak {
     /* NVIDIA H200 data sheet: the rates of the H100 SXM, whose chip it has. Those of the NVL card are others. */
     {"NVIDIA H200 NVL", NAN, NAN, NAN, NAN, 4800},
     {"NVIDIA H200", 1978.9, 989.4, 494.7, 66.9, 4800},
+    /* NVIDIA GH200 Grace Hopper Superchip data sheet: the H100's rates, with 96 GB of HBM3 or 144 GB of HBM3e. */
+    {"NVIDIA GH200 144G HBM3e", 1978.9, 989.4, 494.7, 66.9, 4900},
+    {"NVIDIA GH200 480GB", 1978.9, 989.4, 494.7, 66.9, 4000},
+    /* NVIDIA H800 data sheet: an H100 with slower links and little fp64. */
+    {"NVIDIA H800 PCIe", 1513, 756, 378, 51.2, 2000},
+    {"NVIDIA H800", 1978.9, 989.4, 494.7, 66.9, 3350},
+    /* NVIDIA H20 data sheet; the 141 GB version has the H200's memory. */
+    {"NVIDIA H20-3e", 296, 148, 74, 44, 4800},
+    {"NVIDIA H20", 296, 148, 74, 44, 4000},
+    /* NVIDIA HGX B200 data sheet: an eighth of eight GPUs, whose rates with sparsity are twice these. */
+    {"NVIDIA B200", 4500, 2250, 1125, 75, 8000},
+    /* NVIDIA GB200 NVL72 data sheet: a seventy-second of the rack, the same. */
+    {"NVIDIA GB200", 5000, 2500, 1250, 80, 8000},
+    /* NVIDIA L40S data sheet. */
+    {"NVIDIA L40S", 733, 362, 183, 91.6, 864},
+    /* NVIDIA Ada GPU Architecture, white paper, appendix on AD102. The chips of these two others are smaller. */
+    {"NVIDIA GeForce RTX 4090 D", NAN, NAN, NAN, NAN, NAN},
+    {"NVIDIA GeForce RTX 4090 Laptop GPU", NAN, NAN, NAN, NAN, NAN},
+    {"NVIDIA GeForce RTX 4090", 330.3, 165.2, 82.6, 82.6, 1008},
+    /* NVIDIA RTX Blackwell GPU Architecture, white paper, appendix on GB202. */
+    {"NVIDIA GeForce RTX 5090 D", NAN, NAN, NAN, NAN, NAN},
+    {"NVIDIA GeForce RTX 5090 Laptop GPU", NAN, NAN, NAN, NAN, NAN},
+    {"NVIDIA GeForce RTX 5090", 419, 209.5, 104.8, 104.8, 1792},
+    /* NVIDIA Ampere GA102 GPU Architecture, white paper, appendix on the RTX A6000, which has no fp8. */
+    {"NVIDIA RTX A6000", NAN, 154.8, 77.4, 38.7, 768},
     /* NVIDIA A100 Tensor Core GPU data sheet: the same for SXM and PCIe, but for the memory. */
     {"NVIDIA A100", NAN, 312, 156, 19.5, NAN},
 };
 
 static const struct peak *peak_of(const char *gpu)
 {
-    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++)
-        if (strncmp(gpu, peaks[i].gpu, strlen(peaks[i].gpu)) == 0)
+    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
+        const size_t length = strlen(peaks[i].gpu);
+        if (strncmp(gpu, peaks[i].gpu, length) == 0 && !isalnum((unsigned char)gpu[length]))
             return &peaks[i];
+    }
     return NULL;
 }
 

@@ -108,12 +108,38 @@ static void peaks_of_known_gpus_alone(void **state)
     assert_true(peak_tflops("NVIDIA H200", "fp32") == 66.9);
     assert_true(peak_gb_s("NVIDIA H200") == 4800 && peak_gb_s("NVIDIA H100 PCIe") == 2000);
     assert_true(isnan(peak_gb_s("NVIDIA A100-SXM4-80GB")) && isnan(peak_gb_s("some CPU")));
+    /* A name that goes on is another GPU. */
+    assert_true(peak_tflops("NVIDIA H20", "bf16") == 148 && peak_gb_s("NVIDIA H20-3e") == 4800);
+    assert_true(isnan(peak_tflops("NVIDIA H2000", "bf16")) && isnan(peak_tflops("NVIDIA B2000", "bf16")));
+    assert_true(isnan(peak_tflops("NVIDIA GeForce RTX 4090 Laptop GPU", "bf16")));
+    assert_true(isnan(peak_tflops("NVIDIA GeForce RTX 5090 D", "bf16")));
+    assert_true(peak_tflops("NVIDIA GeForce RTX 4090", "bf16") == 165.2);
+    assert_true(peak_tflops("NVIDIA GeForce RTX 5090", "fp8") == 419);
+    assert_true(peak_tflops("NVIDIA GH200 480GB", "bf16") == 989.4 && peak_gb_s("NVIDIA GH200 480GB") == 4000);
+    assert_true(peak_gb_s("NVIDIA GH200 144G HBM3e") == 4900 && peak_tflops("NVIDIA H800", "tf32") == 494.7);
+    assert_true(peak_tflops("NVIDIA B200", "bf16") == 2250 && peak_tflops("NVIDIA GB200", "bf16") == 2500);
+    assert_true(peak_tflops("NVIDIA L40S", "fp8") == 733 && isnan(peak_tflops("NVIDIA RTX A6000", "fp8")));
+    /* 8 bits are twice 16, which are twice tf32, but for rounding in the data sheet. */
+    static const char *const all[] = {"NVIDIA H100 PCIe",
+                                      "NVIDIA H200",
+                                      "NVIDIA GH200 480GB",
+                                      "NVIDIA H800",
+                                      "NVIDIA H20",
+                                      "NVIDIA B200",
+                                      "NVIDIA GB200",
+                                      "NVIDIA L40S",
+                                      "NVIDIA GeForce RTX 4090",
+                                      "NVIDIA GeForce RTX 5090"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_float_equal(peak_tflops(all[i], "fp8") / peak_tflops(all[i], "bf16"), 2, 0.03);
+        assert_float_equal(peak_tflops(all[i], "bf16") / peak_tflops(all[i], "tf32"), 2, 0.03);
+    }
     assert_true(peak_tflops("NVIDIA H200", "fp16x3") == 989.4 / 3);
     assert_true(peak_tflops("NVIDIA H200", "bf16x3") == 989.4 / 3);
     assert_true(peak_tflops("NVIDIA H200", "bf16x6") == 989.4 / 6);
     assert_true(peak_tflops("NVIDIA H100 PCIe", "bf16") == 756);
     assert_true(peak_tflops("NVIDIA A100-SXM4-80GB", "bf16") == 312);
-    static const char *const unknown[] = {"NVIDIA H200 NVL", "NVIDIA H2", "NVIDIA GeForce RTX 4090", "Intel Xeon", ""};
+    static const char *const unknown[] = {"NVIDIA H200 NVL", "NVIDIA H2", "NVIDIA GeForce RTX 3090", "Intel Xeon", ""};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_true(isnan(peak_tflops(unknown[i], "bf16")));
     assert_true(isnan(peak_tflops("NVIDIA H200", "fp6")));

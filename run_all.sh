@@ -29,7 +29,8 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
-                     minutes); exit code 4 if one is not; docs/qualify.md
+                     minutes); exit code 4 if one is not, 77 if nothing can be checked; docs/qualify.md
+  --expect N         with --qualify: exit code 4 also if there are not N GPUs
   --list             print what each bench measures and exit
   --help             print this and exit
 
@@ -89,7 +90,7 @@ list() {
     done
 }
 
-level=default device='' resume='' only=() qualify='' peers='' dry='' given=' '
+level=default device='' resume='' only=() qualify='' expect='' peers='' dry='' given=' '
 choose_level() {
     [ "$level" = default ] || die_usage "--full, --quick, --small and --full-loads exclude each other"
     level=$1
@@ -97,15 +98,15 @@ choose_level() {
 while [ $# -gt 0 ]; do
     option=$1 value=''
     case $option in
-        --device=* | --only=*) value=${option#*=} option=${option%%=*} ;;
-        --device | --only)
+        --device=* | --only=* | --expect=*) value=${option#*=} option=${option%%=*} ;;
+        --device | --only | --expect)
             [ $# -ge 2 ] || die_usage "$option needs a value"
             value=$2
             shift
             ;;
     esac
     shift
-    case $option in --device | --only)
+    case $option in --device | --only | --expect)
         [[ $given != *" $option "* ]] || die_usage "$option is given twice"
         given+="$option "
         ;;
@@ -129,6 +130,10 @@ while [ $# -gt 0 ]; do
                 [[ " ${only[*]:0:i} " != *" ${only[i]} "* ]] || die_usage "--only: ${only[i]} is given twice"
             done
             ;;
+        --expect)
+            [[ $value =~ ^[1-9][0-9]?$ ]] || die_usage "--expect is a number of GPUs, not '$value'"
+            expect=$value
+            ;;
         --resume) resume=1 ;;
         --peers) peers=1 ;;
         --dry-run) dry=1 ;;
@@ -149,6 +154,7 @@ if [ -n "$qualify" ]; then
     [ ${#only[@]} = 0 ] || die_usage "--qualify and --only exclude each other"
     only=(qualify)
 fi
+[ -z "$expect" ] || [ -n "$qualify" ] || die_usage "--expect goes with --qualify"
 [ -z "$resume" ] || [[ " ${only[*]} " != *" qualify "* ]] || die_usage "a node is qualified in one run: leave out --resume"
 
 [ -n "$dry" ] || need_writable build
@@ -187,7 +193,8 @@ add() {                                    # BENCH SECONDS OPTIONS
 }
 
 place=${device:+--device $device}
-[ "$gpus" != 0 ] || place='--device cpu'
+# A node is not qualified by its CPUs: without a GPU, bench_qualify says so.
+[ "$gpus" != 0 ] || [ -n "$qualify" ] || place='--device cpu'
 beside="--device cpu --machine $machine" # the CPU backend, among the rows of a machine with GPUs
 
 wanted() { # LISTS GPUS: whether a run of these lists that needs so many GPUs is one of this machine and level
@@ -214,7 +221,7 @@ plan_bench() { # NAME
     fi
     while IFS=$'\t' read -r lists least seconds options; do
         if wanted "$lists" "$least"; then
-            options=${options//\{gpus\}/$gpus}
+            options=${options//\{gpus\}/$gpus}${expect:+ --expect $expect}
             if [ "$least" = 0 ] && [ "$gpus" != 0 ]; then options="$beside $options"; else options="$place $options"; fi
             add "$1" "$seconds" "$options"
         fi

@@ -5,15 +5,17 @@
  * (reference/<gpu>.csv or --reference) and what its peers reach, with a verdict: ok, slow, busy, broken, or not checked.
  * GPUs are measured one at a time, pair by pair, in groups, and all at once for --sustain seconds. What is slow is
  * measured again before it is called so. The rows of the variant `verdict`, at the end, say it in a word for each GPU.
- * Exit code 4: a GPU or a link missed its bound; 3: a result was wrong.
+ * Exit code 0: every GPU is ok; 4: one is not, or is missing; 3: a result was wrong; 77: nothing could be checked.
  * Run: ./bench_qualify                       all GPUs, 2 to 4 minutes
  *      ./bench_qualify --sustain 10          a shorter look
  *      ./bench_qualify --reference reference/h200.csv
- * Expect: ok on a healthy, idle node. Limits: one host; Xid errors are in the kernel log, which is not read. */
+ * Expect: ok on a healthy, idle node. Limits: one host. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/qualify/outcome.h"
 #include "bench/qualify/qualify.h"
 #include "common/core/error.h"
 #include "common/core/output.h"
@@ -46,6 +48,10 @@ static option_spec option_table[] = {
      .help = "step: change a byte of the last rank's parameters, which must be found", .choices = "none|bits"},
     {"reference", OPTION_TEXT, 0, "auto",
      .help = "a CSV file of what this GPU should reach; auto: ours, if we have one; none"},
+    {"expect", OPTION_INT, 0, "0", .help = "how many GPUs there must be; another number is exit code 4",
+     .max = GPUS_MAX, .unit = "GPUs", .unset = "0: any"},
+    {"metrics", OPTION_TEXT, 0, "none",
+     .help = "also write verdicts and values to this file, as OpenMetrics text for a monitor"},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -83,6 +89,9 @@ static const column_spec column_table[] = {
     {"used_bytes", COLUMN_REAL, false, "health: memory that was taken before the start"},
     {"ecc_uncorrected", COLUMN_REAL, false, "health: uncorrected ECC errors since the driver was loaded"},
     {"links_up", COLUMN_REAL, false, "health: active NVLinks"},
+    {"nvlink_errors", COLUMN_REAL, false, "verdict: replays and recoveries of NVLinks while we measured"},
+    {"pcie_replays", COLUMN_REAL, false, "verdict: packets that PCIe sent again while we measured"},
+    {"xids", COLUMN_TEXT, false, "verdict: Xids of the kernel log, or of the driver while we measured, such as 31+79"},
     {0}};
 
 static bool applies(const char *option, const char *variant)
@@ -174,11 +183,13 @@ static const bench_info info = {
         "were\n"
         "ok. What is slow is measured again; the better value counts.\n"
         "busy: another program used the GPU before we began. broken: wrong bits, uncorrected ECC errors, memory\n"
-        "waiting for repair, a lost link, throttling by the hardware. not checked: nothing to compare with, or NVML\n"
-        "is not there. --reference FILE has columns metric, gpus, shape, value and floor; docs/qualify.md.",
-    .examples = "./bench_qualify\n"
-                "./bench_qualify --sustain 10 --variant health,gemm,copy,step,verdict\n"
-                "./bench_qualify --reference reference/h200.csv --ranks 8",
+        "waiting for repair, a lost link, throttling by the hardware, Xids. not checked: nothing to compare with, or\n"
+        "NVML is not there. The exit code is 0 only if every GPU is ok. --reference FILE has columns metric, gpus, "
+        "shape, value and floor; docs/qualify.md.",
+    .examples =
+        "./bench_qualify\n"
+        "./bench_qualify --sustain 10 --variant health,gemm,copy,step,verdict\n"
+        "./bench_qualify --reference reference/h200.csv --expect 8 --metrics /var/lib/node_exporter/qualify.prom",
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
@@ -196,7 +207,8 @@ static const bench_info info = {
 
 static gpu_health before[GPUS_MAX]; /* every GPU of the host, before this process opened one */
 static int before_n;
-static bool missed; /* of rank 0, which has the rows */
+static outcome found; /* by rank 0, which has the rows */
+static char *metrics; /* of rank 0; NULL: nobody wants them */
 
 static gpu_health health_of(const char *uuid)
 {
@@ -223,17 +235,18 @@ static void start(session *s)
     q->known = choices_open(gpu->name, NULL, false);
     q->health = xcalloc((unsigned long)q->ranks, sizeof *q->health);
     q->uuid = xcalloc((unsigned long)q->ranks, sizeof *q->uuid);
-    const gpu_health mine = health_of(gpu->uuid);
+    gpu_health mine = health_of(gpu->uuid);
+    mine.nvlink_errors = mine.nvlink_crc = mine.pcie_replays = NAN; /* those before us are nobody's fault today */
     launch_gather(q->l, "health", &mine, sizeof mine, q->health);
     launch_gather(q->l, "uuids", gpu->uuid, sizeof *q->uuid, q->uuid);
     s->user = q;
 }
 
-static void put_judgement(row *w, verdict v, const char *why)
+static void put_judgement(row *w, bool on_gpu, verdict v, const char *why)
 {
     row_text(w, "verdict", verdict_word(v));
     row_text(w, "why", why);
-    missed |= verdict_missed(v);
+    outcome_count(&found, on_gpu, v, why);
 }
 
 static void put_item(const qualify *q, const qualify_set *set, size_t i, row *w)
@@ -252,7 +265,7 @@ static void put_item(const qualify *q, const qualify_set *set, size_t i, row *w)
     row_text(w, "uuid", set->by_rank ? q->uuid[i] : "");
     row_real(w, "rank_sm_mhz", item->sm_mhz);
     row_text(w, "rank_throttle", item->throttle);
-    put_judgement(w, item->j.word, why);
+    put_judgement(w, false, item->j.word, why);
     if (item->status != ROW_OK)
         row_status_set(w, item->status, "%s", item->why);
 }
@@ -266,22 +279,40 @@ static void put_health(const qualify *q, size_t i, row *w)
     row_real(w, "used_bytes", q->health[i].used_bytes);
     row_real(w, "ecc_uncorrected", q->health[i].ecc_uncorrected);
     row_real(w, "links_up", q->health[i].links_up);
-    put_judgement(w, v, why);
+    put_judgement(w, false, v, why);
+}
+
+/* What the driver says now: all ranks together, once. */
+static void look_again(qualify *q)
+{
+    if (q->looked_again)
+        return;
+    q->looked_again = true;
+    const gpu_health was = health_of(q->uuid[launch_rank(q->l)]), now = health_since(&was);
+    launch_gather(q->l, "health", &now, sizeof now, q->health);
+}
+
+static void put_verdict(qualify *q, int rank, row *w)
+{
+    char why[1024];
+    look_again(q);
+    row_text(w, "uuid", q->uuid[rank]);
+    row_real(w, "nvlink_errors", q->health[rank].nvlink_errors);
+    row_real(w, "pcie_replays", q->health[rank].pcie_replays);
+    row_text(w, "xids", q->health[rank].xids);
+    const verdict v = qualify_of_gpu(q, rank, why, sizeof why);
+    put_judgement(w, true, v, why);
 }
 
 static void qualify_run(session *s, const bench_case *c, row *w)
 {
     qualify *q = s->user;
-    char why[1024];
-    if (text_is(case_variant(c), "health")) {
+    if (text_is(case_variant(c), "health"))
         put_health(q, (size_t)case_int(c, "rank"), w);
-    } else if (text_is(case_variant(c), "verdict")) {
-        const int rank = (int)case_int(c, "rank");
-        row_text(w, "uuid", q->uuid[rank]);
-        put_judgement(w, qualify_of_gpu(q, rank, why, sizeof why), why);
-    } else {
+    else if (text_is(case_variant(c), "verdict"))
+        put_verdict(q, (int)case_int(c, "rank"), w);
+    else
         put_item(q, qualify_set_of(q, c), qualify_index(q, c), w);
-    }
 }
 
 /* ---- the end ---- */
@@ -316,6 +347,9 @@ static void finish(session *s)
     }
     if (print)
         print_links(q);
+    found.gpus = q->ranks;
+    if (launch_rank(q->l) == 0 && !text_is(option_text(s->opt, "metrics"), "none"))
+        metrics = outcome_metrics(q);
     for (size_t i = 0; i < q->sets_n; i++)
         free(q->sets[i].items);
     choices_free(q->known);
@@ -386,6 +420,24 @@ static char *every_group(int n)
     return xasprintf("0..%d,0..%d,%d..%d", n - 1, n / 2 - 1, n / 2, n - 1);
 }
 
+/* A host whose GPUs are gone must not be measured by its CPUs and pass. */
+static bool no_gpu(const options *o)
+{
+    return device_no_cuda_reason() && !option_given(o, "device") && !option_flag(o, "dry-run") &&
+           !option_flag(o, "where");
+}
+
+static int end(const options *o, int code)
+{
+    const char *path = option_text(o, "metrics");
+    found.expected = (int)option_int(o, "expect");
+    code = outcome_code(&found, code);
+    if (!text_is(path, "none"))
+        outcome_write(path, metrics, &found, code);
+    free(metrics);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     const session_hooks hooks = {start, qualify_run, finish, NULL};
@@ -398,11 +450,21 @@ int main(int argc, char **argv)
     set_default("rank", ranks);
     set_default("pair", pairs);
     set_default("group", groups);
-    if (launch_place_find(&place, ignored, sizeof ignored) && place.by && !device_no_cuda_reason())
+    if (!launch_place_find(&place, ignored, sizeof ignored))
+        place = (launch_place){0}; /* launch_main says so */
+    if (place.by && !device_no_cuda_reason())
         before_n = health_watch(before, GPUS_MAX, 1);
-    const int code = launch_main(&info, &hooks, argc, argv);
+    options *o = session_options(&info, argc, argv);
+    const bool asks = option_flag(o, "dry-run") || option_flag(o, "where"), none = no_gpu(o);
+    if (none)
+        snprintf(found.why, sizeof found.why, "there is no GPU (%s); --device cpu tries the program on the CPU",
+                 device_no_cuda_reason());
+    int code = none ? EXIT_CODE_UNSUPPORTED : launch_main(&info, &hooks, argc, argv);
+    if (!asks && (none || (place.by && place.rank == 0))) /* the launcher of other ranks has no rows */
+        code = end(o, code);
+    options_free(o);
     free(ranks);
     free(pairs);
     free(groups);
-    return code == EXIT_CODE_OK && missed ? EXIT_CODE_GATE : code;
+    return code;
 }

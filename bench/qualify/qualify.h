@@ -44,8 +44,9 @@ typedef struct qualify {
     launch *l;
     int ranks;
     csv *reference;     /* NULL: none for this GPU */
-    gpu_health *health; /* [ranks], as it was before anything ran */
-    char (*uuid)[64];   /* [ranks] */
+    gpu_health *health; /* [ranks], as it was before anything ran; with what came meanwhile for verdicts */
+    bool looked_again;
+    char (*uuid)[64]; /* [ranks] */
     choices *known;
     qualify_set sets[QUALIFY_SETS];
     size_t sets_n;

@@ -102,8 +102,10 @@ verdict qualify_of_gpu(qualify *q, int rank, char *why, size_t why_bytes)
     v = verdict_join(v, of_links(q, rank, &t));
     if (health == VERDICT_NOT_CHECKED)
         say(&missing, ", ", "what NVML knows");
-    say(&missing, ", ", "Xid errors, which only the kernel log has");
-    say(&t, "; ", "no verdict on %s", unknown);
+    if (!q->health[rank].xids_known)
+        say(&missing, ", ", "Xid errors, as the kernel log can't be read");
+    if (*unknown)
+        say(&t, "; ", "no verdict on %s", unknown);
     /* Speed alone does not make a GPU well. */
     return verdict_missed(v) || verdict_missed(health) ? verdict_join(v, health)
            : health == VERDICT_NOT_CHECKED             ? VERDICT_NOT_CHECKED

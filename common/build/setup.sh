@@ -14,6 +14,7 @@ packages=(
     libcmocka-dev   # tests
     gnuplot-nox     # figures
     librsvg2-bin    # tests look at the figures with it
+    jq              # a test runs the lines of docs/qualify.md
     "$@"
 )
 

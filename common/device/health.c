@@ -3,13 +3,22 @@
 #include "common/device/health.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "common/core/clock.h"
 
 typedef struct nvml_device *handle;
-enum { SUCCESS = 0, UNCORRECTED = 1, SINCE_LOADED = 0, LINKS_MAX = 18 };
+typedef struct nvml_events *event_set;
+enum { SUCCESS = 0, UNCORRECTED = 1, SINCE_LOADED = 0, LINKS_MAX = 18, PROCESSES_MAX = 64 };
+enum { LINK_REPLAY, LINK_RECOVERY, LINK_CRC }; /* nvmlNvLinkErrorCounter_t */
+static const unsigned long long event_xid = 8; /* nvmlEventTypeXidCriticalError */
 
 typedef struct utilization {
     unsigned gpu, memory;
@@ -17,6 +26,22 @@ typedef struct utilization {
 typedef struct memory_info {
     unsigned long long total, free, used;
 } memory_info;
+
+typedef struct pci_info { /* nvmlPciInfo_t */
+    char legacy[16];
+    unsigned domain, bus, device, id, subsystem;
+    char bus_id[32];
+} pci_info;
+typedef struct process_info { /* nvmlProcessInfo_v2_t */
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance, compute_instance;
+} process_info;
+typedef struct event_data { /* nvmlEventData_t */
+    handle device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+} event_data;
 
 static struct nvml {
     int (*init)(void);
@@ -30,7 +55,15 @@ static struct nvml {
     int (*link)(handle, unsigned, int *);
     int (*pcie_width)(handle, unsigned *);
     int (*pcie_width_max)(handle, unsigned *);
+    int (*pcie_replays)(handle, unsigned *);
+    int (*link_errors)(handle, unsigned, int, unsigned long long *);
+    int (*pci)(handle, pci_info *);
+    int (*processes)(handle, unsigned *, process_info *);
+    int (*events_create)(event_set *);
+    int (*events_register)(handle, unsigned long long, event_set);
+    int (*events_wait)(event_set, event_data *, unsigned);
 } nvml;
+static event_set listening; /* NULL: nothing tells of new Xids */
 
 /* A function that an older library lacks stays NULL. */
 static bool nvml_load(void)
@@ -48,7 +81,14 @@ static bool nvml_load(void)
                   {"nvmlDeviceGetRemappedRows", &nvml.remapped},
                   {"nvmlDeviceGetNvLinkState", &nvml.link},
                   {"nvmlDeviceGetCurrPcieLinkWidth", &nvml.pcie_width},
-                  {"nvmlDeviceGetMaxPcieLinkWidth", &nvml.pcie_width_max}};
+                  {"nvmlDeviceGetMaxPcieLinkWidth", &nvml.pcie_width_max},
+                  {"nvmlDeviceGetPcieReplayCounter", &nvml.pcie_replays},
+                  {"nvmlDeviceGetNvLinkErrorCounter", &nvml.link_errors},
+                  {"nvmlDeviceGetPciInfo_v3", &nvml.pci},
+                  {"nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes},
+                  {"nvmlEventSetCreate", &nvml.events_create},
+                  {"nvmlDeviceRegisterEvents", &nvml.events_register},
+                  {"nvmlEventSetWait_v2", &nvml.events_wait}};
     static enum { UNTRIED, ABSENT, READY } state = UNTRIED;
     if (state != UNTRIED)
         return state == READY;
@@ -65,7 +105,19 @@ static bool nvml_load(void)
 
 gpu_health health_unknown(void)
 {
-    return (gpu_health){"", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    return (gpu_health){.used_pct = NAN,
+                        .used_bytes = NAN,
+                        .ecc_uncorrected = NAN,
+                        .remap_pending = NAN,
+                        .remap_failed = NAN,
+                        .links = NAN,
+                        .links_up = NAN,
+                        .pcie_width = NAN,
+                        .pcie_width_max = NAN,
+                        .nvlink_errors = NAN,
+                        .nvlink_crc = NAN,
+                        .pcie_replays = NAN,
+                        .seconds = NAN};
 }
 
 static void read_use(handle h, gpu_health *out)
@@ -92,6 +144,115 @@ static void read_links(handle h, gpu_health *out)
     }
 }
 
+/* Adds to *total, which was unknown before the first. */
+static void add(double *total, double x)
+{
+    *total = isnan(*total) ? x : *total + x;
+}
+
+static void read_counters(handle h, gpu_health *out)
+{
+    unsigned replays;
+    unsigned long long errors;
+    out->nvlink_errors = out->nvlink_crc = out->pcie_replays = NAN;
+    for (unsigned i = 0; nvml.link_errors && i < LINKS_MAX; i++)
+        for (int counter = LINK_REPLAY; counter <= LINK_CRC; counter++)
+            if (nvml.link_errors(h, i, counter, &errors) == SUCCESS)
+                add(counter == LINK_CRC ? &out->nvlink_crc : &out->nvlink_errors, (double)errors);
+    if (nvml.pcie_replays && nvml.pcie_replays(h, &replays) == SUCCESS)
+        out->pcie_replays = replays;
+    out->seconds = host_seconds();
+}
+
+/* ---- Xids: the driver's errors, in the kernel log and as events ---- */
+
+static void add_xid(char *xids, size_t bytes, unsigned long long number)
+{
+    char text[24];
+    const int length = snprintf(text, sizeof text, "%llu", number);
+    for (const char *at = xids; *at; at += strcspn(at, "+"), at += *at == '+')
+        if (strcspn(at, "+") == (size_t)length && strncmp(at, text, (size_t)length) == 0)
+            return;
+    const size_t used = strlen(xids);
+    if (used + (size_t)length + 2 <= bytes)
+        snprintf(xids + used, bytes - used, "%s%s", used ? "+" : "", text);
+}
+
+void health_scan_xids(const char *log, const char *bus, char *xids, size_t bytes)
+{
+    static const char begins[] = "NVRM: Xid (PCI:";
+    for (const char *at = log; (at = strstr(at, begins)); at++) {
+        unsigned long long number;
+        const char *place = at + sizeof begins - 1, *end = strchr(place, ')');
+        if (end && strncasecmp(place, bus, strlen(bus)) == 0 && sscanf(end, "): %llu", &number) == 1)
+            add_xid(xids, bytes, number);
+    }
+}
+
+/* A read of the kernel log gives one message, from the oldest on; it may be for the administrator alone. */
+static void read_kernel_log(const char *bus, gpu_health *out)
+{
+    char message[8192 + 1];
+    const int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ssize_t n;
+    if (fd < 0)
+        return;
+    out->xids_known = true;
+    while ((n = read(fd, message, sizeof message - 1)) > 0 || (n < 0 && errno == EPIPE))
+        if (n > 0) { /* EPIPE: the oldest are gone */
+            message[n] = 0;
+            health_scan_xids(message, bus, out->xids, sizeof out->xids);
+        }
+    close(fd);
+}
+
+static void read_xids(handle h, gpu_health *out)
+{
+    pci_info pci;
+    char bus[16];
+    if (!nvml.pci || nvml.pci(h, &pci) != SUCCESS)
+        return;
+    snprintf(bus, sizeof bus, "%04x:%02x:%02x", pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff);
+    read_kernel_log(bus, out);
+}
+
+static void listen(handle h, gpu_health *out)
+{
+    if (!nvml.events_create || !nvml.events_register || !nvml.events_wait ||
+        (!listening && nvml.events_create(&listening) != SUCCESS))
+        return;
+    if (nvml.events_register(h, event_xid, listening) == SUCCESS)
+        out->xids_known = true;
+}
+
+/* What was heard about this GPU. Those of others are dropped: each rank asks about its own. */
+static void hear(gpu_health *out)
+{
+    event_data event;
+    char uuid[sizeof out->uuid];
+    while (listening && nvml.events_wait(listening, &event, 0) == SUCCESS)
+        if (event.type == event_xid && nvml.uuid(event.device, uuid, sizeof uuid) == SUCCESS &&
+            strcmp(uuid, out->uuid) == 0)
+            add_xid(out->xids, sizeof out->xids, event.data);
+}
+
+/* ---- who is there ---- */
+
+static void read_who(handle h, gpu_health *out)
+{
+    process_info processes[PROCESSES_MAX];
+    unsigned n = PROCESSES_MAX;
+    if (!nvml.processes || nvml.processes(h, &n, processes) != SUCCESS)
+        return;
+    for (unsigned i = 0; i < n && i < PROCESSES_MAX; i++) {
+        char one[192];
+        const size_t used = strlen(out->who);
+        health_describe((int)processes[i].pid, one, sizeof one);
+        if (used + 3 < sizeof out->who)
+            snprintf(out->who + used, sizeof out->who - used, "%s%s", used ? "; " : "", one);
+    }
+}
+
 static gpu_health read_all(handle h)
 {
     gpu_health out = health_unknown();
@@ -111,6 +272,10 @@ static gpu_health read_all(handle h)
         out.pcie_width = width;
     if (nvml.pcie_width_max && nvml.pcie_width_max(h, &width) == SUCCESS)
         out.pcie_width_max = width;
+    read_counters(h, &out);
+    read_xids(h, &out);
+    listen(h, &out);
+    read_who(h, &out);
     return out;
 }
 
@@ -138,4 +303,26 @@ int health_watch(gpu_health *out, int n, double seconds)
     for (int i = 0; i < n; i++)
         out[i].used_pct /= LOOKS;
     return n;
+}
+
+gpu_health health_since(const gpu_health *before)
+{
+    gpu_health out = *before, now = health_unknown();
+    unsigned gpus = 0;
+    handle h;
+    char uuid[sizeof out.uuid];
+    if (!*before->uuid || !nvml_load() || nvml.count(&gpus) != SUCCESS)
+        return out;
+    for (unsigned i = 0; i < gpus; i++)
+        if (nvml.by_index(i, &h) == SUCCESS && nvml.uuid(h, uuid, sizeof uuid) == SUCCESS &&
+            strcmp(uuid, before->uuid) == 0) {
+            read_counters(h, &now);
+            read_xids(h, &out);
+        }
+    hear(&out);
+    out.nvlink_errors = now.nvlink_errors - before->nvlink_errors;
+    out.nvlink_crc = now.nvlink_crc - before->nvlink_crc;
+    out.pcie_replays = now.pcie_replays - before->pcie_replays;
+    out.seconds = now.seconds - before->seconds;
+    return out;
 }

@@ -14,6 +14,7 @@
 enum { PEERS_MIN = 4, PAST_MIN = 3 };
 static const double z_max = 3.5, mad_to_sigma = 1.4826, sigma_min = 0.005, behind_min = 0.03;
 static const double busy_pct = 5, busy_bytes = GIB;
+static const double crc_per_s = 100, pcie_replays_per_s = 8.0 / 60; /* where NVIDIA's DCGM warns, too */
 
 const char *verdict_word(verdict v)
 {
@@ -208,6 +209,34 @@ static double most_links(const gpu_health *gpus, size_t n)
     return most;
 }
 
+/* Errors of the program that ran, not of the GPU: a bad address, an illegal instruction, a fault or an end forced upon it. */
+static bool xid_of_program(int number)
+{
+    static const int programs[] = {13, 31, 43, 45, 68, 69};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        if (programs[i] == number)
+            return true;
+    return false;
+}
+
+static void find_xids(finding *f, const char *xids)
+{
+    for (const char *at = xids; *at; at += strcspn(at, "+"), at += *at == '+')
+        if (!xid_of_program(atoi(at)))
+            find(f, VERDICT_BROKEN, "Xid %d: the driver reported an error of the hardware", atoi(at));
+}
+
+/* Errors that links corrected while we measured cost time. */
+static void find_link_errors(finding *f, const gpu_health *h)
+{
+    if (h->nvlink_errors > 0)
+        find(f, VERDICT_SLOW, "NVLinks sent again or recovered %.0f times while we measured", h->nvlink_errors);
+    if (h->nvlink_crc > crc_per_s * h->seconds)
+        find(f, VERDICT_SLOW, "NVLinks had %.0f wrong checksums in %.0f s", h->nvlink_crc, h->seconds);
+    if (h->pcie_replays > fmax(1, pcie_replays_per_s * h->seconds))
+        find(f, VERDICT_SLOW, "PCIe sent %.0f packets again in %.0f s", h->pcie_replays, h->seconds);
+}
+
 verdict qualify_health(const gpu_health *gpus, size_t n, size_t i, const char *throttle, char *why, size_t why_bytes)
 {
     const gpu_health *h = &gpus[i];
@@ -229,9 +258,13 @@ verdict qualify_health(const gpu_health *gpus, size_t n, size_t i, const char *t
         find(&f, VERDICT_BROKEN, "%.0f NVLinks are up, %.0f on another GPU", h->links_up, most_links(gpus, n));
     if (h->pcie_width < h->pcie_width_max)
         find(&f, VERDICT_SLOW, "PCIe runs on %.0f of %.0f lanes", h->pcie_width, h->pcie_width_max);
+    find_link_errors(&f, h);
+    find_xids(&f, h->xids);
     if (h->used_pct > busy_pct)
         find(&f, VERDICT_BUSY, "another program kept it %.0f %% busy before we began", h->used_pct);
     if (h->used_bytes > busy_bytes)
         find(&f, VERDICT_BUSY, "%.1f GiB of its memory were taken before we began", h->used_bytes / busy_bytes);
+    if ((h->used_pct > busy_pct || h->used_bytes > busy_bytes) && *h->who)
+        find(&f, VERDICT_BUSY, "there was %s", h->who);
     return f.word;
 }

@@ -56,8 +56,8 @@ bool qualify_odd(const uint64_t *results, size_t n, bool *odd);
  * slow: (n, n), from and to. */
 bool qualify_links_slow(const bool *slow, size_t n, size_t i);
 
-/* The health of GPU i of n, from what NVML said before anything ran. why: a sentence, "" when ok. `throttle`: words of
- * clocks_throttle_words under load. */
+/* The health of GPU i of n, from what NVML said before anything ran, with the counters of health_since. why: a sentence, ""
+ * when ok. `throttle`: words of clocks_throttle_words under load. */
 verdict qualify_health(const gpu_health *gpus, size_t n, size_t i, const char *throttle, char *why, size_t why_bytes);
 
 #endif

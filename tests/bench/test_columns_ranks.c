@@ -507,6 +507,8 @@ static const column_rule qualify_rules[] = {{"behind_pct", DERIVED, behind, 1e-6
                                             {"used_bytes", MEASURED, NULL, 0},
                                             {"ecc_uncorrected", MEASURED, NULL, 0},
                                             {"links_up", MEASURED, NULL, 0},
+                                            {"nvlink_errors", MEASURED, NULL, 0},
+                                            {"pcie_replays", MEASURED, NULL, 0},
                                             {0}};
 
 /* Four ranks, so that each is compared with the others; one may well be slow here. */

@@ -56,7 +56,7 @@ static void said(const char *folder, const char *what)
 
 static void nothing_to_compare_with(void **state)
 {
-    assert_int_equal(run(*state, ""), EXIT_CODE_OK);
+    assert_int_equal(run(*state, ""), EXIT_CODE_UNSUPPORTED); /* nobody takes it for a node that is well */
     csv *c = rows(*state);
     static const char *const measured[] = {"gemm", "copy", "flash", "gemm-together", "step"};
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
@@ -70,6 +70,64 @@ static void nothing_to_compare_with(void **state)
     assert_non_null(strstr(cell(c, "verdict", "1", "why"), "NVML"));
     csv_free(c);
     said(*state, "rank 1: not checked");
+    said(*state, "nothing could be checked, so nothing is called ok");
+}
+
+/* A driver that is lost leaves no GPU: the CPUs are no substitute. A GPU that is missing is a fault, too. */
+static void no_gpu_and_too_few(void **state)
+{
+    char *programs = realpath(getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".", NULL);
+    static const struct {
+        const char *arguments, *sentence;
+        int code;
+    } cases[] = {{"", "there is no GPU", EXIT_CODE_UNSUPPORTED},
+                 {"--ranks 8", "there is no GPU", EXIT_CODE_UNSUPPORTED},
+                 {"--expect 8", "0 GPUs of the 8 that --expect names are there", EXIT_CODE_GATE}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *command =
+            xasprintf("cd '%s' && rm -f rows.csv && CUDA_VISIBLE_DEVICES= '%s/bench_qualify' --csv rows.csv %s "
+                      ">out.txt 2>&1 && exit 1; code=$?; [ ! -e rows.csv ] && exit $code",
+                      (char *)*state, programs, cases[i].arguments);
+        assert_int_equal(WEXITSTATUS(system(command)), cases[i].code);
+        free(command);
+        said(*state, cases[i].sentence);
+    }
+    free(programs);
+    assert_int_equal(run(*state, "--expect 3 --variant copy"), EXIT_CODE_GATE);
+    said(*state, "2 GPUs of the 3 that --expect names are there");
+    assert_int_equal(run(*state, "--expect 2 --variant copy"), EXIT_CODE_UNSUPPORTED);
+}
+
+/* The text that a monitor reads: gauges, each declared before its values, and an end. It is there whatever the verdict. */
+static void metrics_are_openmetrics(void **state)
+{
+    file_write(folder_path(*state, "reference.csv"), "metric,gpus,shape,value,floor\ncopy_gb_s,1,bytes=65536,1e6,\n");
+    assert_int_equal(run(*state, "--reference reference.csv --variant copy,verdict --expect 2 --metrics q.prom"),
+                     EXIT_CODE_GATE);
+    char *path = folder_path(*state, "q.prom"), *text = file_text(path), *copy = xstrdup(text), *rest = copy,
+         last[128] = "";
+    static const char *const lines[] = {
+        "stepbench_gpu_verdict{gpu=\"1\",uuid=\"\",verdict=\"slow\"} 1\n",
+        "stepbench_gpu_verdict{gpu=\"1\",uuid=\"\",verdict=\"ok\"} 0\n",
+        "stepbench_qualify_bound{metric=\"copy_gb_s\",shape=\"bytes=65536\",gpu=\"0\"} 960000\n",
+        "stepbench_qualify_gpus_expected 2\n", "stepbench_qualify_exit_code 4\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        assert_non_null(strstr(text, lines[i]));
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        char name[128];
+        if (sscanf(line, "# TYPE %127s gauge", name) == 1)
+            snprintf(last, sizeof last, "%s", name);
+        else if (*line && *line != '#') /* a name, labels, one number */
+            assert_true(strncmp(line, last, strlen(last)) == 0 && strchr("{ ", line[strlen(last)]) &&
+                        isfinite(strtod(strrchr(line, ' '), NULL)));
+    }
+    assert_string_equal(text + strlen(text) - 6, "# EOF\n");
+    free(copy);
+    free(text);
+    remove(path);
+    free(path);
+    assert_int_equal(run(*state, "--variant copy --metrics no/folder/q.prom"), EXIT_CODE_FAILURE);
+    said(*state, "--metrics no/folder/q.prom can't be written");
 }
 
 static void a_reference_that_is_missed(void **state)
@@ -90,7 +148,9 @@ static void a_reference_that_is_missed(void **state)
     assert_string_equal(cell(c, "verdict", "0", "verdict"), "slow");
     csv_free(c);
     said(*state, "rank 0: slow; copy_gb_s");
-    assert_int_equal(run(*state, "--reference reference.csv --variant step,verdict"), EXIT_CODE_OK);
+    assert_int_equal(run(*state, "--reference reference.csv --variant step"), EXIT_CODE_OK);
+    /* A speed alone does not make a GPU well: NVML is not there. */
+    assert_int_equal(run(*state, "--reference reference.csv --variant step,verdict"), EXIT_CODE_UNSUPPORTED);
     path = folder_path(*state, "reference.csv");
     file_write(path, "metric,gpus,shape,value,floor\nstep_ms,1,model=tiny,1e-6,\n");
     free(path);
@@ -99,6 +159,32 @@ static void a_reference_that_is_missed(void **state)
     assert_string_equal(cell(c, "step", "0", "verdict"), "slow");
     assert_true(strtod(cell(c, "step", "0", "again"), NULL) > 0); /* alone */
     csv_free(c);
+}
+
+/* Each line of docs/qualify.md with jq, on the rows of a GPU that is slow. */
+static void the_lines_with_jq(void **state)
+{
+    static const char *const wants[] = {
+        "0\tslow\tcopy_gb_s ", "{\"rank\":1,\"pair\":\"\",\"metric\":\"copy_gb_s\",\"value\":", "[\n  0,\n  1\n]\n"};
+    if (system("jq --version >/dev/null 2>&1") != 0)
+        skip();
+    char *path = folder_path(*state, "reference.csv"), *text = file_text("docs/qualify.md"), *rest = text;
+    file_write(path, "metric,gpus,shape,value,floor\ncopy_gb_s,1,bytes=65536,1e6,\n");
+    free(path);
+    size_t lines = 0;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        static const char begin[] = "    ./bench_qualify --json | ";
+        if (strncmp(line, begin, strlen(begin)) != 0)
+            continue;
+        assert_true(lines < sizeof wants / sizeof *wants);
+        char *arguments = xasprintf("--json --reference reference.csv --variant copy,verdict 2>errors.txt | %s",
+                                    line + strlen(begin));
+        assert_int_equal(run(*state, arguments), 0); /* jq's own */
+        free(arguments);
+        said(*state, wants[lines++]);
+    }
+    assert_int_equal(lines, sizeof wants / sizeof *wants);
+    free(text);
 }
 
 static void a_planted_wrong_bit(void **state)
@@ -114,13 +200,13 @@ static void a_planted_wrong_bit(void **state)
 
 static void one_rank_and_four(void **state)
 {
-    assert_int_equal(run(*state, "--ranks 1"), EXIT_CODE_OK);
+    assert_int_equal(run(*state, "--ranks 1"), EXIT_CODE_UNSUPPORTED);
     csv *c = rows(*state);
     assert_string_equal(cell(c, "step", "0", "status"), "ok");
     assert_string_equal(cell(c, "p2p", "", "status"), "skip");
     assert_string_equal(cell(c, "all-reduce", "", "status"), "skip");
     csv_free(c);
-    assert_int_equal(run(*state, "--ranks 4 --variant all-reduce"), EXIT_CODE_OK);
+    assert_int_equal(run(*state, "--ranks 4 --variant all-reduce"), EXIT_CODE_UNSUPPORTED);
     c = rows(*state);
     assert_int_equal(c->rows, 3); /* all, and each half */
     static const char *const groups[] = {"0..3", "0..1", "2..3"};
@@ -157,7 +243,9 @@ static void bad_input(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_to_compare_with), cmocka_unit_test(a_reference_that_is_missed),
-        cmocka_unit_test(a_planted_wrong_bit), cmocka_unit_test(one_rank_and_four), cmocka_unit_test(bad_input)};
+        cmocka_unit_test(nothing_to_compare_with), cmocka_unit_test(no_gpu_and_too_few),
+        cmocka_unit_test(metrics_are_openmetrics), cmocka_unit_test(a_reference_that_is_missed),
+        cmocka_unit_test(the_lines_with_jq),       cmocka_unit_test(a_planted_wrong_bit),
+        cmocka_unit_test(one_rank_and_four),       cmocka_unit_test(bad_input)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

@@ -132,7 +132,9 @@ static void a_machine_gets_its_runs(void **state)
                  {"UUIDS='a b'", "--full-loads", "bench_more --two\n"},
                  {"UUIDS='a b'", "--full-loads --only one,more", "bench_more --two\n"},
                  {"UUIDS='a b c d'", "--qualify", "bench_qualify\n"},
-                 {"UUIDS=", "--qualify", "bench_qualify --device cpu --c\n"},
+                 {"UUIDS=", "--qualify", "bench_qualify --c\n"}, /* which then says that there is no GPU */
+                 {"UUIDS=", "--qualify --device cpu", "bench_qualify --device cpu --c\n"},
+                 {"UUIDS='a b c d'", "--qualify --expect 8", "bench_qualify --expect 8\n"},
                  {"UUIDS=", "--quick --only one", "bench_one --device cpu --tiny\n"},
                  {"UUIDS=", "--small --only one", "bench_one --device cpu --tiny --csv results/small/bench_one.csv\n"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -369,6 +371,9 @@ static void bad_options_are_refused(void **state)
                                       "--quick=1x --full",
                                       "--quick=1x",
                                       "--qualify --only one",
+                                      "--expect 8",
+                                      "--qualify --expect all",
+                                      "--qualify --expect",
                                       "--only one --qualify",
                                       "--only one,one",
                                       "--only bench_one,one",

@@ -134,7 +134,15 @@ static verdict health_with(void (*change)(gpu_health *h), const char *throttle, 
 {
     gpu_health gpus[4];
     for (int i = 0; i < 4; i++)
-        gpus[i] = (gpu_health){"GPU-x", 0, 0.6e9, 0, 0, 0, 18, 18, 16, 16};
+        gpus[i] = (gpu_health){.uuid = "GPU-x",
+                               .used_bytes = 0.6e9,
+                               .links = 18,
+                               .links_up = 18,
+                               .pcie_width = 16,
+                               .pcie_width_max = 16,
+                               .seconds = 60,
+                               .xids_known = true,
+                               .who = "pid 7, alice, train"};
     change(&gpus[2]);
     for (size_t i = 0; i < 4; i++)
         if (i != 2) {
@@ -180,6 +188,34 @@ static void no_nvml(gpu_health *h)
 {
     *h = health_unknown();
 }
+static void link_replays(gpu_health *h)
+{
+    h->nvlink_errors = 3;
+}
+static void few_checksums(gpu_health *h) /* 100 a second are what a good link may have */
+{
+    h->nvlink_crc = 6000;
+}
+static void many_checksums(gpu_health *h)
+{
+    h->nvlink_crc = 6001;
+}
+static void few_replays(gpu_health *h) /* 8 a minute */
+{
+    h->pcie_replays = 8;
+}
+static void many_replays(gpu_health *h)
+{
+    h->pcie_replays = 9;
+}
+static void program_xid(gpu_health *h)
+{
+    snprintf(h->xids, sizeof h->xids, "31+13+43");
+}
+static void hardware_xid(gpu_health *h)
+{
+    snprintf(h->xids, sizeof h->xids, "31+79");
+}
 static void all_at_once(gpu_health *h)
 {
     load(h);
@@ -201,7 +237,15 @@ static void what_the_driver_says(void **state)
                  {nothing, "hw_slowdown", VERDICT_BROKEN, "hw_slowdown"},
                  {nothing, "power_brake", VERDICT_BROKEN, "power_brake"},
                  {load, "", VERDICT_BUSY, "97 % busy"},
+                 {load, "", VERDICT_BUSY, "there was pid 7, alice, train"},
                  {taken, "", VERDICT_BUSY, "3.0 GiB"},
+                 {link_replays, "", VERDICT_SLOW, "sent again or recovered 3 times"},
+                 {few_checksums, "", VERDICT_OK, ""},
+                 {many_checksums, "", VERDICT_SLOW, "6001 wrong checksums in 60 s"},
+                 {few_replays, "", VERDICT_OK, ""},
+                 {many_replays, "", VERDICT_SLOW, "9 packets again in 60 s"},
+                 {program_xid, "", VERDICT_OK, ""},
+                 {hardware_xid, "", VERDICT_BROKEN, "Xid 79"},
                  {ecc, "", VERDICT_BROKEN, "2 uncorrected ECC errors"},
                  {pending, "", VERDICT_BROKEN, "waiting to be replaced"},
                  {failed, "", VERDICT_BROKEN, "could not be replaced"},

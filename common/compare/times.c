@@ -68,7 +68,8 @@ timed group_timed(const side *s, const group *g, const time_column *c)
     timed t = {.runs_deviation = NAN};
     for (size_t i = 0; i < g->runs; i++) {
         const double median = csv_real(s->file, g->rows[i], c->name), error = error_of(s, g->rows[i], c);
-        const double clock = csv_real(s->file, g->rows[i], "sm_mhz");
+        const double seen = csv_real(s->file, g->rows[i], "sm_median_mhz"); /* in old rows, sm_mhz is one reading */
+        const double clock = seen > 0 ? seen : csv_real(s->file, g->rows[i], "sm_mhz");
         if (!isfinite(median))
             continue;
         samples_add(&medians, median);

@@ -127,6 +127,12 @@ double clocks_power_w(const clocks *c)
     return c ? reading(nvml.power(c->handle, &mw), &mw, 1e-3) : NAN;
 }
 
+double clocks_power_limit_w(const clocks *c)
+{
+    unsigned x = 0;
+    return c && nvml.power_limit ? reading(nvml.power_limit(c->handle, &x), &x, 1e-3) : NAN;
+}
+
 double clocks_energy_j(const clocks *c)
 {
     unsigned long long mj = 0;

@@ -17,6 +17,7 @@ const char *clocks_driver(void); /* "580.65.06", "" unknown */
 clocks *clocks_open(const char *pci_bus_id);
 void clocks_close(clocks *c);
 double clocks_sm_mhz(const clocks *c);               /* NAN unknown */
+double clocks_power_limit_w(const clocks *c);        /* that the driver enforces; NAN unknown */
 double clocks_power_w(const clocks *c);              /* at this moment where the driver can tell; NAN unknown */
 double clocks_energy_j(const clocks *c);             /* since the driver was loaded; NAN unknown */
 unsigned long long clocks_throttle(const clocks *c); /* bits, 0 none or unknown */

@@ -271,6 +271,10 @@ device_window device_sense_end(device *d, bool counts)
 {
     sampled seen = sampler_end(d->sampler);
     const device_window w = {stats_of(&seen.sm_mhz).median, stats_of(&seen.power_w).median, seen.energy_w};
+    if (counts && !d->held && seen.sm_mhz.n > 0) {
+        const double before = (double)d->case_mhz.n, now = (double)seen.sm_mhz.n;
+        d->case_energy_w = ((before > 0 ? before * d->case_energy_w : 0) + now * seen.energy_w) / (before + now);
+    }
     if (counts && !d->held) {
         add_all(&d->case_mhz, &seen.sm_mhz);
         add_all(&d->case_w, &seen.power_w);
@@ -305,18 +309,28 @@ void device_state_hold(device *d)
     d->held = true;
 }
 
+/* The limiter lets a GPU draw more than its limit for some tenths of a second. What was measured then is no steady state. */
+static bool above_cap(const device *d, double power_w)
+{
+    return power_w > 1.02 * clocks_power_limit_w(d->clocks);
+}
+
 device_conditions device_state(device *d)
 {
     const stats mhz = stats_of(&d->case_mhz), w = stats_of(&d->case_w);
     if (isnan(d->noted_mhz))
         device_state_note(d);
-    device_conditions c = {.sm_mhz = d->noted_mhz,
+    device_conditions c = {.sm_mhz = mhz.n > 0 ? mhz.median : d->noted_mhz,
                            .sm_min_mhz = mhz.min,
                            .sm_median_mhz = mhz.median,
-                           .power_w = w.median,
+                           .power_w = mhz.n > 0 && isfinite(d->case_energy_w) ? d->case_energy_w : w.median,
                            .readings = (int)mhz.n};
     clocks_throttle_words(d->noted_throttle | (d->held ? 0 : clocks_throttle(d->clocks)), c.throttle,
                           sizeof c.throttle);
+    if (above_cap(d, c.power_w)) {
+        const size_t used = strlen(c.throttle);
+        snprintf(c.throttle + used, sizeof c.throttle - used, "%sabove_cap", used ? "+" : "");
+    }
     d->noted_mhz = NAN;
     d->noted_throttle = 0;
     d->held = false;

@@ -104,11 +104,11 @@ typedef struct device_window { /* one measurement: between sense_begin and sense
     double energy_w;           /* mean power by the energy counter; NAN: unknown, or shorter than the counter tells */
 } device_window;
 typedef struct device_conditions {    /* of a case: of all its windows that count, and of what was noted */
-    double sm_mhz;                    /* noted, else the clock of now; NAN unknown */
+    double sm_mhz;                    /* sm_median_mhz; else noted, else the clock of now; NAN unknown */
     double sm_min_mhz, sm_median_mhz; /* NAN: nothing was read */
-    double power_w;                   /* median */
-    int readings;                     /* that these are of */
-    char throttle[128];               /* reasons as short words joined by '+'; "" none */
+    double power_w;     /* mean by the energy counter; where a window was too short for it, median of readings */
+    int readings;       /* that these are of */
+    char throttle[128]; /* reasons as short words joined by '+', and above_cap; "" none */
 } device_conditions;
 void device_sense(device *d, double every_s); /* from here on, by a thread; 0: never */
 double device_idle_w(device *d);              /* median power of the next 0.2 s, in which it waits; NAN unknown */

@@ -53,6 +53,7 @@ struct device { /* the first member of what device_<kind>.c allocates */
     unsigned long long noted_throttle;
     bool held;                /* since device_state_hold */
     samples case_mhz, case_w; /* of the windows that count, since the last device_state */
+    double case_energy_w;     /* their power by the energy counter, each weighed by its readings; NAN: one has none */
 };
 
 device *device_cpu_open(void);

@@ -93,13 +93,39 @@ static void windows_make_the_conditions_of_a_case(void **state)
     const int before = fake_readings;
     device_conditions c = device_state(d);
     assert_int_equal(fake_readings, before + 1);
-    assert_true(c.sm_min_mhz == 1500 && c.sm_median_mhz == 1800 && c.power_w == 650);
+    assert_true(c.sm_min_mhz == 1500 && c.sm_median_mhz == 1800 && c.power_w == w.energy_w);
+    assert_true(c.sm_mhz == 1800); /* one clock for the case: not that of the last reading, 1980 or 1500 */
     assert_true(c.readings >= readings - 1 && c.readings <= readings); /* one may have been under way at the end */
     assert_string_equal(c.throttle, "power_cap");
     c = device_state(d); /* the next case begins with nothing */
     assert_true(isnan(c.sm_min_mhz) && isnan(c.power_w) && c.readings == 0 && !*c.throttle);
     assert_true(device_idle_w(d) == 100);
     close_fake(d);
+}
+
+/* A case has one power: that of the counter, which its energy is made of, though readings were others. Above the limit the
+ * GPU has not settled. */
+static void power_is_the_counters_and_may_be_above_the_cap(void **state)
+{
+    (void)state;
+    static const struct {
+        double energy_w, limit_w;
+        const char *throttle;
+    } cases[] = {{720, 700, "power_cap+above_cap"}, {710, 700, "power_cap"}, {720, 0, "power_cap"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        device *d = open_fake(0.002);
+        fake.tick_s = 0.001;
+        fake.energy_w = cases[i].energy_w;
+        fake.limit_w = cases[i].limit_w;
+        fake.throttle = 0x4;
+        device_sense_begin(d);
+        usleep(560 * 1000);
+        const device_window w = device_sense_end(d, true);
+        const device_conditions c = device_state(d);
+        assert_true(w.power_w == 650 && fabs(c.power_w / cases[i].energy_w - 1) < 0.004);
+        assert_string_equal(c.throttle, cases[i].throttle);
+        close_fake(d);
+    }
 }
 
 /* The steady state that is measured after a case must not show in it. */
@@ -186,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(energy_is_counted_from_tick_to_tick),
         cmocka_unit_test(windows_make_the_conditions_of_a_case),
+        cmocka_unit_test(power_is_the_counters_and_may_be_above_the_cap),
         cmocka_unit_test(what_follows_a_hold_is_no_part_of_the_case),
         cmocka_unit_test(short_windows_and_old_drivers_have_no_energy),
         cmocka_unit_test(begin_and_end_do_not_wait_for_the_sensors),

@@ -38,10 +38,18 @@ static int mean_power(nvml_handle h, unsigned *mw)
     return NVML_SUCCESS;
 }
 
+static int power_limit(nvml_handle h, unsigned *mw)
+{
+    (void)h;
+    *mw = (unsigned)(fake.limit_w * 1e3);
+    return fake.limit_w > 0 ? NVML_SUCCESS : 3;
+}
+
 static int energy(nvml_handle h, unsigned long long *mj)
 {
     (void)h;
-    *mj = (unsigned long long)(floor(host_seconds() / fake.tick_s) * fake.tick_s * fake.power_w * 1e3);
+    *mj = (unsigned long long)(floor(host_seconds() / fake.tick_s) * fake.tick_s *
+                               (fake.energy_w > 0 ? fake.energy_w : fake.power_w) * 1e3);
     return NVML_SUCCESS;
 }
 
@@ -55,7 +63,11 @@ static int fields(nvml_handle h, int n, nvml_field *f)
 
 void fake_nvml_give(device *d)
 {
-    nvml_table table = {.by_bus_id = by_bus_id, .clock = clock_of, .throttle = throttle, .power = mean_power};
+    nvml_table table = {.by_bus_id = by_bus_id,
+                        .clock = clock_of,
+                        .throttle = throttle,
+                        .power = mean_power,
+                        .power_limit = power_limit};
     if (!fake.old_driver) {
         table.energy = energy;
         table.fields = fields;

@@ -8,6 +8,8 @@
 /* What the GPU does; the counter of energy moves every tick_s, as of the real time. */
 typedef struct fake_gpu {
     double power_w, mean_power_w; /* of the moment, and NVML's own mean of a second */
+    double energy_w;              /* by the counter of energy; 0: power_w */
+    double limit_w;               /* 0: no limit is known */
     double tick_s;
     unsigned sm_mhz[3]; /* one reading after another */
     unsigned long long throttle;

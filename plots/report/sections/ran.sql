@@ -9,7 +9,7 @@ The newest row of each case. Throttled rows were measured while the clocks were 
 @table
 SELECT link(bench_table || '.csv', bench_table || '.csv') AS file, sum(status = 'ok') AS "ok:",
     sum(status = 'oom') AS "oom:", sum(status = 'skip') AS "skip:", sum(status = 'fail') AS "fail:",
-    sum(throttle IS NOT NULL) AS "throttled:", max(gpu) AS "of", substr(min(utc), 1, 10)
+    sum(coalesce(throttle, 'above_cap') <> 'above_cap') AS "throttled:", max(gpu) AS "of", substr(min(utc), 1, 10)
     || iif(substr(min(utc), 1, 10) = substr(max(utc), 1, 10), '', ' to ' || substr(max(utc), 1, 10)) AS "on"
 FROM rows GROUP BY bench_table ORDER BY bench_table
 

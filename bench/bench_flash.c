@@ -6,7 +6,7 @@
  * packed documents, the deterministic backward.
  *
  * One row is one shape, dtype and variant; times are medians. *_tflops are operations (common/formulas/attention.h) / time.
- * ceiling_tflops is the best GEMM that bench_roofline measured, a third of the bf16 one where three products of 16 bits
+ * ceiling_tflops is the best product that bench_roofline measured, a third of the bf16 one where three products of 16 bits
  * make one of fp32. speedup_* = time of unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same
  * case, run and GPU, else nan.
  * Run: ./bench_flash                                the default grid
@@ -78,7 +78,7 @@ static const column_spec column_table[] = {
     {"bwd_tflops", COLUMN_REAL, true,
      "the same with 3 D + 2 Dv in place of D + Dv, so 2.5 times as many where Dv is D, over the median time"},
     {"ceiling_tflops", COLUMN_REAL, false,
-     "best GEMM that bench_roofline measured in the same run, of the products that the variant makes"},
+     "best product that bench_roofline measured in the same run, of the products that the variant makes"},
     {"fwd_ceiling_pct", COLUMN_REAL, true, "fwd_tflops as a share of ceiling_tflops"},
     {"bwd_ceiling_pct", COLUMN_REAL, true, "bwd_tflops as a share of ceiling_tflops"},
     {"sustain_s", COLUMN_REAL, false,

@@ -3,12 +3,12 @@
  * their share: matrix products by dtype and size, copies inside memory and between GPUs, the cost of a launch.
  *
  * One row is one thing measured; only the parameters that apply to its variant have a value. time_us is the
- * median of one product, copy or launch. tflops = 2 n^3 / time. gb_s of copy and copy_kernel counts bytes read plus
+ * median of one product, copy or launch. tflops = 2 m n k / time. gb_s of copy and copy_kernel counts bytes read plus
  * bytes written, of p2p the bytes that arrived, of p2p_both those of both directions.
  * Run: ./bench_roofline                                the whole machine
  *      ./bench_roofline --variant gemm --dtype bf16 --size 16384
  * Expect: a large bf16 GEMM reaches 70 to 85 % of a GPU's data sheet, a large copy 85 to 93 %.
- * Limits: square GEMMs of random numbers; a GPU's power limit may lower them, then `throttle` says so. */
+ * Limits: GEMMs of random numbers; a GPU's power limit may lower them, then `throttle` says so. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +22,8 @@ static option_spec option_table[] = {
      .choices = "bf16|fp16|tf32|fp32"},
     {"size", OPTION_INT, OPTION_LIST, "1024,2048,4096,8192", .help = "n of gemm's n x n matrices, a multiple of 16",
      .def_cpu = "256,512,1024", .min = 16, .max = 65536},
+    {"mnk", OPTION_TEXT, OPTION_LIST, "2048x2048x8192,4096x4096x4096,4096x4096x8192,8192x8192x8192",
+     .help = "gemm_best: shapes MxNxK of A (m, k) and B (n, k), multiples of 16", .def_cpu = "256x256x512,512x512x512"},
     {"bytes", OPTION_BYTES, OPTION_LIST, "64M,256M,1G", .help = "size of a copy, a multiple of 16",
      .def_cpu = "64M,256M", .min = 16, .max = 1e12, .unit = "bytes"},
     {"pair", OPTION_TEXT, OPTION_LIST, "0-1", .help = "p2p: GPUs as from-to; default: every pair"},
@@ -30,6 +32,7 @@ static option_spec option_table[] = {
 
 static const variant_spec variant_table[] = {
     {"gemm", "C = A B^T by the vendor's library"},
+    {"gemm_best", "the same by the fastest of the library's algorithms, and of a GPU that has rested"},
     {"copy", "the device's own memory copy"},
     {"copy_kernel", "a kernel that loads and stores"},
     {"launch", "an empty kernel launched by the host, back to back: time of each"},
@@ -43,32 +46,37 @@ static const column_spec column_table[] = {
     {"time_us", COLUMN_REAL, true, "one product, copy or launch, median"},
     {"time_p10_us", COLUMN_REAL, false, "10th percentile"},
     {"time_p90_us", COLUMN_REAL, false, "90th percentile"},
-    {"tflops", COLUMN_REAL, true, "2 n^3 over the median time"},
+    {"tflops", COLUMN_REAL, true, "2 m n k over the median time"},
+    {"burst_tflops", COLUMN_REAL, true, "gemm_best: the same in the first 20 calls after half a second of rest"},
     {"gb_s", COLUMN_REAL, true,
      "copies: bytes read + written; p2p: bytes that arrived, in p2p_both in both directions together"},
     {"energy_j", COLUMN_REAL, false, "energy of one product or copy; nan where sampling takes less than about 0.6 s"},
-    {"tflop_per_j", COLUMN_REAL, false, "gemm: 2 n^3 / energy_j, in 10^12"},
+    {"tflop_per_j", COLUMN_REAL, false, "products: 2 m n k / energy_j, in 10^12"},
     {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},
     {"sustained_us", COLUMN_REAL, false, "time_us in the steady state"},
+    {"sustained_tflops", COLUMN_REAL, false, "products: 2 m n k / sustained_us"},
     {"sustained_gb_s", COLUMN_REAL, false, "copies: bytes / sustained_us"},
     {"sustained_sm_mhz", COLUMN_REAL, false, "SM clock, median"},
     {"sustained_power_w", COLUMN_REAL, false, "power, median"},
     {"sustained_j", COLUMN_REAL, false, "energy of one product or copy"},
-    {"sustained_tflop_per_j", COLUMN_REAL, false, "gemm: 2 n^3 / sustained_j, in 10^12"},
+    {"sustained_tflop_per_j", COLUMN_REAL, false, "products: 2 m n k / sustained_j, in 10^12"},
     {"sustained_drift_pct", COLUMN_REAL, false,
      "by how much the last quarter of --sustain was slower than the one before: near 0 when the GPU has settled"},
     {"n_samples", COLUMN_INT, false, "samples"},
     {"timer", COLUMN_TEXT, false, "how it was timed: event, graph or host"},
+    {"algorithm", COLUMN_TEXT, false, "gemm_best: tile, stages and split that were chosen"},
     {"peer_access", COLUMN_INT, false, "p2p: 1 directly, 0 through host memory"},
-    {"err_rel", COLUMN_REAL, true, "gemm: relative L2 error of the checked elements against fp64"},
+    {"err_rel", COLUMN_REAL, true, "products: relative L2 error of the checked elements against fp64"},
     {0}};
 
 static bool applies(const char *option, const char *variant)
 {
-    bool gemm = strcmp(variant, "gemm") == 0, p2p = strncmp(variant, "p2p", 3) == 0;
-    bool copies = p2p || strncmp(variant, "copy", 4) == 0;
-    if (strcmp(option, "dtype") == 0 || strcmp(option, "size") == 0)
-        return gemm;
+    bool gemm = strcmp(variant, "gemm") == 0, best = strcmp(variant, "gemm_best") == 0;
+    bool p2p = strncmp(variant, "p2p", 3) == 0, copies = p2p || strncmp(variant, "copy", 4) == 0;
+    if (strcmp(option, "dtype") == 0)
+        return gemm || best;
+    if (strcmp(option, "size") == 0 || strcmp(option, "mnk") == 0)
+        return strcmp(option, "size") == 0 ? gemm : best;
     return strcmp(option, "bytes") == 0 ? copies : p2p;
 }
 
@@ -78,6 +86,13 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         if (!roofline_pair_parse(option_text_at(o, "pair", i), NULL, NULL)) {
             snprintf(msg, msg_bytes, "--pair %s is not a pair; write two different GPUs as from-to, such as 0-1",
                      option_text_at(o, "pair", i));
+            return false;
+        }
+    roofline_shape shape;
+    for (size_t i = 0; i < option_count(o, "mnk"); i++)
+        if (!roofline_shape_parse(option_text_at(o, "mnk", i), &shape)) {
+            snprintf(msg, msg_bytes, "--mnk %s is no shape; write it as MxNxK, multiples of 16, such as 2048x2048x8192",
+                     option_text_at(o, "mnk", i));
             return false;
         }
     for (int which = 0; which < 2; which++) {
@@ -93,18 +108,21 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK | RUN_DEFAULT, 1, 16, ""},
-    {RUN_FULL, 1, 20, "--variant gemm,copy --dtype bf16 --size 8192 --bytes 1G --sustain 6"},
+    {RUN_QUICK | RUN_DEFAULT, 1, 16, "--variant gemm,copy,copy_kernel,launch,launch_sync,launch_graph,p2p,p2p_both"},
+    {RUN_QUICK | RUN_DEFAULT, 1, 12, "--variant gemm_best --dtype bf16,tf32"},
+    {RUN_FULL, 1, 140, "--variant gemm_best,copy --dtype bf16 --mnk 8192x8192x8192 --bytes 1G --sustain 60"},
     {RUN_CPU, 0, 8, ""},
     {0}};
 
 static const bench_info info = {
     .name = "bench_roofline",
     .summary = "What is the most this machine can do: matrix products, copies, kernel launches, GPU to GPU?",
-    .notes = "One row is one thing measured; an option that does not apply to a variant is empty in its rows. --dtype\n"
-             "and --size are for gemm, --bytes for copy, copy_kernel and p2p, --pair for p2p. Products are compared\n"
-             "with fp64 on sampled rows and columns, and copies byte by byte, before anything is timed.\n"
-             "Other benches read this file: their share of the ceiling refers to the best gemm row of the dtype here.",
+    .notes =
+        "One row is one thing measured; an option that does not apply to a variant is empty in its rows. --dtype\n"
+        "and --size are for gemm, --mnk for gemm_best, --bytes for copies, --pair for p2p. Products are compared\n"
+        "with fp64 on sampled rows and columns, and copies byte by byte, before anything is timed.\n"
+        "Other benches read this file: their ceiling is the best product of the dtype here, bursts included, so that\n"
+        "none can pass it.",
     .examples = "./bench_roofline\n"
                 "./bench_roofline --variant gemm --dtype bf16,fp16 --size 4096:16384:*2\n"
                 "./bench_roofline --variant gemm --dtype bf16 --size 8192 --sustain 10\n"
@@ -115,7 +133,7 @@ static const bench_info info = {
     .validate = validate,
     .applies = applies,
     .order = 10,
-    .small = "--size 256 --bytes 1M --iters 3 --warmup 1",
+    .small = "--size 256 --mnk 256x128x512 --bytes 1M --iters 3 --warmup 1",
     .runs = run_table,
     .section = "roofline",
     .figures = (const char *const[]){"roofline", NULL},
@@ -148,7 +166,11 @@ static void roofline_run(session *s, const bench_case *c, row *w)
     const uint64_t seed = rng_hash((uint64_t)option_int(s->opt, "seed"), case_key(c));
     double ms;
     r->w = w;
-    if (strcmp(variant, "gemm") == 0) {
+    if (strcmp(variant, "gemm_best") == 0) {
+        roofline_shape shape;
+        roofline_shape_parse(case_text(c, "mnk"), &shape);
+        roofline_gemm_best_time(r, case_text(c, "dtype"), shape, seed, &ms);
+    } else if (strcmp(variant, "gemm") == 0) {
         roofline_gemm_time(r, case_text(c, "dtype"), (int)case_int(c, "size"), seed, &ms);
     } else if (begins(variant, "copy")) {
         roofline_copy_time(r, strcmp(variant, "copy_kernel") == 0, (size_t)case_int(c, "bytes"), seed, &ms);
@@ -170,9 +192,16 @@ static void roofline_run(session *s, const bench_case *c, row *w)
 
 static double estimate_bytes(const options *o, const bench_case *c)
 {
+    const bool best = strcmp(case_variant(c), "gemm_best") == 0;
     (void)o;
-    return strcmp(case_variant(c), "gemm") == 0 ? roofline_gemm_bytes(case_text(c, "dtype"), (int)case_int(c, "size"))
-                                                : 2 * (double)case_int(c, "bytes");
+    if (!best && strcmp(case_variant(c), "gemm") != 0)
+        return 2 * (double)case_int(c, "bytes");
+    roofline_shape shape = {0};
+    if (best)
+        roofline_shape_parse(case_text(c, "mnk"), &shape);
+    else
+        shape.m = shape.n = shape.k = (int)case_int(c, "size");
+    return roofline_gemm_bytes(case_text(c, "dtype"), shape);
 }
 
 int main(int argc, char **argv)

@@ -30,19 +30,28 @@ void roofline_finish(roofline *r);
 bool roofline_time(roofline *r, const measure_how *how, bool (*fn)(void *arg), void *arg, roofline_amount amount,
                    double *ms);
 
-/* C = A B^T of (n, n) matrices of normal random numbers. */
+/* C = A B^T of A (m, k) and B (n, k), normal random numbers. */
+typedef struct roofline_shape {
+    int m, n, k;
+} roofline_shape;
 typedef struct roofline_gemm {
     roofline *r;
     const struct roofline_precision *p;
-    int n;
-    void *a, *b, *c; /* (n, n) each */
+    roofline_shape shape;
+    void *a, *b, *c;
+    sb_matmul tuned; /* dtype etc. of roofline_gemm_best; m == 0: the library chooses */
 } roofline_gemm;
-/* Fills and verifies; then `roofline_gemm_run` enqueues one product of the gemm that is its argument. */
+bool roofline_shape_parse(const char *text, roofline_shape *out); /* "2048x4096x8192"; multiples of 16 */
+/* Fills and verifies a square one; then `roofline_gemm_run` enqueues one product of the gemm that is its argument. */
 bool roofline_gemm_make(roofline *r, const char *dtype, int n, uint64_t seed, roofline_gemm *g);
 bool roofline_gemm_run(void *gemm);
 bool roofline_gemm_time(roofline *r, const char *dtype, int n, uint64_t seed, double *ms);
-double roofline_gemm_bytes(const char *dtype, int n); /* that it holds */
+/* The same of any shape, by the fastest algorithm that the library proposes; and what a GPU does that has rested. */
+bool roofline_gemm_best_time(roofline *r, const char *dtype, roofline_shape shape, uint64_t seed, double *ms);
+double roofline_gemm_bytes(const char *dtype, roofline_shape shape); /* that it holds */
 
+/* How many copies are one sample. */
+int roofline_copy_calls(size_t bytes, bool cold_l2);
 bool roofline_copy_time(roofline *r, bool by_kernel, size_t bytes, uint64_t seed, double *ms);
 /* Between pinned memory of the host and the device. */
 bool roofline_host_copy_time(roofline *r, bool to_device, size_t bytes, uint64_t seed, double *ms);

@@ -53,8 +53,8 @@ double ceiling_tflops(const session *s, const char *results_dir, const char *dty
     csv *c = rows_of(results_dir);
     double most = NAN;
     for (size_t i = 0; c && i < c->rows; i++)
-        if (counts(s, c, i) && csv_is(c, i, "variant", "gemm") && csv_is(c, i, "dtype", dtype))
-            most = fmax(most, csv_real(c, i, "tflops")); /* fmax ignores NAN */
+        if (counts(s, c, i) && strncmp(csv_cell(c, i, "variant"), "gemm", 4) == 0 && csv_is(c, i, "dtype", dtype))
+            most = fmax(most, fmax(csv_real(c, i, "tflops"), csv_real(c, i, "burst_tflops"))); /* fmax ignores NAN */
     csv_free(c);
     return most;
 }

@@ -33,19 +33,32 @@ static size_t row_with(const csv *c, size_t row, const char *column, const char 
 FORMULA(roofline_us, TIMES(IS("variant", "copy") ? NAN : 3000))
 FORMULA(roofline_p10, TIMES(IS("variant", "copy") ? NAN : 1000))
 FORMULA(roofline_p90, TIMES(IS("variant", "copy") ? NAN : 5000))
-FORMULA(roofline_tflops, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("time_us") / 1e6 : NAN)
-FORMULA(roofline_gb_s, IS("variant", "gemm") ? NAN : 2 * N("bytes") / N("time_us") / 1e3)
+
+/* 2 m n k; NAN where nothing is multiplied. */
+static double product_flops(const csv *c, size_t row)
+{
+    double m, n, k;
+    if (IS("variant", "gemm"))
+        return 2 * pow(N("size"), 3);
+    return IS("variant", "gemm_best") && sscanf(T("mnk"), "%lfx%lfx%lf", &m, &n, &k) == 3 ? 2 * m * n * k : NAN;
+}
+
+FORMULA(roofline_tflops, product_flops(c, row) / N("time_us") / 1e6)
+FORMULA(sustained_tflops, product_flops(c, row) / N("sustained_us") / 1e6)
+FORMULA(roofline_gb_s, isfinite(product_flops(c, row)) ? NAN : 2 * N("bytes") / N("time_us") / 1e3)
 FORMULA(ten, known ? 10 : NAN)
 FORMULA(sustain_s, known ? 1 : 0)
 FORMULA(no_drift, TIMES(0))
-FORMULA(gemm_tflop_per_j, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("energy_j") / 1e12 : NAN)
-FORMULA(sustained_gb_s, IS("variant", "gemm") ? NAN : 2 * N("bytes") / N("sustained_us") / 1e3)
-FORMULA(sustained_tflop_per_j, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("sustained_j") / 1e12 : NAN)
+FORMULA(gemm_tflop_per_j, product_flops(c, row) / N("energy_j") / 1e12)
+FORMULA(sustained_gb_s, isfinite(product_flops(c, row)) ? NAN : 2 * N("bytes") / N("sustained_us") / 1e3)
+FORMULA(sustained_tflop_per_j, product_flops(c, row) / N("sustained_j") / 1e12)
 
 static const column_rule roofline_rules[] = {{"time_us", MEASURED, roofline_us, 0},
                                              {"time_p10_us", MEASURED, roofline_p10, 0},
                                              {"time_p90_us", MEASURED, roofline_p90, 0},
                                              {"tflops", DERIVED, roofline_tflops, 0},
+                                             {"burst_tflops", MEASURED, NULL, 0},
+                                             {"sustained_tflops", DERIVED, sustained_tflops, 0},
                                              {"gb_s", DERIVED, roofline_gb_s, 0},
                                              {"n_samples", MEASURED, ten, 0},
                                              {"energy_j", MEASURED, NULL, 0}, /* no CPU has the sensors */
@@ -66,14 +79,15 @@ static void roofline(void **state)
 {
     columns_have_rules(*state, "bench_roofline", roofline_rules);
     known = false;
-    columns_hold(bench_rows(*state, "bench_roofline", "", "--variant copy --bytes 1M --iters 10", EXIT_CODE_OK),
+    columns_hold(bench_rows(*state, "bench_roofline", "",
+                            "--variant copy,gemm_best --dtype fp32 --mnk 32x64x48 --bytes 1M --iters 10", EXIT_CODE_OK),
                  "bench_roofline", roofline_rules);
     known = true;
-    columns_hold(
-        bench_rows(*state, "bench_roofline", clocked,
-                   "--variant gemm,copy_kernel --dtype fp32 --size 64,128 --bytes 4K,1M --iters 10 --sustain 1",
-                   EXIT_CODE_OK),
-        "bench_roofline", roofline_rules);
+    columns_hold(bench_rows(*state, "bench_roofline", clocked,
+                            "--variant gemm,copy_kernel --dtype fp32 --size 64,128 --bytes 4K,1M --iters 10 "
+                            "--sustain 1",
+                            EXIT_CODE_OK),
+                 "bench_roofline", roofline_rules);
     columns_were_seen("bench_roofline", roofline_rules);
     ceiling = 2 * pow(128, 3) / 3e-3 / 1e12; /* from here on, in this campaign */
 }

@@ -105,7 +105,43 @@ static void shares_of_the_measured_product(void **state)
         free(more);
         free(text);
     }
+    /* A product that was looked for, and its burst, is passed by nothing. */
+    char *said, *text = xasprintf(row, "101");
+    file_write(path, text);
+    remove(other);
+    complaints(*state,
+               "3,1,bench_roofline,gemm_best,ok,,bf16,0,5.1,700,r-1,m,NVIDIA H200,GPU-a,cuda,aaaaaaaaaaaa,0,1,"
+               "2026-11-22T10:00:00Z\n",
+               &said);
+    assert_non_null(strstr(said, "bench_flash: fwd_ceiling_pct is 101"));
+    free(said);
+    free(text);
     free(other);
+    free(path);
+}
+
+/* Both copies are of one memory. */
+static void a_copy_that_is_far_behind(void **state)
+{
+    static const char text[] =
+        "schema,method,bench,variant,status,reason,dtype,bytes,gb_s,gpu,device,commit,dirty,check,utc\n"
+#define COPY(variant, gb_s)                                                                                            \
+    "3,1,bench_roofline," variant ",ok,,bf16,1073741824," gb_s                                                         \
+    ",NVIDIA H200,cuda,aaaaaaaaaaaa,0,1,2026-11-22T10:00:00Z\n"
+        COPY("gemm_best", "nan") COPY("copy_kernel", "4212") COPY("copy", "%s");
+    static const char *const rates[] = {"4189", "2716"};
+    char *path = folder_path(*state, "bench_roofline.csv"), *said;
+    for (size_t i = 0; i < 2; i++) {
+        char *rows = xasprintf(text, rates[i]);
+        size_t bytes;
+        FILE *out = open_memstream(&said, &bytes);
+        file_write(path, rows);
+        results_accept(*state, (const char *const[]){"bench_roofline:1"}, 1, out);
+        fclose(out);
+        assert_int_equal(strstr(said, "copy of 1073741824 bytes has 2716 GB/s, and copy_kernel 4212") != NULL, i == 1);
+        free(said);
+        free(rows);
+    }
     free(path);
 }
 
@@ -133,9 +169,13 @@ static void an_empty_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_folder(a_sound_folder),  in_folder(a_strange_run),
-        in_folder(reasons),         in_folder(shares_of_the_measured_product),
-        in_folder(what_is_missing), in_folder(an_empty_folder),
+        in_folder(a_sound_folder),
+        in_folder(a_strange_run),
+        in_folder(reasons),
+        in_folder(shares_of_the_measured_product),
+        in_folder(a_copy_that_is_far_behind),
+        in_folder(what_is_missing),
+        in_folder(an_empty_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

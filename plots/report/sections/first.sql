@@ -52,7 +52,7 @@ WHERE status = 'ok' AND bytes IN (1024, 1073741824) AND dtype = 'fp32'
 @view measured
 SELECT 1 AS nth, n(tflops) || ' TFLOP/s' AS value, 100 * tflops / peak_tflops(gpu, 'bf16') AS share, '' AS more,
     'bench_roofline' AS table_, id AS row_id, 'matrix product, bf16%' AS like_, NULL AS where_
-FROM (SELECT * FROM bench_roofline WHERE status = 'ok' AND variant = 'gemm' AND dtype = 'bf16' ORDER BY tflops DESC
+FROM (SELECT * FROM bench_roofline WHERE status = 'ok' AND variant GLOB 'gemm*' AND dtype = 'bf16' ORDER BY tflops DESC
     LIMIT 1)
 UNION ALL SELECT 2, n(gb_s) || ' GB/s', 100 * gb_s / peak_gb_s(gpu), '', 'bench_roofline', id, '%', NULL
 FROM bench_roofline
@@ -92,7 +92,8 @@ SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value,
     coalesce(p.peer || printf(' %.2f', p.ratio) || iif(p.low IS NULL, '', printf(' [%.2f, %.2f]', p.low, p.high)),
     r.peer || ': not compared, ' || substr(r.why, 1, instr(r.why || ':', ':') - 1), '') AS peer
 FROM (VALUES
-    (1, 'bf16 product, best of four sizes'),
+    (1, 'bf16 product, best of ' || iif((SELECT count(*) FROM bench_roofline WHERE variant = 'gemm_best'), 'all shapes',
+    'four sizes')),
     (2, 'copy of 1 GiB'),
     (3, 'attention forward, B 8 H 16 S 2048 D 128'),
     (4, 'attention backward, the same'),

@@ -18,6 +18,7 @@
 ## make test-archs  compiles the portable kernels for every other architecture, or for ARCHS=80,120; needs no GPU
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
 ## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
+## make test-launchers  starts ranks by Open MPI, Slurm and across network namespaces, as far as this host has them
 ## make test-install  installs to a temporary folder, then builds and runs a C program against what lies there
 ## make dist          stepbench-<version>.tar.gz of the last commit: builds and tests without git
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
@@ -59,7 +60,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib dist install test-install test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
+.PHONY: all lib dist install test-install test-launchers test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -397,6 +398,9 @@ install: $(PROGRAMS) lib
 	ln -sf $(SONAME) $(LIBDIR)/libstepbench.so
 	install -m 644 $(PUBLIC_HEADERS) $(INCLUDEDIR)/kernels
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $(SCRIPTS)/stepbench.pc.in >$(LIBDIR)/pkgconfig/stepbench.pc
+
+test-launchers: $(PROGRAMS) lib
+	@bash tests/launch/launchers.sh $(BIN)
 
 test-install: $(PROGRAMS) lib
 	@CC='$(CC)' BUILD='$(BUILD)' bash $(SCRIPTS)/test_install.sh

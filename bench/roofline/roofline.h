@@ -46,7 +46,7 @@ bool roofline_shape_parse(const char *text, roofline_shape *out); /* "2048x4096x
 bool roofline_gemm_make(roofline *r, const char *dtype, int n, uint64_t seed, roofline_gemm *g);
 bool roofline_gemm_run(void *gemm);
 bool roofline_gemm_time(roofline *r, const char *dtype, int n, uint64_t seed, double *ms);
-/* The same of any shape, by the fastest algorithm that the library proposes; and what a GPU does that has rested. */
+/* A product of any shape by the fastest algorithm that the library proposes, also on a GPU that has rested. */
 bool roofline_gemm_best_time(roofline *r, const char *dtype, roofline_shape shape, uint64_t seed, double *ms);
 double roofline_gemm_bytes(const char *dtype, roofline_shape shape); /* that it holds */
 

@@ -123,8 +123,7 @@ void model_print_products(const trainer *t)
         const double flops = gemm_flops(p[i].shape.m, p[i].shape.n, p[i].shape.k);
         say("%-18s %-12s %7d %7d %7d ", p[i].name, kind_of(&p[i].shape), p[i].shape.m, p[i].shape.n, p[i].shape.k);
         if (c->tried && !(c->ms > 0))
-            say("%10s %8s %6s  %s%s
-", "-", "-", "-", c->name, from[p[i].source]);
+            say("%10s %8s %6s  %s%s\n", "-", "-", "-", c->name, from[p[i].source]);
         else if (c->tried)
             say("%10.4g %8.4g %5.2fx  %s%s\n", c->ms, flops / c->ms / 1e9, c->first_ms / c->ms, c->name,
                 from[p[i].source]);

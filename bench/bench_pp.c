@@ -123,7 +123,7 @@ static const bench_run run_table[] = {
     {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 512 --variant 1f1b,zb-v --iters 5"},
     /* torch.distributed.pipelining runs the same (tests/peers/pp.py). */
     {RUN_DEFAULT, 2, 60, "--ranks {gpus}"},
-    {RUN_DEFAULT, 2, 30, "--ranks {gpus} --variant 1f1b,zb-v --balance measured"},
+    {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b,zb-v --balance measured"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant zb-h1,zb-v --clip 0,1 --micro-batches 4,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},
     {RUN_FULL, 2, 40, "--ranks {gpus} --variant 1f1b,zb-h1 --fusion graph"},
@@ -147,7 +147,7 @@ static const bench_info info = {
     .columns = column_table,
     .validate = validate,
     .applies = applies,
-    .order = 127,
+    .order = 128,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1 --layers 4 --micro-batches 4",
     .runs = run_table,
     .section = "pp",

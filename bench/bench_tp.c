@@ -49,10 +49,10 @@ static const column_spec column_table[] = {SHARE_COLUMNS, {0}};
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 1024 --fusion graph --variant nccl"},
     /* PyTorch runs the same (tests/peers/tp.py). */
-    {RUN_DEFAULT | RUN_LOAD, 2, 90,
-     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none,gradients --regather "
-     "1,0"},
-    {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},
+    {RUN_DEFAULT | RUN_LOAD, 2, 45, "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph"},
+    {RUN_FULL, 2, 90,
+     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --regather 1,0"},
+    {RUN_FULL, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --max-ctas 4,8,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --recompute block"},
     {RUN_CPU, 0, 3, "--ranks 2,4 --precision fp32 --regather 1,0"},

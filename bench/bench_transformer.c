@@ -115,7 +115,7 @@ static const bench_run run_table[] = {
     /* Feature by feature: the rows that the runs above do not have. */
     {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
     {RUN_DEFAULT, 1, 20, "--size xl --seq 512 --precision bf16 --recompute selective,attn,mlp,block"},
-    {RUN_DEFAULT, 1, 14, "--size small,xl --seq 512,1024 --precision bf16-pure"},
+    {RUN_FULL, 1, 14, "--size small,xl --seq 512,1024 --precision bf16-pure"},
     {RUN_FULL, 1, 8, "--size xl --seq 512 --precision bf16 --offload block"},
     {RUN_FULL, 1, 12, "--size xl --batch 2 --seq 512 --precision bf16 --micro-batches 1,2,4 --clip 0,1"},
     /* One dimension at a time. */

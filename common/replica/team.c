@@ -156,8 +156,7 @@ static bool open_team(team *x, const team_way *way, int max_ctas, replica_proble
         x->t = trainer_create(x->at.d, x->at.mem, x->at.kernels, x->at.ctx, &x->o, why, sizeof why);
         ok = x->t;
     }
-    return replica_agree(&x->at, "part of a model", ok, why, problem) &&
-           replica_tune(&x->at, x->t, &x->o, problem);
+    return replica_agree(&x->at, "part of a model", ok, why, problem) && replica_tune(&x->at, x->t, &x->o, problem);
 }
 
 team *team_create(const replica_place *at, const step_options *o, int ranks, const team_way *way, int max_ctas,

@@ -18,8 +18,7 @@ static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
     const int most = sb_head_dim_most(a);
     return hopper_forward(ctx, a) && !(a->deterministic && a->packed && most > 64) &&
-           !(a->deterministic && a->windowed && most > 128) &&
-           !(most <= 128 && sb_head_dim_v(a) != a->head_dim);
+           !(a->deterministic && a->windowed && most > 128) && !(most <= 128 && sb_head_dim_v(a) != a->head_dim);
 }
 
 static size_t saved_bytes(sb_context *ctx, const sb_attention *a)

@@ -15,15 +15,17 @@ The same in other shapes, by the fastest algorithm: settled, of a GPU that has r
 @from (SELECT 1 FROM bench_roofline WHERE variant = 'gemm_best' LIMIT 1)
 
 @table
-SELECT status, dtype, mnk AS "m x n x k:", tflops AS "TFLOP/s:", burst_tflops AS "burst:", sustained_tflops AS "sustained?:",
-    algorithm AS "algorithm?" FROM bench_roofline WHERE variant = 'gemm_best' ORDER BY dtype, id
+SELECT status, dtype, mnk AS "m x n x k:", tflops AS "TFLOP/s:", burst_tflops AS "burst:",
+    sustained_tflops AS "sustained?:", algorithm AS "algorithm?"
+FROM bench_roofline WHERE variant = 'gemm_best' ORDER BY dtype, id
 
 Copies and launches
 @from (SELECT 1 FROM bench_roofline WHERE variant NOT GLOB 'gemm*' LIMIT 1)
 
 @table
 SELECT status, variant AS what, pair AS "GPUs?", bytes AS "bytes:", time_us AS "us:", gb_s AS "GB/s:",
-    sustained_gb_s AS "sustained GB/s?:" FROM bench_roofline WHERE variant NOT GLOB 'gemm*' AND status <> 'skip' ORDER BY id
+    sustained_gb_s AS "sustained GB/s?:"
+FROM bench_roofline WHERE variant NOT GLOB 'gemm*' AND status <> 'skip' ORDER BY id
 
 @view steady
 SELECT id AS place, case_name(bench, variant, options) AS name, time_us / 1e3 AS burst, sustained_us / 1e3 AS sustained,

@@ -7,44 +7,64 @@
 #include "bench/checkpoint/checkpoint.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
+#include "common/device/host.h"
 
-enum { STEPS = 2, READERS = 4 };
+enum { STEPS = 2 };
 
-typedef struct after { /* what a rank has */
-    uint64_t *hashes;  /* of its pieces */
+/* What a rank has. Hashes are of all that it holds; parameters are gathered where it holds slices, as no hash shows what
+ * other ranks gave it. */
+typedef struct after {
+    uint64_t *hashes;
     double losses[STEPS];
     uint64_t params;
 } after;
 
-static void look(saving *s, after *a)
+/* Cores of the host are shared out among its ranks. */
+static int hashing_threads(const saving *s)
 {
-    a->params = replica_checksum(s->r);
-    if (!s->r->member)
-        return;
-    if (!a->hashes)
-        a->hashes = xcalloc((unsigned long)s->x->save.n + 1, sizeof *a->hashes);
-    replica_state_hashes(s->x, a->hashes);
+    const int cores = host_cores_allowed() / s->k->ranks;
+    return cores < 1 ? 1 : cores > 32 ? 32 : cores;
 }
 
-static void go_on(saving *s, after *a)
+static void look(saving *s, const char *when, after *a)
 {
+    phase_set("check of %s: hashing what each rank holds, %s", case_name(s->k->c), when);
+    if (!s->r->member)
+        return;
+    if (s->r->plan->s->parameters != PARAMETERS_RESIDENT)
+        a->params = replica_checksum(s->r);
+    if (!a->hashes)
+        a->hashes = xcalloc((unsigned long)checkpoint_pieces_blocks(&s->x->load) + 1, sizeof *a->hashes);
+    replica_state_hashes(s->x, hashing_threads(s), a->hashes);
+}
+
+/* Sums of another order are no fault of a checkpoint; the same steps twice would differ as well. */
+static bool steps_repeat(const saving *s)
+{
+    return device_kind_of(s->k->s->dev) == DEVICE_CPU || s->k->o.deterministic;
+}
+
+static void go_on(saving *s, const char *when, after *a)
+{
+    phase_set("check of %s: %d steps, %s", case_name(s->k->c), STEPS, when);
     for (int i = 0; i < STEPS; i++) {
         replica_step(s->r);
         replica_settle(s->r);
         a->losses[i] = s->r->member ? trainer_loss(s->r->t) : 0;
     }
-    look(s, a);
+    if (steps_repeat(s))
+        look(s, when, a);
 }
 
 /* Names the first tensor that differs. */
 static bool same(saving *s, const char *when, const after *got, const after *want, char *why, size_t why_bytes)
 {
     char what[96];
-    for (int i = 0; s->x && i < s->x->save.n; i++)
+    const int64_t blocks = s->x ? checkpoint_pieces_blocks(&s->x->load) : 0;
+    for (int64_t i = 0; i < blocks; i++)
         if (got->hashes[i] != want->hashes[i]) {
-            const checkpoint_piece *p = &s->x->save.p[i];
             snprintf(why, why_bytes, "%s: rank %d has other bytes, from %s on", when, launch_rank(s->k->l),
-                     checkpoint_at(s->x->layout, p->file, p->offset, what, sizeof what));
+                     checkpoint_pieces_at(&s->x->load, s->x->layout, i, what, sizeof what));
             return false;
         }
     if (memcmp(got->losses, want->losses, sizeof got->losses) != 0)
@@ -67,15 +87,6 @@ static void scramble(saving *s)
     }
 }
 
-static bool whole(saving *s, char *why, size_t why_bytes)
-{
-    checkpoint c = {0};
-    const bool ok = launch_rank(s->k->l) != 0 || (checkpoint_open_in(s->folder, -1, NULL, &c, why, why_bytes) &&
-                                                  checkpoint_verify(&c, READERS, why, why_bytes));
-    checkpoint_close(&c);
-    return ok;
-}
-
 static bool load(saving *s, char *why, size_t why_bytes)
 {
     checkpoint c = {0};
@@ -84,38 +95,37 @@ static bool load(saving *s, char *why, size_t why_bytes)
         return true;
     const checkpoint_model want = replica_model(s->r);
     const bool ok = checkpoint_open_in(s->folder, -1, &want, &c, why, why_bytes) &&
-                    replica_state_load(s->x, &c, READERS, &loaded, why, why_bytes);
+                    replica_state_load(s->x, &c, s->readers, &loaded, why, why_bytes);
     checkpoint_close(&c);
     if (ok && text_is(option_text(s->k->s->opt, "plant-error"), "step"))
         trainer_set_optimizer_state(s->r->t, &(sb_optimizer_state){.lr = 1e-3f, .loss_scale = 1, .grad_factor = 1});
     return ok;
 }
 
-/* Sums of another order are no fault of a checkpoint; the same steps twice would differ as well. */
-static bool steps_repeat(const saving *s)
-{
-    return device_kind_of(s->k->s->dev) == DEVICE_CPU || s->k->o.deterministic;
-}
-
+/* Look 0 is what the save must have, and 2 what the load made of it: any byte that is not saved or loaded. Looks 1 and 3 lie
+ * two steps behind them: what a state has besides its bytes, such as the optimizer's step. Loads hash every block that
+ * they read, and ranks read all of them: a block that decayed. What is left of the files is the frame. */
 static bool check(saving *s, after at[4])
 {
     char why[400] = "";
     checkpoint_saved saved;
     replica_step(s->r);
     replica_settle(s->r);
-    look(s, &at[0]);
+    look(s, "before the save", &at[0]);
     saving_begin(s);
-    go_on(s, &at[1]); /* under which the save goes on: what it writes must be the state before */
-    if (!saving_finish(s, &saved) || !saving_agree(s, "files", whole(s, why, sizeof why), why, ROW_FAIL))
+    go_on(s, "behind the save", &at[1]); /* under which the save goes on: what it writes must be the state before */
+    phase_set("check of %s: until the save is durable", case_name(s->k->c));
+    if (!saving_finish(s, &saved) || !saving_frame_is_whole(s))
         return false;
+    phase_set("check of %s: loading over memory that was overwritten", case_name(s->k->c));
     scramble(s);
     if (!saving_agree(s, "load", load(s, why, sizeof why), why, ROW_FAIL))
         return false;
-    look(s, &at[2]);
+    look(s, "as it was loaded", &at[2]);
     if (!saving_agree(s, "bytes", same(s, "what was loaded is not what was saved", &at[2], &at[0], why, sizeof why),
                       why, ROW_FAIL))
         return false;
-    go_on(s, &at[3]);
+    go_on(s, "behind the load", &at[3]);
     row_text(s->k->w, "resume", steps_repeat(s) ? "bit for bit" : "not compared: --deterministic 1 would");
     return !steps_repeat(s) ||
            saving_agree(s, "resume", same(s, "after a resume", &at[3], &at[1], why, sizeof why), why, ROW_FAIL);

@@ -10,11 +10,11 @@
 typedef struct saving {
     ddp_case *k;
     replica *r;
-    replica_state *x;   /* of a member, as is saver */
-    char folder[512];   /* below --folder, of this run alone; removed at the end */
-    int lock;           /* rank 0's */
-    checkpoint_way way; /* as it can be had */
-    int writers;
+    replica_state *x;     /* of a member, as is saver */
+    char folder[512];     /* below --folder, of this run alone; removed at the end */
+    int lock;             /* rank 0's */
+    checkpoint_way way;   /* as it can be had */
+    int writers, readers; /* files that a rank writes at once; threads that load, as many as write */
     bool direct;
     checkpoint_saver *saver;
 } saving;
@@ -28,6 +28,9 @@ bool saving_agree(saving *s, const char *name, bool ok, const char *why, row_sta
  * caller's. */
 bool saving_finish(saving *s, checkpoint_saved *out);
 void saving_begin(saving *s);
+
+/* Of the newest save: what a load does not hash (padding, index, strange files); false after setting the row. */
+bool saving_frame_is_whole(saving *s);
 
 /* Saves, goes on, loads, goes on again: bytes, losses and parameters must be the same; the files must be whole. */
 bool saving_check(saving *s);

@@ -52,6 +52,7 @@ bool saving_create(saving *s, ddp_case *k, replica *r)
 {
     char why[400] = "";
     *s = (saving){.k = k, .r = r, .lock = -1, .writers = (int)case_int(k->c, "writers")};
+    s->readers = 2 * s->writers;
     s->direct = text_is(case_text(k->c, "io"), "direct");
     s->way = replica_state_way(r, checkpoint_way_parse(case_variant(k->c)));
     s->x = r->member ? replica_state_create(r) : NULL;
@@ -103,4 +104,14 @@ bool saving_finish(saving *s, checkpoint_saved *out)
         *out = checkpoint_save_wait(s->saver);
     watchdog_beat();
     return saving_agree(s, "save", out->ok, out->why, ROW_FAIL);
+}
+
+bool saving_frame_is_whole(saving *s)
+{
+    char why[400] = "";
+    checkpoint c = {0};
+    const bool ok = launch_rank(s->k->l) != 0 || (checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why) &&
+                                                  checkpoint_verify_frame(&c, why, sizeof why));
+    checkpoint_close(&c);
+    return saving_agree(s, "files", ok, why, ROW_FAIL);
 }

@@ -23,7 +23,9 @@ typedef struct checkpoint_loaded {
 /* Fills the pieces, sorted, on `d`, by so many threads. `d` NULL: pieces are the host's. */
 bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pieces, int readers,
                      checkpoint_loaded *out, char *why, size_t why_bytes);
-/* Reads all of it, padding, index and strange files included. */
+/* What a load does not read: padding, index and strange files. */
+bool checkpoint_verify_frame(const checkpoint *c, char *why, size_t why_bytes);
+/* Reads all of it, that included. */
 bool checkpoint_verify(const checkpoint *c, int readers, char *why, size_t why_bytes);
 
 /* Opens the newest complete checkpoint of a folder whose files are there and whole; `step` -1: the newest, else that one

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/checkpoint/hash.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 
@@ -88,6 +87,7 @@ void replica_state_free(replica_state *x)
 {
     if (!x)
         return;
+    checkpoint_hasher_free(x->hasher);
     checkpoint_pieces_free(&x->save);
     checkpoint_pieces_free(&x->load);
     checkpoint_layout_free(x->layout);
@@ -183,15 +183,10 @@ checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted)
     return wanted == CHECKPOINT_LAZY && !hooked ? CHECKPOINT_ASYNC : wanted;
 }
 
-void replica_state_hashes(const replica_state *x, uint64_t *out)
+void replica_state_hashes(replica_state *x, int threads, uint64_t *out)
 {
     replica_settle(x->r);
-    for (int i = 0; i < x->save.n; i++) {
-        const checkpoint_piece *p = &x->save.p[i];
-        char *bytes = xmalloc((size_t)p->bytes);
-        device_download(x->r->at.d, bytes, p->at, (size_t)p->bytes);
-        out[i] = checkpoint_hash(bytes, (size_t)p->bytes);
-        free(bytes);
-        watchdog_beat();
-    }
+    if (!x->hasher)
+        x->hasher = checkpoint_hasher_create(x->r->at.d, threads);
+    checkpoint_hasher_run(x->hasher, &x->load, out, watchdog_beat);
 }

@@ -5,13 +5,15 @@
 #ifndef STEPBENCH_REPLICA_STATE_H
 #define STEPBENCH_REPLICA_STATE_H
 
+#include "common/checkpoint/hasher.h"
 #include "common/checkpoint/load.h"
 #include "common/replica/replica.h"
 
 typedef struct replica_state {
     replica *r;
     checkpoint_layout *layout;
-    checkpoint_pieces save, load; /* of a rank that is no member: empty */
+    checkpoint_pieces save, load; /* what this rank writes, and all that it holds */
+    checkpoint_hasher *hasher;    /* from the first look on */
 } replica_state;
 
 checkpoint_model replica_model(const replica *r); /* of a member */
@@ -30,7 +32,7 @@ bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, 
 /* The way that updates of this replica can honour: lazy needs a hook before updates, which neither a process alone nor a
  * captured step has, and is async there. */
 checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted);
-/* A hash of each piece that this rank saves: the same again when the same ranks have the same state. */
-void replica_state_hashes(const replica_state *x, uint64_t *out);
+/* A hash of each block of x->load, so of all that this rank holds, by so many threads, as said at the first call. */
+void replica_state_hashes(replica_state *x, int threads, uint64_t *out);
 
 #endif

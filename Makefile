@@ -374,6 +374,8 @@ $(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $
 $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
 # Tests of checkpoints share a state that no trainer made.
 $(addprefix $(BUILD)/tests/checkpoint/test_,checkpoint crash kills stepckpt): $(BUILD)/tests/checkpoint/saved_state.c.o
+# Saves whose writes are counted.
+$(BUILD)/tests/checkpoint/test_checkpoint: LIBS += -Wl,--wrap=pwrite
 # Saves whose changes of files are recorded, and replayed up to any point.
 $(BUILD)/tests/checkpoint/test_crash: LIBS += $(addprefix -Wl$(comma)--wrap=,open mkdir rename renameat2 unlink ftruncate fsync pwrite)
 # GPUs and drivers that are not here.

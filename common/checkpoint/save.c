@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A save: the copy, the writers, the part, the commit; see save.h. Blocks of CHECKPOINT_BLOCK are shared out among the
- * writers as they come; each is fetched, hashed and written by one thread, so that copies, hashes and writes of several
- * blocks overlap. */
+/* A save: the copy, the writers, the part, the commit; see save.h. A file system lets one thread at a time write to a file,
+ * so a rank writes several files at once, each from its first block to its last. Two threads share a file: one fetches and
+ * hashes a block while the other writes. Ranks begin at different files. */
 #include "common/checkpoint/save.h"
 
 #include <errno.h>
@@ -20,15 +20,23 @@
 #include "common/core/clock.h"
 #include "common/core/error.h"
 
+enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT };
+
 typedef struct saver_run { /* pieces that follow each other in a file */
     int first, count;      /* pieces */
     int64_t at;            /* in the copy of the state; as far behind a multiple of 4096 as in the file */
 } saver_run;
 
+typedef struct lane {  /* a file that this rank writes to */
+    int64_t next, end; /* blocks that nobody has taken */
+    int threads;       /* that are at it */
+    pthread_mutex_t writing;
+} lane;
+
 typedef struct writer {
     checkpoint_saver *s;
     pthread_t thread;
-    char *slot; /* pinned: a block and room to align it */
+    char *slot; /* pinned: a block and room to align it; NULL: blocks are pinned where they lie */
     void *stream;
     device_event *fetched;
 } writer;
@@ -40,12 +48,16 @@ struct checkpoint_saver {
     const checkpoint_pieces *pieces;
     char *folder;
     checkpoint_runs runs;
-    saver_run *run;     /* of each of them */
-    int64_t *first;     /* block of each run; [runs] is the count of all */
+    saver_run *run; /* of each of them */
+    int64_t *first; /* block of each run; [runs] is the count of all */
+    lane *lanes;    /* of each file, by its number */
+    int *order;     /* files in the order in which they are begun */
+    int ordered;
     int *file, *direct; /* descriptors of each file; -1 */
     char *copy;         /* of all pieces: pinned, or on the device; NULL: blocks come from the state */
     int64_t copy_bytes;
     writer *writers;
+    int threads;  /* two for each file at once */
     void *stream; /* of copies */
     device_event *begun, *copied;
     double pin_s;
@@ -59,7 +71,7 @@ struct checkpoint_saver {
     pthread_t thread;
     bool started;
 
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* of what follows, and of lanes */
     pthread_cond_t changed;
     bool over;
     checkpoint_saved saved;
@@ -165,6 +177,24 @@ static bool write_block(checkpoint_saver *s, int file, const char *from, int64_t
     return write_all(s->file[file], from, bytes, offset);
 }
 
+static bool is_pinned(const checkpoint_saver *s)
+{
+    return s->o.way == CHECKPOINT_ASYNC || s->o.way == CHECKPOINT_LAZY;
+}
+
+/* What an error that is planted does to the first block, behind its hash. False: it is not written. */
+static bool harm(const checkpoint_saver *s, char *block, int64_t bytes)
+{
+    if (planted(s, "bit"))
+        block[bytes / 2] ^= 1;
+    for (int64_t i = 0; planted(s, "swap") && i < bytes / 2; i++) {
+        const char kept = block[i];
+        block[i] = block[i + bytes / 2];
+        block[i + bytes / 2] = kept;
+    }
+    return !planted(s, "hole");
+}
+
 /* Hashes and writes block b of run r. */
 static bool save_block(writer *w, int r, int64_t b)
 {
@@ -172,24 +202,17 @@ static bool save_block(writer *w, int r, int64_t b)
     checkpoint_run *run = &s->runs.r[r];
     const int64_t at = b * CHECKPOINT_BLOCK, left = run->bytes - at;
     const int64_t bytes = left < CHECKPOINT_BLOCK ? left : CHECKPOINT_BLOCK, offset = run->offset + at;
-    const bool pinned = s->copy && s->o.way != CHECKPOINT_DEVICE;
-    char *from = pinned ? s->copy + s->run[r].at + at : w->slot + offset % CHECKPOINT_ALIGNMENT;
-    if (!pinned)
+    char *from = is_pinned(s) ? s->copy + s->run[r].at + at : w->slot + offset % CHECKPOINT_ALIGNMENT;
+    if (!is_pinned(s))
         fetch(w, r, offset, bytes, from);
     run->hashes[b] = checkpoint_hash(from, (size_t)bytes);
-    if (r == 0 && b == 0 && planted(s, "bit"))
-        from[bytes / 2] ^= 1;
-    if (r == 0 && b == 0 && planted(s, "hole"))
+    if (r == 0 && b == 0 && !harm(s, from, bytes))
         return true;
-    if (r == 0 && b == 0 && planted(s, "swap") && bytes > 1) {
-        for (int64_t i = 0; i < bytes / 2; i++) {
-            const char kept = from[i];
-            from[i] = from[i + bytes / 2];
-            from[i + bytes / 2] = kept;
-        }
-    }
     checkpoint_reach("block");
-    return write_block(s, run->file, from, bytes, offset);
+    pthread_mutex_lock(&s->lanes[run->file].writing);
+    const bool ok = write_block(s, run->file, from, bytes, offset);
+    pthread_mutex_unlock(&s->lanes[run->file].writing);
+    return ok;
 }
 
 static int run_of(const checkpoint_saver *s, int64_t block)
@@ -205,18 +228,68 @@ static int run_of(const checkpoint_saver *s, int64_t block)
     return low;
 }
 
+/* A file with fewer than two threads, a new one while less than `writers` are open; near the end whichever has the fewest.
+ * NULL: no block is left. */
+static lane *pick(checkpoint_saver *s)
+{
+    lane *fresh = NULL, *open = NULL;
+    int begun = 0;
+    for (int i = 0; i < s->ordered; i++) {
+        lane *x = &s->lanes[s->order[i]];
+        if (x->next == x->end)
+            continue;
+        begun += x->threads > 0;
+        if (x->threads == 0 && !fresh)
+            fresh = x;
+        if (x->threads > 0 && (!open || x->threads < open->threads))
+            open = x;
+    }
+    return fresh && begun < s->o.writers ? fresh : open ? open : fresh;
+}
+
+/* The block that a thread at `at` writes next, which may be of another file; -1: all are taken, or a save has failed. */
+static int64_t take_block(checkpoint_saver *s, lane **at)
+{
+    pthread_mutex_lock(&s->lock);
+    if (*at && ((*at)->next == (*at)->end || (*at)->threads > 2)) {
+        (*at)->threads--;
+        *at = NULL;
+    }
+    if (!*at) {
+        *at = pick(s);
+        if (*at)
+            (*at)->threads++;
+    }
+    const int64_t block = *at && s->saved.ok ? (*at)->next++ : -1;
+    pthread_mutex_unlock(&s->lock);
+    return block;
+}
+
 static void *write_blocks(void *arg)
 {
     writer *w = arg;
     checkpoint_saver *s = w->s;
-    const int64_t blocks = s->first[s->runs.n];
-    for (int64_t b = atomic_fetch_add(&s->next, 1); b < blocks && going_well(s); b = atomic_fetch_add(&s->next, 1)) {
+    lane *at = NULL;
+    for (int64_t b = take_block(s, &at); b >= 0; b = take_block(s, &at)) {
         const int r = run_of(s, b);
         errno = 0;
         if (!save_block(w, r, b - s->first[r]))
             fail(s, "write", s->l->file[s->runs.r[r].file].name);
     }
     return NULL;
+}
+
+/* All blocks are there to be taken. Runs lie in the order of files, and so do their blocks. */
+static void fill_lanes(checkpoint_saver *s)
+{
+    for (int f = 0; f < s->l->files; f++)
+        s->lanes[f].next = s->lanes[f].end = s->lanes[f].threads = 0;
+    for (int r = 0; r < s->runs.n; r++) {
+        lane *x = &s->lanes[s->runs.r[r].file];
+        if (x->end == 0)
+            x->next = s->first[r];
+        x->end = s->first[r + 1];
+    }
 }
 
 /* Files whose pages are to reach the disk, one after another, by whichever thread is free. */
@@ -236,11 +309,11 @@ static void *sync_files(void *arg)
 static void on_all_writers(checkpoint_saver *s, void *(*work)(void *))
 {
     atomic_store(&s->next, 0);
-    for (int i = 1; i < s->o.writers; i++)
+    for (int i = 1; i < s->threads; i++)
         if (pthread_create(&s->writers[i].thread, NULL, work, &s->writers[i]) != 0)
             die(EXIT_CODE_FAILURE, "can't start a thread that writes a checkpoint");
     work(&s->writers[0]);
-    for (int i = 1; i < s->o.writers; i++)
+    for (int i = 1; i < s->threads; i++)
         pthread_join(s->writers[i].thread, NULL);
 }
 
@@ -373,15 +446,17 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
+/* Also for those behind one that failed: a rank that still makes files would leave some of them behind. */
 static bool wait_for_parts(checkpoint_saver *s, const char *folder, checkpoint_runs *all)
 {
     const double until = host_seconds() + (s->o.timeout_s > 0 ? s->o.timeout_s : 600);
+    bool ok = true;
     for (int rank = 0; rank < s->o.ranks;) {
         bool there;
         errno = 0;
         if (!read_part(s, folder, rank, all, &there)) {
             fail(s, "read the part of another rank in", folder);
-            return false;
+            ok = false;
         }
         rank += there;
         if (!there && host_seconds() > until) {
@@ -394,7 +469,7 @@ static bool wait_for_parts(checkpoint_saver *s, const char *folder, checkpoint_r
         if (!there)
             pause_ms(1);
     }
-    return true;
+    return ok;
 }
 
 static bool finish_files(checkpoint_saver *s, const char *folder, checkpoint_runs *all, char *why, size_t why_bytes)
@@ -452,6 +527,7 @@ static void *save_thread(void *arg)
         s->saved.copied_s = host_seconds() - s->start_s;
     }
     checkpoint_reach("begin");
+    fill_lanes(s);
     if (open_files(s, folder))
         on_all_writers(s, write_blocks);
     s->saved.written_s = host_seconds() - s->start_s;
@@ -506,10 +582,32 @@ static void make_runs(checkpoint_saver *s)
     s->copy_bytes = at;
 }
 
+/* The largest files first, so that all threads end at one time; rank r begins r / ranks further on, so that no two ranks
+ * write to one file at a time. */
+static void make_order(checkpoint_saver *s)
+{
+    int *sorted = xcalloc((unsigned long)s->l->files + 1, sizeof *sorted), n = 0;
+    fill_lanes(s);
+    for (int f = 0; f < s->l->files; f++) {
+        const int64_t blocks = s->lanes[f].end - s->lanes[f].next;
+        int at = n;
+        if (blocks == 0)
+            continue;
+        for (; at > 0 && s->lanes[sorted[at - 1]].end - s->lanes[sorted[at - 1]].next < blocks; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = f;
+        n++;
+    }
+    for (int i = 0; i < n; i++)
+        s->order[i] = sorted[(i + (int)((int64_t)n * s->o.rank / s->o.ranks)) % n];
+    s->ordered = n;
+    free(sorted);
+}
+
 static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
 {
     const double start = host_seconds();
-    const bool pinned = s->o.way == CHECKPOINT_ASYNC || s->o.way == CHECKPOINT_LAZY;
+    const bool pinned = is_pinned(s);
     bool ok = true;
     if (pinned && s->copy_bytes)
         s->copy = device_host_malloc(s->d, (size_t)s->copy_bytes);
@@ -523,15 +621,19 @@ static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
     }
     if (s->copy && pinned)
         memset(s->copy, 0, (size_t)s->copy_bytes); /* first touches are slow */
-    for (int i = 0; i < s->o.writers && ok; i++) {
+    for (int i = 0; i < s->threads && ok; i++) {
         writer *w = &s->writers[i];
         w->s = s;
-        w->slot = device_host_malloc(s->d, CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT);
+        if (pinned)
+            continue;
+        w->slot = device_host_malloc(s->d, SLOT_BYTES);
         w->stream = device_stream_create(s->d, STREAM_BACKGROUND, "save");
         w->fetched = device_event_create(s->d);
         if (!w->slot) {
             ok = false;
             snprintf(why, why_bytes, "the host has no pinned memory for %d writers", s->o.writers);
+        } else {
+            memset(w->slot, 0, SLOT_BYTES); /* first touches are slow */
         }
     }
     s->pin_s = host_seconds() - start;
@@ -548,12 +650,18 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     s->first = xcalloc((unsigned long)pieces->n + 1, sizeof *s->first);
     s->file = xcalloc((unsigned long)l->files, sizeof *s->file);
     s->direct = xcalloc((unsigned long)l->files, sizeof *s->direct);
-    s->writers = xcalloc((unsigned long)o->writers, sizeof *s->writers);
-    for (int f = 0; f < l->files; f++)
+    s->threads = 2 * o->writers;
+    s->writers = xcalloc((unsigned long)s->threads, sizeof *s->writers);
+    s->lanes = xcalloc((unsigned long)l->files, sizeof *s->lanes);
+    s->order = xcalloc((unsigned long)l->files, sizeof *s->order);
+    for (int f = 0; f < l->files; f++) {
         s->file[f] = s->direct[f] = -1;
+        pthread_mutex_init(&s->lanes[f].writing, NULL);
+    }
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     make_runs(s);
+    make_order(s);
     s->stream = device_stream_create(d, STREAM_NORMAL, "snapshot");
     s->begun = device_event_create(d);
     s->copied = device_event_create(d);
@@ -571,7 +679,7 @@ void checkpoint_saver_free(checkpoint_saver *s)
     device_stream_destroy(s->d, s->stream);
     device_event_destroy(s->d, s->begun);
     device_event_destroy(s->d, s->copied);
-    for (int i = 0; i < s->o.writers && s->writers[i].s; i++) {
+    for (int i = 0; i < s->threads && s->writers[i].stream; i++) {
         device_host_free(s->d, s->writers[i].slot);
         device_stream_destroy(s->d, s->writers[i].stream);
         device_event_destroy(s->d, s->writers[i].fetched);
@@ -584,6 +692,10 @@ void checkpoint_saver_free(checkpoint_saver *s)
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);
     free(s->folder);
+    for (int f = 0; f < s->l->files; f++)
+        pthread_mutex_destroy(&s->lanes[f].writing);
+    free(s->order);
+    free(s->lanes);
     free(s->writers);
     free(s->direct);
     free(s->file);
@@ -599,8 +711,7 @@ double checkpoint_saver_pin_s(const checkpoint_saver *s)
 
 int64_t checkpoint_saver_host_bytes(const checkpoint_saver *s)
 {
-    const int64_t slots = (int64_t)s->o.writers * (CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT);
-    return slots + (s->o.way == CHECKPOINT_DEVICE ? 0 : s->copy ? s->copy_bytes : 0);
+    return is_pinned(s) ? s->copy_bytes : s->threads * (int64_t)SLOT_BYTES;
 }
 
 int64_t checkpoint_saver_device_bytes(const checkpoint_saver *s)

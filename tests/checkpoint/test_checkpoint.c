@@ -4,15 +4,18 @@
 #include "tests/support/test.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/checkpoint/hash.h"
+#include "common/checkpoint/hasher.h"
 #include "common/checkpoint/json.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
@@ -307,6 +310,111 @@ static void a_missing_rank_is_named(void **state)
     checkpoint_layout_free(l);
 }
 
+/* ---- who writes what when ---- */
+
+enum { FILES = 64, BIG = 64 << 10 };
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+static bool counted;                             /* writes are */
+static int at_once[FILES], most_of_file, writes; /* under `counting` */
+static int beside_first;                         /* files that were written at once, before the first write ended */
+
+ssize_t __real_pwrite(int fd, const void *from, size_t bytes, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset);
+
+/* Returns how many files are being written. */
+static int count_write(int file, int by, bool *first)
+{
+    int files = 0;
+    pthread_mutex_lock(&counting);
+    *first = by > 0 && writes == 0;
+    at_once[file] += by;
+    writes += by > 0;
+    most_of_file = at_once[file] > most_of_file ? at_once[file] : most_of_file;
+    for (int i = 0; i < FILES; i++)
+        files += at_once[i] > 0;
+    pthread_mutex_unlock(&counting);
+    return files;
+}
+
+/* The first write waits, not forever, for one to another file. */
+ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
+{
+    bool first, ignored;
+    if (!counted || bytes < BIG)
+        return __real_pwrite(fd, from, bytes, offset);
+    assert_true(fd < FILES);
+    int files = count_write(fd, 1, &first);
+    for (int i = 0; first && files < 2 && i < 300; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        files = count_write(fd, 0, &ignored);
+    }
+    beside_first = first ? files : beside_first;
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    const ssize_t n = __real_pwrite(fd, from, bytes, offset);
+    count_write(fd, -1, &ignored);
+    return n;
+}
+
+/* A file system would let a second thread wait: so no two write to one file, and several are written at once from the
+ * first block on. */
+static void files_have_one_writer_each(void **state)
+{
+    checkpoint_model large = saved_model;
+    large.config.vocab = 8192;
+    large.config.d_model = 128;
+    checkpoint_layout *l = checkpoint_layout_create(&large);
+    device *d = device_open(DEVICE_CPU, 0);
+    checkpoint_save_options o = plain(*state);
+    o.ranks = 1;
+    saved_rank r = saved_rank_create(l, 0, 1);
+    open_folder(*state);
+    checkpoint_saver *s = checkpoint_saver_create(&o, d, l, &r.pieces, why, sizeof why);
+    const checkpoint_state note = saved_note(4, 1);
+    counted = true;
+    checkpoint_save(s, &note);
+    assert_true(checkpoint_save_wait(s).ok);
+    counted = false;
+    assert_true(writes >= 8);
+    assert_int_equal(most_of_file, 1);
+    assert_int_equal(beside_first, o.writers);
+    checkpoint_saver_free(s);
+    saved_rank_free(&r);
+    device_close(d);
+    checkpoint_layout_free(l);
+}
+
+/* By any number of threads: a change anywhere shows in its own block alone, which is named. */
+static void looks_see_every_block(void **state)
+{
+    (void)state;
+    enum { LARGE = 2 * CHECKPOINT_BLOCK + 5, SMALL = 100 };
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    device *d = device_open(DEVICE_CPU, 0);
+    char *bytes = xcalloc(LARGE + SMALL, 1), what[96];
+    checkpoint_piece two[] = {{bytes, 0, 4096, LARGE}, {bytes + LARGE, 1, 4096, SMALL}};
+    const checkpoint_pieces p = {.p = two, .n = 2};
+    const int64_t places[] = {1, CHECKPOINT_BLOCK, LARGE - 1, LARGE + SMALL - 1};
+    assert_int_equal(checkpoint_pieces_blocks(&p), 4);
+    for (int threads = 1; threads <= 3; threads++) {
+        uint64_t before[4], after[4];
+        checkpoint_hasher *h = checkpoint_hasher_create(d, threads);
+        checkpoint_hasher_run(h, &p, before, NULL);
+        for (int i = 0; i < 4; i++) {
+            bytes[places[i]] ^= 1;
+            checkpoint_hasher_run(h, &p, after, NULL);
+            bytes[places[i]] ^= 1;
+            for (int b = 0; b < 4; b++)
+                assert_int_equal(before[b] != after[b], b == i);
+        }
+        checkpoint_hasher_free(h);
+    }
+    assert_string_equal(checkpoint_pieces_at(&p, l, 0, what, sizeof what), "lm_head.weight");
+    assert_non_null(strstr(checkpoint_pieces_at(&p, l, 3, what, sizeof what), ".exp_avg"));
+    free(bytes);
+    device_close(d);
+    checkpoint_layout_free(l);
+}
+
 /* ---- whatever the bytes are ---- */
 
 /* Puts the hash that fits at the end, so that the reader behind it sees the damage. */
@@ -384,6 +492,8 @@ int main(void)
                                        in_folder(folders_that_cannot_be_used),
                                        in_folder(a_full_disk_loses_nothing),
                                        in_folder(a_missing_rank_is_named),
+                                       in_folder(files_have_one_writer_each),
+                                       cmocka_unit_test(looks_see_every_block),
                                        in_folder(damaged_manifests_never_crash),
                                        in_folder(damaged_headers_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ bool saving_agree(saving *s, const char *name, bool ok, const char *why, row_sta
 bool saving_finish(saving *s, checkpoint_saved *out);
 void saving_begin(saving *s);
 
-/* Of the newest save: what a load does not hash (padding, index, strange files); false after setting the row. */
+/* Checks what a load of the newest save does not hash: padding, index, strange files; false after setting the row. */
 bool saving_frame_is_whole(saving *s);
 
 /* Saves, goes on, loads, goes on again: bytes, losses and parameters must be the same; the files must be whole. */

@@ -12,7 +12,7 @@ typedef struct checkpoint_hasher checkpoint_hasher;
 checkpoint_hasher *checkpoint_hasher_create(device *d, int threads); /* ends the program without pinned memory */
 void checkpoint_hasher_free(checkpoint_hasher *h);                   /* NULL is fine */
 
-/* Of pieces: each begins a block of CHECKPOINT_BLOCK. */
+/* How many blocks pieces have: each piece begins one of CHECKPOINT_BLOCK. */
 int64_t checkpoint_pieces_blocks(const checkpoint_pieces *p);
 /* What block `block` has first, for messages. */
 const char *checkpoint_pieces_at(const checkpoint_pieces *p, const checkpoint_layout *l, int64_t block, char *out,

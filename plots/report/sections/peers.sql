@@ -242,6 +242,19 @@ SELECT work, NULL, 'PyTorch ' || strategy || ', ' || mode || ', ' || precision, 
 FROM ddp_pairs
 WHERE step_ms IS NOT NULL ORDER BY nth_, id
 
+-- ---- what a save adds to a step: ours of lazy and device stand beside their best ----
+@into pairs
+SELECT 'stall of a save, ' || o.variant, NULL, 'PyTorch, ' || p.way, o.size || ', batch ' || o.batch || ', S ' || o.seq
+    || ', ' || o.ranks || iif(o.ranks = 1, ' GPU', ' GPUs'), p.stall_ms / o.stall_ms, NULL, NULL, 'bench_checkpoint',
+    o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
+    iif(abs(p.state_bytes - o.state_bytes) > 0.02 * o.state_bytes, 'its state has other bytes', NULL), 0, NULL, NULL
+FROM bench_checkpoint o
+JOIN peer_checkpoint p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch_per_rank = o.batch
+    AND p.precision = o.precision AND p.fs = o.fs
+    AND p.way = CASE o.variant WHEN 'sync' THEN 'blocking' WHEN 'async' THEN 'async' ELSE 'async-pinned' END
+WHERE o.status = 'ok' AND o.stall_ms > 0 AND p.stall_ms > 0 AND o.strategy = iif(o.ranks = 1, 'ddp', 'fsdp')
+    AND coalesce(o.moments, 'policy') = 'policy' AND o.io_used = 'buffered' ORDER BY o.id, p.id
+
 -- ---- the rules: the first that holds says why there is no ratio ----
 @into judged
 SELECT *, rowid AS id, CASE

@@ -9,7 +9,7 @@
 #   fronts    a header declares functions of at most four sources, by the same symbols
 #   size      no folder holds more than 30 sources
 #   functions no function of host code is longer than 120 lines
-#   mirror    a folder tests/x tests common/x, plots/x or bench/x, or is one of bench, docs, gpu, kernels, golden, mutants, peers, preload, support
+#   mirror    a folder tests/x tests common/x or plots/x, or is one of bench, docs, gpu, kernels, golden, mutants, peers, preload, support
 set -u
 export LC_ALL=C
 rooms=common/build/rooms.txt
@@ -153,7 +153,7 @@ mirror)
         name=$(basename "$folder")
         case $name in
         bench | docs | gpu | kernels | golden | mutants | peers | preload | support) ;;
-        *) [ -d "common/$name" ] || [ -d "plots/$name" ] || [ -d "bench/$name" ] || echo "tests/$name: there is no common/$name" ;;
+        *) [ -d "common/$name" ] || [ -d "plots/$name" ] || echo "tests/$name: there is no common/$name" ;;
         esac
     done
     ;;

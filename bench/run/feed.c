@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What feeds the steps of a run: the table of rates, tokens from a thread that is ahead, and the history that stays on the device
- * until it is asked for. The host is at most LOADER_RING steps ahead of the device, and waits for nothing else. */
+ * until it is asked for. The host is at most RUN_AHEAD steps ahead of the device, and waits for nothing else. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ static bool take_memory(run *x)
 static void make_events(run *x)
 {
     device *d = x->r->at.d;
-    for (int i = 0; i < LOADER_RING; i++)
+    for (int i = 0; i < RUN_AHEAD; i++)
         x->done[i] = device_event_create(d);
     for (int i = 0; i < RUN_MARKS; i++)
         x->begin[i] = device_event_create(d);
@@ -94,10 +94,10 @@ void run_close(run *x)
     device *d = x->r->at.d;
     loader_stop(x->loader);
     replica_settle(x->r);
-    for (int i = 0; i < LOADER_RING; i++) {
+    for (int i = 0; i < LOADER_RING; i++)
         device_host_free(d, x->load.ring[i]);
+    for (int i = 0; i < RUN_AHEAD; i++)
         device_event_destroy(d, x->done[i]);
-    }
     for (int i = 0; i < RUN_MARKS; i++)
         device_event_destroy(d, x->begin[i]);
     device_event_destroy(d, x->log.arrived);
@@ -131,18 +131,18 @@ void run_times(run *x, int64_t until)
 void run_step(run *x)
 {
     device *d = x->r->at.d;
-    const int slot = (int)(x->at % LOADER_RING);
+    const int slot = (int)(x->at % RUN_AHEAD);
     if (!x->r->member) {
         x->at++;
         return;
     }
-    if (x->at - x->first >= LOADER_RING) {
+    if (x->at - x->first >= RUN_AHEAD) {
         device_event_sync(d, x->done[slot]);
         if (x->loader)
             loader_give(x->loader);
     }
     if (x->at - x->timed > RUN_MARKS / 2)
-        run_times(x, x->at - LOADER_RING - 1);
+        run_times(x, x->at - RUN_AHEAD - 1);
     device_event_record(d, x->begin[x->at % RUN_MARKS]);
     x->per_step[x->at * PER_STEP + PER_STEP_SURPRISE] = NAN;
     if (x->loader)

@@ -37,6 +37,12 @@ static void read_losses(run *x, int64_t first, int64_t until)
         x->per_step[i * PER_STEP + PER_STEP_LOSS] = loss_of(x, i);
 }
 
+static void warn_outlier(int64_t step, const char *what, double value, double deviations)
+{
+    warn("step %lld stands out: its %s of %.4g is %.1f standard deviations off the mean of the last %d",
+         (long long)step + 1, what, value, deviations, OUTLIERS_WINDOW);
+}
+
 static void note_outliers(run *x, int64_t step, double loss, double norm)
 {
     double z_loss, z_norm = NAN;
@@ -45,9 +51,12 @@ static void note_outliers(run *x, int64_t step, double loss, double norm)
     if ((!loss_out && !norm_out) || step >= x->steps)
         return;
     x->log.outliers++;
-    if (launch_rank(x->k.l) == 0 && step >= x->first)
-        warn("step %lld stands out: loss %.4g is %.1f deviations off the mean of the last %d, gradient norm %.4g %.1f",
-             (long long)step + 1, loss, z_loss, OUTLIERS_WINDOW, norm, z_norm);
+    if (launch_rank(x->k.l) != 0 || step < x->first)
+        return;
+    if (loss_out)
+        warn_outlier(step, "loss", loss, z_loss);
+    if (norm_out)
+        warn_outlier(step, "gradient norm", norm, z_norm);
 }
 
 /* What ranks exchange for a record: PER_STEP numbers of each step, then free bytes and the wait for data. */

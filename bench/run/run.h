@@ -35,6 +35,7 @@ typedef enum run_fault {
 #define RUN_FAULT_CHOICES                                                                                              \
     "none|rate|position|rank|repeat|target|leak|mean|max|tokens|crc|lost-position|lost-schedule|lost-moments"
 
+enum { RUN_AHEAD = 4 /* steps that the host is ahead of the device; the loader has filled batches beyond them */ };
 enum { RUN_MARKS = 64 /* steps whose begin is not read yet, at most */ };
 
 /* A step's numbers, which ranks exchange. */
@@ -90,7 +91,7 @@ typedef struct run {
     data *data;
     loader *loader;
     loader_options load;
-    device_event *done[LOADER_RING];
+    device_event *done[RUN_AHEAD];
     device_event *begin[RUN_MARKS];
     int64_t at, timed; /* steps enqueued; whose time is known */
     double waited_s;   /* for data */

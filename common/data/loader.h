@@ -5,7 +5,7 @@
 
 #include "common/data/data.h"
 
-enum { LOADER_RING = 4 /* batches ahead */ };
+enum { LOADER_RING = 8 /* batches that are filled or taken and not given back */ };
 
 typedef struct loader_options {
     const data *from;

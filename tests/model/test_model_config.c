@@ -446,11 +446,11 @@ static void policies(void **state)
         precision want;
         int master_bytes;
     } table[] = {
-        {{"fp32", "", SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false}, 0},
-        {{"tf32", "", SB_TF32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false}, 0},
-        {{"bf16", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false}, 2},
-        {{"bf16-pure", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_MASTER_NONE, false}, 0},
-        {{"fp16", "", SB_FP16, SB_FP16, SB_FP16, SB_FP16, SB_FP32, SB_MASTER_FP32, true}, 4},
+        {{"fp32", "", SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false, false}, 0},
+        {{"tf32", "", SB_TF32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false, false}, 0},
+        {{"bf16", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, false}, 2},
+        {{"bf16-pure", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_MASTER_NONE, false, false}, 0},
+        {{"fp16", "", SB_FP16, SB_FP16, SB_FP16, SB_FP16, SB_FP32, SB_MASTER_FP32, true, false}, 4},
     };
     char choices[64] = "";
     (void)state;

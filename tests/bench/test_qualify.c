@@ -101,7 +101,7 @@ static void no_gpu_and_too_few(void **state)
 /* The text that a monitor reads: gauges, each declared before its values, and an end. It is there whatever the verdict. */
 static void metrics_are_openmetrics(void **state)
 {
-    file_write(folder_path(*state, "reference.csv"), "metric,gpus,shape,value,floor\ncopy_gb_s,1,bytes=65536,1e6,\n");
+    folder_write(*state, "reference.csv", "metric,gpus,shape,value,floor\ncopy_gb_s,1,bytes=65536,1e6,\n");
     assert_int_equal(run(*state, "--reference reference.csv --variant copy,verdict --expect 2 --metrics q.prom"),
                      EXIT_CODE_GATE);
     char *path = folder_path(*state, "q.prom"), *text = file_text(path), *copy = xstrdup(text), *rest = copy,

@@ -451,8 +451,12 @@ static void policies(void **state)
         {{"bf16", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, false}, 2},
         {{"bf16-pure", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_MASTER_NONE, false, false}, 0},
         {{"fp16", "", SB_FP16, SB_FP16, SB_FP16, SB_FP16, SB_FP32, SB_MASTER_FP32, true, false}, 4},
+        {{"fp8-tensorwise", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
+        {{"fp8-rowwise", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
+        {{"fp8-rowwise-dw16", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
+        {{"fp8-block", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
     };
-    char choices[64] = "";
+    char choices[128] = "";
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const precision *p = precision_find(table[i].want.name), *want = &table[i].want;
@@ -460,6 +464,7 @@ static void policies(void **state)
         assert_true(p->compute == want->compute && p->activations == want->activations && p->param == want->param);
         assert_true(p->grad == want->grad && p->moments == want->moments && p->master == want->master);
         assert_int_equal(p->loss_scaling, want->loss_scaling);
+        assert_int_equal(p->float8, want->float8);
         assert_int_equal(precision_master_bytes(p), table[i].master_bytes);
         assert_true(strlen(p->summary) > 10);
         snprintf(choices + strlen(choices), sizeof choices - strlen(choices), "%s%s", i ? "|" : "", p->name);

@@ -254,6 +254,8 @@ static trainer *fake_open(const step_options *o)
 static void fake_close(trainer *t)
 {
     trainer_free(t);
+    if (fake.dev.pieces)
+        device_host_free(&fake.dev, fake.dev.pieces);
     memory_destroy(fake.mem);
 }
 

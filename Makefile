@@ -15,7 +15,7 @@
 ## make test-mutants  plants the faults of tests/mutants/list.txt, one at a time: a test must find each; MUTANTS=ci
 ##                    takes a few, MUTANTS="word ..." those whose title has a word
 ## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
-## make test-archs  compiles the portable kernels for every other architecture, or for ARCHS=80,120; needs no GPU
+## make test-archs  compiles the portable kernels for every other architecture, or for ARCHS=80; needs no GPU
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
 ## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
 ## make test-launchers  starts ranks by Open MPI, Slurm and across network namespaces, as far as this host has them
@@ -181,8 +181,8 @@ KERNEL_O := $(call object,$(KERNEL_C) $(KERNEL_CU))
 # Beside the programs, whose names start with bench_ or test_, lie the helpers that every one of them is linked with.
 BENCHES    := $(patsubst bench/%.c,$(BIN)/%,$(wildcard bench/bench_*.c))
 BENCH_O    := $(call object,$(wildcard bench/*/*.c))
-# Those of scripts, documents and peers run next to nothing that is instrumented.
-TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/% $(if $(HAVE_SQLITE),,tests/report/%) $(if $(SANITIZERS),tests/build/% tests/docs/% tests/peers/%),\
+# Those of scripts, documents and peers run next to nothing that is instrumented. SKIP_TESTS names sources to leave out.
+TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP_TESTS) tests/gpu/% $(if $(HAVE_SQLITE),,tests/report/%) $(if $(SANITIZERS),tests/build/% tests/docs/% tests/peers/%),\
                 $(wildcard tests/*/test_*.c)))
 TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))

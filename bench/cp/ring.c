@@ -142,7 +142,7 @@ static void backward_part(cp_case *k, int which, int step, sight s)
     cp_wait(k, device_stream(k->s->dev), k->returned[step % CP_PLACES]);
     for (int t = 0; t < 2; t++)
         cp_add(k, SB_FP32, sums[t], k->base.dtype, t ? a.dv.data : a.dk.data, SB_FP32, sums[t],
-               (size_t)(s.chunks * k->rows), columns(&k->k, k));
+               (size_t)s.chunks * (size_t)k->rows, columns(&k->k, k));
 }
 
 /* The sums of the block go on behind it. */

@@ -140,7 +140,7 @@ bool cp_time(cp_case *k, cp_times *t)
     phase_set("timing of %s", case_name(k->c));
     scope_push("timing");
     const int n = samples_of(k), each = CP_KINDS * 2, ranks = launch_size(k->l);
-    double *mine = xcalloc((unsigned long)(n * each), sizeof *mine);
+    double *mine = xcalloc((unsigned long)n * (unsigned long)each, sizeof *mine);
     double *all = xcalloc((unsigned long)(n * each) * (unsigned long)ranks, sizeof *all);
     if (k->member)
         take_samples(k, n, mine);

@@ -87,7 +87,7 @@ static void write_options(run *x, const char *folder)
     fprintf(f, "{\"vocab\":%d,\"d_model\":%d,\"d_ff\":%d,\"layers\":%d,\"heads\":%d,\"heads_kv\":%d,\"seq\":%d,",
             c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->seq);
     fprintf(f, "\"steps\":%lld,\"global_batch\":%lld,\"precision\":\"%s\",\"rope_theta\":%.9g,", (long long)x->steps,
-            (long long)(x->batch * x->ranks), o->precision->name, c->rope_theta);
+            (long long)x->batch * x->ranks, o->precision->name, c->rope_theta);
     fprintf(f, "\"schedule\":\"%s\",\"lr\":%.17g,\"min_lr\":%.17g,\"lr_warmup\":%lld,",
             moves ? x->schedule.name : "constant", x->schedule.lr, x->schedule.min_lr,
             moves ? (long long)x->schedule.warmup : 0);

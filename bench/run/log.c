@@ -253,7 +253,7 @@ bool run_log_open(run *x)
                            case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name);
     snprintf(about, sizeof about, "%s, context %d, %s, %s, %d ranks, %lld sequences a step; data: %s",
              case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name, case_text(x->k.c, "strategy"), x->k.ranks,
-             (long long)(x->batch * x->ranks), case_text(x->k.c, "data"));
+             (long long)x->batch * x->ranks, case_text(x->k.c, "data"));
     x->log.files = journal_open_behind(folder, name, about, x->first, &last, why, sizeof why);
     if (x->log.files && x->fault == FAULT_CRC)
         events_plant(journal_events(x->log.files));

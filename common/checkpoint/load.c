@@ -295,7 +295,7 @@ static bool padding_is_zero(const checkpoint *c, char *why, size_t why_bytes)
         if (x->file != y->file || zeros(c, x->file, x->offset + x->bytes, y->offset))
             continue;
         snprintf(why, why_bytes, "%s/%s is damaged: its padding at byte %lld is not zero", c->path,
-                 c->m.layout->file[x->file].name, (long long)(x->offset + x->bytes));
+                 c->m.layout->file[x->file].name, (long long)x->offset + (long long)x->bytes);
         return false;
     }
     return true;

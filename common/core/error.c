@@ -126,7 +126,7 @@ __attribute__((constructor)) static void guard_standard_streams(void)
 static void *in_large_pages(void *p, unsigned long bytes)
 {
     const unsigned long large = 64ul << 20, page = (unsigned long)sysconf(_SC_PAGESIZE);
-    char *first = (char *)(((unsigned long)p + page - 1) / page * page);
+    char *first = (char *)p + (page - (unsigned long)p % page) % page;
     if (bytes >= large)
         (void)madvise(first, (bytes - page) / page * page, MADV_HUGEPAGE);
     return p;

@@ -35,7 +35,7 @@ bool loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *t
             ok = window[i] >= 0 && window[i] < o->vocab;
             if (!ok)
                 snprintf(problem, problem_bytes, "sample %lld has token %d, and the vocabulary has %d",
-                         (long long)(first + b), window[i], o->vocab);
+                         (long long)first + b, window[i], o->vocab);
         }
         for (int i = 0; i < o->seq && ok; i++) {
             ids[b * o->seq + i] = window[i];

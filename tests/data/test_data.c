@@ -122,7 +122,7 @@ static void npy(const char *path, const char *dict, const void *rest, size_t byt
     char head[128] = "\x93NUMPY\x01";
     const size_t length = strlen(dict);
     head[8] = (char)length;
-    memcpy(head + 10, dict, length);
+    memcpy(head + 10, dict, length); /* NOLINT: a header is no string */
     write_bytes(path, head, 10 + length, rest, bytes);
 }
 

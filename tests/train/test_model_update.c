@@ -49,7 +49,7 @@ static void a_run_is_fed_without_a_wait(void **state)
         o.micro_batches = 1 + i % 2;
         o.clip_norm = 0.5;
         trainer *t = create(&o), *fed = create(&o);
-        const size_t n = (size_t)(o.batch * o.seq * o.micro_batches);
+        const size_t n = (size_t)o.batch * (size_t)o.seq * (size_t)o.micro_batches;
         int32_t *tokens = malloc(FED_STEPS * 2 * n * sizeof *tokens);
         float losses[FED_STEPS * 2], norms[FED_STEPS - 1];
         double want[FED_STEPS], want_norms[FED_STEPS];

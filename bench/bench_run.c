@@ -200,20 +200,9 @@ static rung rung_of(const char *variant)
     return (rung)i;
 }
 
-static run_fault fault_of(const char *name)
-{
-    static const char *const names[] = {"none",   "rate",          "position",      "rank",        "repeat",
-                                        "target", "leak",          "mean",          "max",         "tokens",
-                                        "crc",    "lost-position", "lost-schedule", "lost-moments"};
-    int i = 0;
-    while (!text_is(names[i], name))
-        i++;
-    return (run_fault)i;
-}
-
 static bool describe(session *s, const bench_case *c, row *w, run *x)
 {
-    *x = (run){.rung = rung_of(case_variant(c)), .fault = fault_of(option_text(s->opt, "plant-error"))};
+    *x = (run){.rung = rung_of(case_variant(c)), .fault = (run_fault)option_choice(s->opt, "plant-error")};
     if (!ddp_case_of(s, c, w, &x->k))
         return false;
     if (x->rung < RUNG_CLIP)

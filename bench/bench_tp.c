@@ -110,15 +110,6 @@ static const bench_info info = {
     .figures = (const char *const[]){"tp", NULL},
 };
 
-static team_fault fault_of(const char *name)
-{
-    static const char *const names[] = {"none", "chunk", "partial", "gain", "key", "vocab", "padding"};
-    int i = 0;
-    while (!text_is(names[i], name))
-        i++;
-    return (team_fault)i;
-}
-
 static const char *contradiction(const share_case *k)
 {
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
@@ -148,7 +139,7 @@ static bool describe(session *s, const bench_case *c, row *w, share_case *k)
                             .kept = s->kept,
                             .known = b->known};
     k->way = team_way_find(case_variant(c));
-    k->fault = fault_of(option_text(s->opt, "plant-error"));
+    k->fault = (team_fault)option_choice(s->opt, "plant-error");
     k->max_ctas = (int)case_int(c, "max-ctas");
     k->graph = text_is(case_text(c, "fusion"), "graph");
     bool ok = model_case_options(c, &k->o, why, sizeof why);

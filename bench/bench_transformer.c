@@ -269,7 +269,7 @@ static void start(session *s)
 {
     (option_flag(s->opt, "retune") ? model_start_anew : model_start)(s);
     model_float8_gate(s);
-    ((model_bench *)s->user)->planted = float8_fault_parse(option_text(s->opt, "plant-error"));
+    ((model_bench *)s->user)->planted = (float8_fault)option_choice(s->opt, "plant-error");
 }
 
 int main(int argc, char **argv)

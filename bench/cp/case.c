@@ -110,15 +110,6 @@ static int groups_of(const bench_case *c, const cp_way *way, const sb_attention 
     return groups;
 }
 
-static cp_plant plant_of(const cp_case *k)
-{
-    static const char *const names[] = {"none", "order", "position", "merge", "tail", "own"};
-    cp_plant plant = PLANT_NONE;
-    while (strcmp(names[plant], option_text(k->s->opt, "plant-error")) != 0)
-        plant++;
-    return plant;
-}
-
 /* Whether the way takes the case; the same on all ranks. */
 static bool applicable(cp_case *k)
 {
@@ -152,7 +143,7 @@ static void case_of(cp_case *k, session *s, const bench_case *c, row *w)
     k->rows = k->base.seq_q / (2 * k->shape.ranks);
     k->element = (size_t)sb_dtype_bytes(k->base.dtype);
     k->wire = k->element == 4 ? COMM_FP32 : k->base.dtype == SB_BF16 ? COMM_BF16 : COMM_FP16;
-    k->plant = plant_of(k);
+    k->plant = (cp_plant)option_choice(k->s->opt, "plant-error");
     const bool broken = k->rank == k->shape.ranks - 1;
     for (int i = 0; i < 2; i++)
         k->at[i] = broken && k->plant == PLANT_POSITION

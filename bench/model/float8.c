@@ -576,12 +576,3 @@ bool float8_fault_fits(float8_fault fault, const step_options *o)
     return fault == FLOAT8_SOUND || (o->precision->float8 && !(words && strcmp(o->precision->name, "fp8-block") == 0) &&
                                      !(fault == FLOAT8_TRANSPOSED && o->fusion == FUSION_NONE));
 }
-
-float8_fault float8_fault_parse(const char *name)
-{
-    static const char *const names[] = {"none", "stale", "transposed", "unscaled", "amax", "saturated", "format"};
-    int i = 0;
-    while (strcmp(names[i], name) != 0)
-        i++;
-    return (float8_fault)i;
-}

@@ -21,7 +21,6 @@ typedef enum float8_fault {
     FLOAT8_FORMAT      /* A is read as the other format */
 } float8_fault;
 #define FLOAT8_FAULT_CHOICES "none|stale|transposed|unscaled|amax|saturated|format"
-float8_fault float8_fault_parse(const char *name);
 bool float8_fault_fits(float8_fault fault, const step_options *o); /* whether the step has what it breaks */
 
 /* Runs two steps of the slice, with an update between. True where all was right; else `why` names what was not. Gives back all of

@@ -84,15 +84,6 @@ static int chunks_of(const bench_case *c, const pipeline_schedule *row)
     return asked < row->chunks_least ? row->chunks_least : asked > row->chunks_most ? row->chunks_most : asked;
 }
 
-static pp_plant plant_of(const session *s)
-{
-    static const char *const names[] = {"none", "swap", "early", "no-w", "w-twice", "scale", "loss", "boundary"};
-    pp_plant plant = PLANT_NONE;
-    while (!text_is(names[plant], option_text(s->opt, "plant-error")))
-        plant++;
-    return plant;
-}
-
 /* Why the case is skipped; NULL: it is not. */
 static const char *contradiction(const pp_case *k, char *why, size_t bytes)
 {
@@ -144,7 +135,8 @@ bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
 {
     const model_bench *b = s->user;
     char why[512] = "";
-    *out = (pp_case){.s = s, .l = launch_of(s), .c = c, .w = w, .plant = plant_of(s)};
+    *out =
+        (pp_case){.s = s, .l = launch_of(s), .c = c, .w = w, .plant = (pp_plant)option_choice(s->opt, "plant-error")};
     out->at = (replica_place){.l = out->l,
                               .d = s->dev,
                               .mem = s->mem,

@@ -70,6 +70,11 @@ bool option_flag(const options *o, const char *name)
     return single(o, name)->i != 0;
 }
 
+int option_choice(const options *o, const char *name)
+{
+    return (int)single(o, name)->i;
+}
+
 bool option_given(const options *o, const char *name)
 {
     return option_need(o, name)->given;

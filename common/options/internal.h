@@ -14,7 +14,7 @@ enum {
 
 typedef struct option_value {
     char *text; /* canonical, as in the CSV */
-    int64_t i;
+    int64_t i;  /* of a choice: its place among them */
     double r;
 } option_value;
 

@@ -131,6 +131,7 @@ int64_t option_int(const options *o, const char *name);
 double option_real(const options *o, const char *name);
 const char *option_text(const options *o, const char *name);
 bool option_flag(const options *o, const char *name);
+int option_choice(const options *o, const char *name); /* the place of the word among the option's choices, from 0 */
 bool option_given(const options *o, const char *name); /* the user wrote it */
 /* The chosen values of a list option. */
 size_t option_count(const options *o, const char *name);

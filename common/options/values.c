@@ -245,10 +245,11 @@ static bool add_choice(const parser *p, const char *word)
 {
     const bool all = means_every(p->spec, word);
     size_t before = p->out->n, length = strlen(word);
-    for (const char *choice = p->spec->choices; *choice;) {
+    int64_t place = 0;
+    for (const char *choice = p->spec->choices; *choice; place++) {
         size_t choice_length = strcspn(choice, "|");
         if (all || (choice_length == length && strncmp(choice, word, length) == 0))
-            if (!value_add(p, xasprintf("%.*s", (int)choice_length, choice), 0, 0))
+            if (!value_add(p, xasprintf("%.*s", (int)choice_length, choice), place, 0))
                 return false;
         choice += choice_length + (choice[choice_length] == '|');
     }

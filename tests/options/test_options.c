@@ -40,6 +40,7 @@ static void defaults(void **state)
     assert_int_equal(option_count(o, "seq"), 4);
     assert_int_equal(option_int_at(o, "seq", 3), 1024);
     assert_string_equal(option_text(o, "device"), "cuda");
+    assert_int_equal(option_choice(o, "device"), 0);
     assert_int_equal(option_int(o, "bucket"), 25000000);
     assert_int_equal(option_int(o, "iters"), 7); /* the bench's entry replaced the common one */
     assert_int_equal(option_int(o, "warmup"), 3);
@@ -60,6 +61,7 @@ static void defaults_of_the_cpu(void **state)
     options *o = options_try(&sample_bench, 1, argv, &(options_env){"cpu", "no GPU", NULL}, msg, sizeof msg);
     assert_non_null(o);
     assert_string_equal(option_text(o, "device"), "cpu");
+    assert_int_equal(option_choice(o, "device"), 1);
     assert_string_equal(option_text_at(o, "dtype", 0), "fp32");
     options_free(o);
 }

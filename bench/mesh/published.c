@@ -1,20 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* Published runs; see published.h. The file is part of the program, so that the planner can be judged anywhere. */
-#include "bench/mesh/published.h"
+/* Training runs that others published, as jobs and plans of the planner. Their file (results/published/mesh.csv) is part of the
+ * program, so that the planner can be judged anywhere. */
+#include "bench/mesh/planner.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/mesh/planner.h"
+#include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
 #include "common/core/text.h"
+#include "common/formulas/mesh.h"
+
+/* What a source reports: tokens/s of a GPU, TFLOP/s of a GPU with all pairs of tokens or the causal half, or seconds of a step. */
+typedef enum published_unit { PUBLISHED_TOKENS, PUBLISHED_FULL, PUBLISHED_CAUSAL, PUBLISHED_SECONDS } published_unit;
+static const char unit_names[] = "tok/s/GPU|TFLOP/s full|TFLOP/s causal|s";
+
+typedef struct published_run {
+    mesh_job job;
+    mesh_plan plan;
+    const char *machine;
+    double reported;
+    published_unit unit;
+    bool fit; /* its machine's share of the peak is fitted to it, for its width of products */
+} published_run;
 
 extern const char published_mesh[] __attribute__((visibility("hidden")));
 __asm__(".pushsection .rodata\npublished_mesh:\n.incbin \"results/published/mesh.csv\"\n.byte 0\n.popsection\n");
 
-const csv *published_table(void)
+/* The file's rows; read once. */
+static const csv *published_table(void)
 {
     static csv *table;
     if (!table)
@@ -35,7 +51,7 @@ static int place_of(const char *names, const char *word)
     die(EXIT_CODE_FAILURE, "results/published/mesh.csv: \"%s\" is none of %s", word, names);
 }
 
-published_run published_at(size_t row)
+static published_run published_at(size_t row)
 {
     const csv *c = published_table();
     const int gpus = (int)csv_real(c, row, "gpus"), pp = (int)csv_real(c, row, "pp"), cp = (int)csv_real(c, row, "cp");
@@ -65,12 +81,13 @@ published_run published_at(size_t row)
                  .overlap = csv_is(c, row, "overlap", "1")},
         .machine = csv_cell(c, row, "machine"),
         .reported = csv_real(c, row, "reported"),
-        .unit = (published_unit)place_of(PUBLISHED_UNIT_NAMES, csv_cell(c, row, "unit")),
+        .unit = (published_unit)place_of(unit_names, csv_cell(c, row, "unit")),
         .fit = csv_is(c, row, "fit", "1")};
     return run;
 }
 
-double published_value(const published_run *run, double seconds)
+/* A step of `seconds` in the unit of the run. */
+static double published_value(const published_run *run, double seconds)
 {
     const mesh_job *j = &run->job;
     const double gpus = mesh_world(run->plan.axes);
@@ -82,7 +99,8 @@ double published_value(const published_run *run, double seconds)
     }
 }
 
-double published_error_pct(const published_run *run, double seconds)
+/* Percent by which a step of `seconds` is faster than reported; negative: slower. */
+static double published_error_pct(const published_run *run, double seconds)
 {
     const double ratio = published_value(run, seconds) / run->reported;
     return 100 * ((run->unit == PUBLISHED_SECONDS ? 1 / ratio : ratio) - 1);
@@ -101,7 +119,8 @@ static void fit(const published_run *run, mesh_rates *rates)
     }
 }
 
-mesh_rates published_rates(const published_run *of)
+/* The rates of a run's machine, with the shares fitted to the runs that are marked. */
+static mesh_rates published_rates(const published_run *of)
 {
     mesh_rates rates = *mesh_machine_find(of->machine);
     for (int eight_bits = 0; eight_bits <= 1; eight_bits++) /* the head's products are of 16 bits in both */
@@ -113,22 +132,29 @@ mesh_rates published_rates(const published_run *of)
     return rates;
 }
 
-int published_errors(bool long_too, double *median, double *worst)
+typedef struct published_errors {
+    double median, worst;
+} published_errors;
+
+/* Percent, of the absolute errors of the runs that are not fitted and split no sequence over 4 ranks and more; found once. */
+static published_errors published_errors_of_all(void)
 {
-    const size_t rows = published_table()->rows;
+    static published_errors found;
+    static bool known;
+    if (known)
+        return found;
     samples errors = {0};
-    for (size_t i = 0; i < rows; i++) {
+    for (size_t i = 0; i < published_table()->rows; i++) {
         const published_run run = published_at(i);
+        if (run.fit || run.plan.axes.cp >= 4)
+            continue;
         const mesh_rates rates = published_rates(&run);
-        if (!run.fit && (long_too || run.plan.axes.cp < 4))
-            samples_add(&errors,
-                        fabs(published_error_pct(&run, mesh_predict(&run.job, &run.plan, &rates, true).step_s)));
+        samples_add(&errors, fabs(published_error_pct(&run, mesh_predict(&run.job, &run.plan, &rates, true).step_s)));
     }
     const stats all = stats_of(&errors);
-    *median = all.median;
-    *worst = all.max;
     samples_free(&errors);
-    return (int)all.n;
+    known = true;
+    return found = (published_errors){all.median, all.max};
 }
 
 /* ---- the variant ---- */
@@ -138,7 +164,6 @@ void planner_run_published(session *s, const bench_case *c, row *w)
     const csv *t = published_table();
     const size_t at = (size_t)case_int(c, "run") - 1;
     char text[256], axes[96];
-    double median, worst;
     (void)s;
     if (at >= t->rows) {
         row_status_set(w, ROW_SKIP, "results/published/mesh.csv has %zu runs", t->rows);
@@ -160,9 +185,9 @@ void planner_run_published(session *s, const bench_case *c, row *w)
     row_real(w, "reported", run.reported);
     row_real(w, "predicted", predicted);
     row_real(w, "err_pct", error);
-    published_errors(false, &median, &worst);
-    row_real(w, "median_err_pct", median);
-    row_real(w, "worst_err_pct", worst);
+    const published_errors all = published_errors_of_all();
+    row_real(w, "median_err_pct", all.median);
+    row_real(w, "worst_err_pct", all.worst);
     snprintf(text, sizeof text, "%s on %d, %s: %.4g %s, reported %.4g%s%s", csv_cell(t, at, "model"),
              mesh_world(run.plan.axes), mesh_text(run.plan.axes, axes, sizeof axes), predicted, csv_cell(t, at, "unit"),
              run.reported, run.fit ? ", fitted" : "", csv_is(t, at, "verified", "1") ? "" : ", unverified");

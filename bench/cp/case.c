@@ -9,41 +9,13 @@
 
 #include "common/core/error.h"
 #include "common/model/dtypes.h"
+#include "common/replica/replica.h"
 
 /* ---- agreement ---- */
 
-typedef struct opinion {
-    row_status status;
-    int wrong;
-    char why[400];
-} opinion;
-
-static opinion opinion_of(const cp_case *k)
-{
-    size_t asked;
-    const char *tag;
-    opinion mine = {row_status_get(k->w), k->wrong, ""};
-    snprintf(mine.why, sizeof mine.why, "%s", row_reason(k->w));
-    if (memory_failed(k->s->mem, &asked, &tag)) {
-        mine.status = ROW_OOM;
-        snprintf(mine.why, sizeof mine.why, "rank %d has no memory for %s (%zu bytes)", launch_rank(k->l), tag, asked);
-    }
-    return mine;
-}
-
 bool cp_agree(cp_case *k, const char *name)
 {
-    const opinion mine = opinion_of(k);
-    opinion *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), *bad = NULL;
-    launch_gather(k->l, name, &mine, sizeof mine, all);
-    for (int r = 0; r < k->shape.ranks; r++)
-        if (all[r].status != ROW_OK && (!bad || all[r].wrong < bad->wrong))
-            bad = &all[r];
-    if (bad)
-        row_status_set(k->w, bad->status, "%s", bad->why);
-    const bool agreed = !bad;
-    free(all);
-    return agreed;
+    return replica_agree_row(&(replica_place){.l = k->l, .mem = k->s->mem}, name, k->w, k->shape.ranks, k->wrong);
 }
 
 double cp_most(cp_case *k, const char *name, double mine)

@@ -10,45 +10,9 @@
 #include "common/core/error.h"
 #include "common/core/text.h"
 
-/* ---- agreement ---- */
-
-typedef struct opinion {
-    row_status status;
-    int wrong;
-    char why[400];
-} opinion;
-
-static opinion opinion_of(const pp_case *k)
-{
-    size_t asked;
-    const char *tag;
-    opinion mine = {row_status_get(k->w), k->wrong, ""};
-    snprintf(mine.why, sizeof mine.why, "%s", row_reason(k->w));
-    if (memory_failed(k->s->mem, &asked, &tag)) {
-        mine.status = ROW_OOM;
-        snprintf(mine.why, sizeof mine.why, "rank %d has no memory for %s (%zu bytes)", k->rank, tag, asked);
-    }
-    return mine;
-}
-
-void pp_gather(const pp_case *k, const char *name, const void *mine, size_t bytes, void *all)
-{
-    launch_gather(k->l, name, mine, bytes, all);
-}
-
 bool pp_agree(pp_case *k, const char *name)
 {
-    const opinion mine = opinion_of(k);
-    opinion *all = xcalloc((size_t)launch_size(k->l), sizeof *all), *bad = NULL;
-    pp_gather(k, name, &mine, sizeof mine, all);
-    for (int r = 0; r < k->shape.ranks; r++)
-        if (all[r].status != ROW_OK && (!bad || all[r].wrong < bad->wrong))
-            bad = &all[r];
-    if (bad)
-        row_status_set(k->w, bad->status, "%s", bad->why);
-    const bool agreed = !bad;
-    free(all);
-    return agreed;
+    return replica_agree_row(&k->at, name, k->w, k->shape.ranks, k->wrong);
 }
 
 /* ---- set-up ---- */

@@ -50,7 +50,5 @@ void pp_case_free(pp_case *k);
 /* True on every rank if it is on every member that its row is ok; else the row gets the status and sentence of the one where
  * `wrong` is least. */
 bool pp_agree(pp_case *k, const char *name);
-void pp_gather(const pp_case *k, const char *name, const void *mine, size_t bytes,
-               void *all); /* (ranks of the job, bytes) */
 
 #endif

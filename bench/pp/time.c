@@ -84,7 +84,7 @@ static int samples_of(timed *t)
         take_samples(t, warmup, ignored);
         each = (host_seconds() - start) / warmup;
     }
-    pp_gather(t->k, "estimate", &each, sizeof each, all);
+    launch_gather(t->k->l, "estimate", &each, sizeof each, all);
     for (int r = 0; r < ranks; r++)
         each = fmax(each, all[r]);
     free(all);
@@ -105,7 +105,7 @@ static void measure_all(timed *t)
         take_samples(t, t->n, mine);
         device_state_note(t->k->s->dev);
     }
-    pp_gather(t->k, "samples", mine, mine_n * sizeof *mine, t->all);
+    launch_gather(t->k->l, "samples", mine, mine_n * sizeof *mine, t->all);
     free(mine);
 }
 
@@ -233,7 +233,7 @@ static void fill_memory(timed *t)
     const int ranks = launch_size(t->k->l);
     double *all = xcalloc((size_t)ranks, sizeof *all);
     const double mine = t->s->t ? (double)trainer_memory_of(t->s->t).allocated : 0;
-    pp_gather(t->k, "memory", &mine, sizeof mine, all);
+    launch_gather(t->k->l, "memory", &mine, sizeof mine, all);
     row_int(t->k->w, "peak_bytes_first", (int64_t)all[0]);
     row_int(t->k->w, "peak_bytes_last", (int64_t)all[pipeline_loss_rank(&t->k->shape)]);
     free(all);
@@ -286,7 +286,7 @@ static double hop_alone(pp_case *k)
     if (at)
         ms = edges_hop_ms(k->edges, at, bytes);
     memory_release(k->s->mem, at);
-    pp_gather(k, "hop", &ms, sizeof ms, all);
+    launch_gather(k->l, "hop", &ms, sizeof ms, all);
     ms = all[0];
     free(all);
     return ms;

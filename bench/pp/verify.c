@@ -117,7 +117,7 @@ static bool all_parts(pp_case *k, const pp_stage *s, const trainer *whole)
 {
     const int n = launch_size(k->l), mine = s->t ? trainer_params(s->t)->count : 0;
     int *all = xcalloc((size_t)n, sizeof *all), sum = 0;
-    pp_gather(k, "parts", &mine, sizeof mine, all);
+    launch_gather(k->l, "parts", &mine, sizeof mine, all);
     for (int r = 0; r < n; r++)
         sum += all[r];
     free(all);
@@ -226,7 +226,7 @@ static void run(pp_case *k, trainer *whole, pp_stage *s, outcome *out)
 static void fill(pp_case *k, const outcome *mine)
 {
     outcome *all = xcalloc((size_t)launch_size(k->l), sizeof *all), worst = {0};
-    pp_gather(k, "errors", mine, sizeof *mine, all);
+    launch_gather(k->l, "errors", mine, sizeof *mine, all);
     for (int r = 0; r < k->shape.ranks; r++)
         worst =
             (outcome){worse(worst.loss, all[r].loss), worse(worst.grad, all[r].grad), worse(worst.norm, all[r].norm),

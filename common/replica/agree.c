@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One answer of all ranks to whether something worked, with the reason of the first where it did not; see replica.h. */
+/* One answer of all ranks to whether something worked, with a reason where it did not; see replica.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,4 +35,38 @@ bool replica_agree(const replica_place *at, const char *name, bool ok, const cha
     }
     free(all);
     return r == n;
+}
+
+typedef struct row_opinion {
+    row_status status;
+    int wrong;
+    char why[400];
+} row_opinion;
+
+static row_opinion row_opinion_of(const replica_place *at, const row *w, int wrong)
+{
+    size_t asked;
+    const char *tag;
+    row_opinion mine = {row_status_get(w), wrong, ""};
+    snprintf(mine.why, sizeof mine.why, "%s", row_reason(w));
+    if (memory_failed(at->mem, &asked, &tag)) {
+        mine.status = ROW_OOM;
+        snprintf(mine.why, sizeof mine.why, "rank %d has no memory for %s (%zu bytes)", launch_rank(at->l), tag, asked);
+    }
+    return mine;
+}
+
+bool replica_agree_row(const replica_place *at, const char *name, row *w, int members, int wrong)
+{
+    const row_opinion mine = row_opinion_of(at, w, wrong);
+    row_opinion *all = xcalloc((unsigned long)launch_size(at->l), sizeof *all), *bad = NULL;
+    launch_gather(at->l, name, &mine, sizeof mine, all);
+    for (int r = 0; r < members; r++)
+        if (all[r].status != ROW_OK && (!bad || all[r].wrong < bad->wrong))
+            bad = &all[r];
+    if (bad)
+        row_status_set(w, bad->status, "%s", bad->why);
+    const bool agreed = !bad;
+    free(all);
+    return agreed;
 }

@@ -15,6 +15,7 @@
 #include "common/core/cache.h"
 #include "common/launch/launch.h"
 #include "common/parallel/parallel.h"
+#include "common/rows/rows.h"
 #include "common/train/trainer.h"
 #include "common/train/tune/choices.h"
 
@@ -55,6 +56,9 @@ typedef struct replica_problem {
 /* Returns true on every rank if `ok` is true on every rank. Otherwise the problem is that of the first rank that says
  * no: `why`, or the allocation that failed there. */
 bool replica_agree(const replica_place *at, const char *name, bool ok, const char *why, replica_problem *problem);
+/* Returns true on every rank if the row of each of the first `members` ranks is ok. Otherwise the row gets the status and sentence
+ * of the one whose `wrong` is least; an allocation that failed there is ROW_OOM. */
+bool replica_agree_row(const replica_place *at, const char *name, row *w, int members, int wrong);
 
 /* Rank 0 chooses an algorithm for each product of a step of `o` with its trainer, and every rank takes it; t is NULL where it is
  * no member. Contexts keep choices, so other trainers of such products have them, too. */

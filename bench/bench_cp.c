@@ -219,7 +219,7 @@ static void fill_moved(cp_case *k, const cp_times *t)
 static void fill_case(cp_case *k, const cp_times *t)
 {
     fill_moved(k, t);
-    row_int(k->w, "peak_bytes", (int64_t)cp_most(k, "peak", (double)k->peak_bytes));
+    row_int(k->w, "peak_bytes", (int64_t)launch_most(k->l, "peak", (double)k->peak_bytes, k->shape.ranks));
     row_int(k->w, "n_groups", k->groups);
     row_text(k->w, "backend", comm_backend(k->comm));
     row_int(k->w, "hosts", launch_hosts(k->l));

@@ -71,22 +71,12 @@ static bool verified(collective *k, const char *when, int calls)
 
 /* ---- measuring ---- */
 
-static double slowest(collective *k, double mine)
-{
-    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), most = 0;
-    launch_gather(k->l, "estimate", &mine, sizeof mine, all);
-    for (int r = 0; r < launch_size(k->l); r++)
-        most = fmax(most, all[r]);
-    free(all);
-    return most;
-}
-
 /* The same numbers of calls and samples on all ranks. A sum over n ranks in place must not overflow within a sample. */
 static void plan_samples(collective *k)
 {
-    double estimate = slowest(k, k->member ? collective_estimate(k) : 0);
+    double estimate = launch_most(k->l, "estimate", k->member ? collective_estimate(k) : 0, launch_size(k->l));
     if (estimate < sample_ms) /* most of that may be the wait, which calls back to back share */
-        estimate = slowest(k, k->member ? collective_burst(k, BURST) : 0);
+        estimate = launch_most(k->l, "estimate", k->member ? collective_burst(k, BURST) : 0, launch_size(k->l));
     const int asked = (int)option_int(k->s->opt, "calls");
     k->lead_in = k->graph && !k->s->timing.cold_l2;
     const double doublings = (k->lead_in ? 2 : 1) * fmax(log2(comm_size(k->c)), 1); /* of the sum, by a call */

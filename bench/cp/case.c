@@ -2,9 +2,7 @@
 /* A case from its options to its tensors; see case.h. */
 #include "bench/cp/case.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
@@ -16,16 +14,6 @@
 bool cp_agree(cp_case *k, const char *name)
 {
     return replica_agree_row(&(replica_place){.l = k->l, .mem = k->s->mem}, name, k->w, k->shape.ranks, k->wrong);
-}
-
-double cp_most(cp_case *k, const char *name, double mine)
-{
-    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), most = 0;
-    launch_gather(k->l, name, &mine, sizeof mine, all);
-    for (int r = 0; r < k->shape.ranks; r++)
-        most = all[r] > most || isnan(all[r]) ? all[r] : most;
-    free(all);
-    return most;
 }
 
 /* ---- set-up ---- */

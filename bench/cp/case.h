@@ -80,7 +80,6 @@ bool cp_prepare(cp_case *k, session *s, const bench_case *c, row *w);
 void cp_finish(cp_case *k);
 /* True on every rank when every member's row is ok; else the row has the status and sentence of the one that has least `wrong`. */
 bool cp_agree(cp_case *k, const char *name);
-double cp_most(cp_case *k, const char *name, double mine); /* the members' largest */
 
 /* ---- pieces ---- */
 

@@ -113,7 +113,7 @@ static int samples_of(cp_case *k)
     if (k->member)
         take_samples(k, warmup, ignored);
     free(ignored);
-    const double each = cp_most(k, "estimate", (host_seconds() - start) / warmup);
+    const double each = launch_most(k->l, "estimate", (host_seconds() - start) / warmup, k->shape.ranks);
     if (!(t->max_s > 0) || each * t->iters <= t->max_s)
         return t->iters;
     const int fit = (int)(t->max_s / each), least = t->iters < samples_least ? t->iters : samples_least;
@@ -161,7 +161,7 @@ bool cp_time(cp_case *k, cp_times *t)
         device_sync(k->s->dev);
         measure_again(k->s, "attention", once, k);
     }
-    t->moved_bytes = cp_most(k, "moved", k->received_bytes);
+    t->moved_bytes = launch_most(k->l, "moved", k->received_bytes, k->shape.ranks);
     scope_pop();
     if (k->status != SB_OK && row_status_get(k->w) == ROW_OK)
         row_status_set(k->w, ROW_FAIL, "%s", k->why);

@@ -237,8 +237,8 @@ static void fill_errors(cp_case *k, const double err[COMPARED], bool bits)
 {
     static const char *const columns[] = {"err_o", "err_lse", "err_dq", "err_dk", "err_dv"};
     for (int i = 0; i < COMPARED; i++)
-        row_real(k->w, columns[i], cp_most(k, columns[i], err[i]));
-    row_int(k->w, "whole_bits", cp_most(k, "bits", !bits) == 0);
+        row_real(k->w, columns[i], launch_most(k->l, columns[i], err[i], k->shape.ranks));
+    row_int(k->w, "whole_bits", launch_most(k->l, "bits", !bits, k->shape.ranks) == 0);
 }
 
 bool cp_verify(cp_case *k)

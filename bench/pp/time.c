@@ -74,9 +74,8 @@ static int samples_of(timed *t)
 {
     enum { LEAST = 3 };
     const timing *how = &t->k->s->timing;
-    const int warmup = how->warmup > 0 ? how->warmup : 1, ranks = launch_size(t->k->l);
+    const int warmup = how->warmup > 0 ? how->warmup : 1;
     double *ignored = xcalloc((size_t)warmup * (size_t)noted(t), sizeof *ignored), each = 0;
-    double *all = xcalloc((size_t)ranks, sizeof *all);
     if (t->k->member) {
         pp_stage_step(t->s);
         pp_stage_capture(t->s);
@@ -84,11 +83,8 @@ static int samples_of(timed *t)
         take_samples(t, warmup, ignored);
         each = (host_seconds() - start) / warmup;
     }
-    launch_gather(t->k->l, "estimate", &each, sizeof each, all);
-    for (int r = 0; r < ranks; r++)
-        each = fmax(each, all[r]);
-    free(all);
     free(ignored);
+    each = launch_most(t->k->l, "estimate", each, launch_size(t->k->l));
     if (!(how->max_s > 0) || each * how->iters <= how->max_s)
         return how->iters;
     const int fit = (int)(how->max_s / each), least = how->iters < LEAST ? how->iters : LEAST;

@@ -63,16 +63,6 @@ static bool step(void *arg)
     return true;
 }
 
-static double most(qualify *q, const char *name, double mine)
-{
-    double *all = xcalloc((unsigned long)q->ranks, sizeof *all), out = mine;
-    launch_gather(q->l, name, &mine, sizeof mine, all);
-    for (int r = 0; r < q->ranks; r++)
-        out = fmax(out, all[r]);
-    free(all);
-    return out;
-}
-
 static step_options together_options(const qualify *q, const bench_case *c)
 {
     const bool cpu = device_kind_of(q->s->dev) == DEVICE_CPU;
@@ -121,13 +111,13 @@ static double warm_up(qualify *q, stepping *x)
             replica_capture(x->r, &ignored); /* else it is launched op by op */
         replica_communicate(x->r, false);
     }
-    return most(q, "estimate", ms);
+    return launch_most(q->l, "estimate", ms, q->ranks);
 }
 
 /* Everyone does as many steps as the one who did most: what the timer needs to find its way differs. */
 static void even_out(qualify *q, stepping *x)
 {
-    const int64_t all = (int64_t)most(q, "steps", (double)x->steps);
+    const int64_t all = (int64_t)launch_most(q->l, "steps", (double)x->steps, q->ranks);
     while (x->steps < all)
         step(x);
     replica_settle(x->r);

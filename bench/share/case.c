@@ -2,25 +2,10 @@
 /* What the files of this folder share: problems, exchanges, a team for a case; see share.h. */
 #include "bench/share/share.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "common/core/error.h"
-
 bool share_problem(share_case *k, const replica_problem *problem)
 {
     row_status_set(k->w, problem->no_memory ? ROW_OOM : ROW_SKIP, "%s", problem->text);
     return false;
-}
-
-double share_most(const share_case *k, const char *name, double mine)
-{
-    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), most = NAN;
-    launch_gather(k->l, name, &mine, sizeof mine, all);
-    for (int r = 0; r < k->ranks; r++)
-        most = fmax(most, all[r]);
-    free(all);
-    return most;
 }
 
 team *share_team(share_case *k, const step_options *o, const team_way *way)

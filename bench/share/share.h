@@ -73,7 +73,6 @@ typedef struct share_times {
 
 /* Sets the row to the problem's status. Returns false. */
 bool share_problem(share_case *k, const replica_problem *problem);
-double share_most(const share_case *k, const char *name, double mine); /* the largest of the members' */
 /* With the case's tokens; `way` NULL: the whole model on each rank. NULL after setting the row's status. */
 team *share_team(share_case *k, const step_options *o, const team_way *way);
 

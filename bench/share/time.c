@@ -123,7 +123,7 @@ bool share_time(share_case *k, team *x, share_times *m)
     }
     team_communicate(x, true);
     const double used = (double)x->free_before - (double)device_free_bytes(x->at.d);
-    const double most = share_most(k, "device memory", x->member ? used : 0);
+    const double most = launch_most(k->l, "device memory", x->member ? used : 0, k->ranks);
     m->used_bytes = device_kind_of(x->at.d) == DEVICE_CPU ? NAN : most;
     phase_set("timing collectives alone of %s", case_name(k->c));
     block(k, x, team_alone, calls, false, &alone);
@@ -153,7 +153,7 @@ static char *key_of(const share_case *k)
 static bool fits(const share_case *k, int64_t bytes)
 {
     const double room = 0.95 * (double)device_free_bytes(k->s->dev);
-    return share_most(k, "fits", (double)bytes > room) == 0;
+    return launch_most(k->l, "fits", (double)bytes > room, k->ranks) == 0;
 }
 
 static bool measure_one(share_case *k, one_rank *out)

@@ -2,6 +2,7 @@
 /* A rank's exchanges with the others, its status and its failures; see launch.h. */
 #include "common/launch/launch.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,6 +101,16 @@ bool launch_all(launch *l, const char *name, bool mine)
         every = every && all[r];
     free(all);
     return every;
+}
+
+double launch_most(launch *l, const char *name, double mine, int ranks)
+{
+    double *all = xcalloc((unsigned long)l->size, sizeof *all), most = 0;
+    launch_gather(l, name, &mine, sizeof mine, all);
+    for (int r = 0; r < ranks; r++)
+        most = all[r] > most || isnan(all[r]) ? all[r] : most;
+    free(all);
+    return most;
 }
 
 /* ---- status and failure ---- */

@@ -57,6 +57,8 @@ void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, 
 void launch_share(launch *l, const char *name, void *data, size_t bytes, int root);         /* root's, to everyone */
 void launch_barrier(launch *l, const char *name);
 bool launch_all(launch *l, const char *name, bool mine); /* true on every rank when it is on every rank */
+/* The largest of what the first `ranks` ranks give, none of which is negative; NaN if one of them is. */
+double launch_most(launch *l, const char *name, double mine, int ranks);
 
 /* A job that must finish something before SIGINT or SIGTERM ends it: all ranks turn this on and off together, and while it is on
  * look at launch_asked, which is the signal, or 0. Ranks may see it at different times. A second signal ends the job at once. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A save: the copy, the writers, the part, the commit; see save.h. A file system lets one thread at a time write to a file,
  * so a rank writes several files at once, each from its first block to its last. Two threads share a file: one fetches and
- * hashes a block while the other writes. Ranks begin at different files. */
+ * hashes a block while the other writes. Ranks begin at different files. A copy of the state is made file by file in the
+ * order in which they are written, and each is written as soon as its bytes have landed. */
 #include "common/checkpoint/save.h"
 
 #include <errno.h>
@@ -28,8 +29,9 @@ typedef struct saver_run { /* pieces that follow each other in a file */
 } saver_run;
 
 typedef struct lane {  /* a file that this rank writes to */
-    int64_t next, end; /* blocks that nobody has taken */
-    int threads;       /* that are at it */
+    int64_t next, end;    /* blocks that nobody has taken */
+    int threads;          /* that are at it */
+    device_event *landed; /* its bytes are in the copy of the state */
     pthread_mutex_t writing;
 } lane;
 
@@ -203,6 +205,8 @@ static bool save_block(writer *w, int r, int64_t b)
     const int64_t at = b * CHECKPOINT_BLOCK, left = run->bytes - at;
     const int64_t bytes = left < CHECKPOINT_BLOCK ? left : CHECKPOINT_BLOCK, offset = run->offset + at;
     char *from = is_pinned(s) ? s->copy + s->run[r].at + at : w->slot + offset % CHECKPOINT_ALIGNMENT;
+    if (s->copy)
+        device_event_sync(s->d, s->lanes[run->file].landed);
     if (!is_pinned(s))
         fetch(w, r, offset, bytes, from);
     run->hashes[b] = checkpoint_hash(from, (size_t)bytes);
@@ -270,6 +274,10 @@ static void *write_blocks(void *arg)
     writer *w = arg;
     checkpoint_saver *s = w->s;
     lane *at = NULL;
+    if (s->copy && w == s->writers) { /* one of them says when the state may change again */
+        device_event_sync(s->d, s->copied);
+        s->saved.copied_s = host_seconds() - s->start_s;
+    }
     for (int64_t b = take_block(s, &at); b >= 0; b = take_block(s, &at)) {
         const int r = run_of(s, b);
         errno = 0;
@@ -522,10 +530,6 @@ static void *save_thread(void *arg)
 {
     checkpoint_saver *s = arg;
     char *folder = checkpoint_partial_path(s->o.folder, s->state.step, s->attempt);
-    if (s->copy) {
-        device_event_sync(s->d, s->copied);
-        s->saved.copied_s = host_seconds() - s->start_s;
-    }
     checkpoint_reach("begin");
     fill_lanes(s);
     if (open_files(s, folder))
@@ -656,6 +660,7 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     s->order = xcalloc((unsigned long)l->files, sizeof *s->order);
     for (int f = 0; f < l->files; f++) {
         s->file[f] = s->direct[f] = -1;
+        s->lanes[f].landed = device_event_create(d);
         pthread_mutex_init(&s->lanes[f].writing, NULL);
     }
     pthread_mutex_init(&s->lock, NULL);
@@ -692,8 +697,10 @@ void checkpoint_saver_free(checkpoint_saver *s)
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);
     free(s->folder);
-    for (int f = 0; f < s->l->files; f++)
+    for (int f = 0; f < s->l->files; f++) {
+        device_event_destroy(s->d, s->lanes[f].landed);
         pthread_mutex_destroy(&s->lanes[f].writing);
+    }
     free(s->order);
     free(s->lanes);
     free(s->writers);
@@ -728,6 +735,18 @@ static void be_late(void *arg)
     pause_ms(200);
 }
 
+static void copy_file(checkpoint_saver *s, int file)
+{
+    for (int r = 0; r < s->runs.n; r++)
+        for (int i = s->run[r].first; s->runs.r[r].file == file && i < s->run[r].first + s->run[r].count; i++) {
+            const checkpoint_piece *p = &s->pieces->p[i];
+            if (!left_out(s, p))
+                device_stream_copy(s->d, s->stream, s->copy + s->run[r].at + p->offset - s->runs.r[r].offset, p->at,
+                                   (size_t)p->bytes);
+        }
+    device_stream_record(s->d, s->stream, s->lanes[file].landed);
+}
+
 /* The compute stream goes on as soon as it likes; the copy has what it had by now. */
 static void enqueue_copy(checkpoint_saver *s)
 {
@@ -735,13 +754,8 @@ static void enqueue_copy(checkpoint_saver *s)
     device_stream_wait(s->d, s->stream, s->begun);
     if ((planted(s, "torn") || planted(s, "slow")) && device_kind_of(s->d) == DEVICE_CPU)
         device_stream_run(s->d, s->stream, be_late, NULL, 0);
-    for (int r = 0; r < s->runs.n; r++)
-        for (int i = s->run[r].first; i < s->run[r].first + s->run[r].count; i++) {
-            const checkpoint_piece *p = &s->pieces->p[i];
-            if (!left_out(s, p))
-                device_stream_copy(s->d, s->stream, s->copy + s->run[r].at + p->offset - s->runs.r[r].offset, p->at,
-                                   (size_t)p->bytes);
-        }
+    for (int i = 0; i < s->ordered; i++)
+        copy_file(s, s->order[i]);
     device_stream_record(s->d, s->stream, s->copied);
     s->copying = true;
 }

@@ -7,11 +7,13 @@
  * Run: ./bench_tp --size 2.7b --seq 2048 --batch 4 --precision bf16 --fusion graph
  *      ./bench_tp --device cpu --ranks 2,4
  * Expect: the memory of one rank divided by the ranks but for norms; a speed-up that falls short by the collectives, which
- * nothing but the weight gradients' products hides. Limits: no data parallelism beside it, no clipping, no fp16. */
+ * nothing but the weight gradients' products hides. Ranks that hold the same parts share the batch (--mesh, --strategy).
+ * Limits: no stages (bench_pp has them), no fp16. */
 #include <stdio.h>
 
 #include "bench/model/case.h"
 #include "bench/model/context.h"
+#include "bench/model/mesh.h"
 #include "bench/share/share.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
@@ -19,12 +21,13 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2"),
+    MODEL_MESH_OPTIONS("tp", "tp2+dp_shard2"),
     MODEL_OPTIONS("2.7b", "tiny", "2048", "32", "bf16", "train-step"),
     {"loss", OPTION_CHOICE, OPTION_LIST, "parallel",
      .help = "ranks exchange three numbers a token, or gather all logits on each", .choices = "parallel|gathered"},
     {"regather", OPTION_FLAG, OPTION_LIST, "1",
      .help = "of nccl: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
-    MODEL_UPDATE_OPTIONS("; not with ranks that share layers yet"),
+    MODEL_UPDATE_OPTIONS(", of all ranks"),
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
      .choices = "kernels|graph"},
@@ -38,7 +41,9 @@ static option_spec option_table[] = {
      .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},
     {"plant-error", OPTION_CHOICE, 0, "none",
      .help = "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
-             "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted",
+             "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
+             "gains counted by each rank in the norm; data parallelism between ranks that hold other parts, or whose "
+             "order is not the mesh's",
      .choices = TEAM_FAULTS},
     {0}};
 
@@ -75,7 +80,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         wrong = "--iters 0 is the check alone, which --check 0 leaves out";
     if (wrong)
         snprintf(msg, msg_bytes, "%s", wrong);
-    return !wrong && model_options_validate(o, msg, msg_bytes);
+    return !wrong && model_options_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
 }
 
 static bool applies(const char *option, const char *variant)
@@ -113,16 +118,22 @@ static const bench_info info = {
 static const char *contradiction(const share_case *k)
 {
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
-    if (k->ranks == 1)
+    if (k->m.tp == 1)
         return "one rank shares layers with nobody: one_ms of the other rows is its step";
+    if (k->m.pp > 1)
+        return "bench_pp has the meshes with stages";
     if (cpu && k->graph)
         return "the CPU has no graphs";
     if (cpu && k->max_ctas)
         return "--max-ctas is for NCCL";
     if (k->fault == TEAM_GAIN && !k->way->rows_apart)
         return "--plant-error gain is for ways in which each rank has its own rows: else gains' gradients are whole";
-    if (k->fault == TEAM_KEY && k->ranks <= k->o.config.heads_kv)
+    if (k->fault == TEAM_KEY && k->m.tp <= k->o.config.heads_kv)
         return "--plant-error key is for fewer key and value heads than ranks";
+    if (k->fault == TEAM_NORM && !(k->o.clip_norm > 0))
+        return "--plant-error norm is for --clip";
+    if (k->fault >= TEAM_GROUPS && k->data == 1)
+        return "--plant-error groups and order are for a mesh with data parallelism";
     return NULL;
 }
 
@@ -142,7 +153,10 @@ static bool describe(session *s, const bench_case *c, row *w, share_case *k)
     k->fault = (team_fault)option_choice(s->opt, "plant-error");
     k->max_ctas = (int)case_int(c, "max-ctas");
     k->graph = text_is(case_text(c, "fusion"), "graph");
-    bool ok = model_case_options(c, &k->o, why, sizeof why);
+    model_mesh x = {.m = {1, 1, 1, 1, 1}};
+    bool ok = model_case_options(c, &k->o, why, sizeof why) && model_mesh_of(c, &k->o, 1, &x, why, sizeof why);
+    k->m = x.m, k->data = x.data, k->strategy = x.strategy;
+    k->o.shard.prefetch = 1;
     k->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured by the team */
     k->o.keep_rows = k->way->rows_apart && !case_int(c, "regather");
     k->o.gather_logits = text_is(case_text(c, "loss"), "gathered");

@@ -51,14 +51,8 @@ typedef struct kept_answer {
 
 bool planner_within(const char *text, int gpus, mesh *only, char *why, size_t why_bytes)
 {
-    char list[96];
     *only = (mesh){0};
-    if (strcmp(text, "any") == 0)
-        return true;
-    snprintf(list, sizeof list, "%s", text);
-    for (char *plus = list; (plus = strchr(plus, '+'));)
-        *plus = ',';
-    return mesh_parse(list, gpus, only, why, why_bytes);
+    return strcmp(text, "any") == 0 || mesh_parse(text, gpus, only, why, why_bytes);
 }
 
 /* The question of a case. False after the row was set to skip. */

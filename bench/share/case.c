@@ -4,17 +4,24 @@
 
 bool share_problem(share_case *k, const replica_problem *problem)
 {
-    row_status_set(k->w, problem->no_memory ? ROW_OOM : ROW_SKIP, "%s", problem->text);
+    const row_status status = problem->no_memory ? ROW_OOM : k->fault ? ROW_FAIL : ROW_SKIP;
+    row_status_set(k->w, status, "%s", problem->text);
     return false;
 }
 
 team *share_team(share_case *k, const step_options *o, const team_way *way)
 {
     replica_problem problem;
-    team *x = team_create(&k->at, o, k->ranks, way, k->max_ctas, &problem);
+    const team_options how = {.m = k->m,
+                              .way = way,
+                              .strategy = k->strategy,
+                              .max_ctas = k->max_ctas,
+                              .join = k->graph,
+                              .fault = way ? k->fault : TEAM_SOUND};
+    team *x = team_create(&k->at, o, &how, &problem);
     if (!x)
         share_problem(k, &problem);
-    else if (x->member)
-        replica_set_tokens(x->t, o->seed, 0); /* all of them have the same */
+    else
+        team_set_tokens(x, o->seed);
     return x;
 }

@@ -8,10 +8,10 @@
 #include "bench/model/context.h"
 #include "common/formulas/attention.h"
 
-static void fill_times(row *w, const share_times *m, int ranks, double one_ms)
+static void fill_times(row *w, const share_case *k, const share_times *m, double one_ms)
 {
     const stats step = stats_of(&m->step), compute = stats_of(&m->compute);
-    const double exposed = step.median - compute.median, predicted = one_ms / ranks + m->alone;
+    const double exposed = step.median - compute.median, predicted = one_ms / k->m.tp + m->alone;
     double low, high;
     median_difference_interval(&m->step, &m->compute, &low, &high);
     row_real(w, "step_ms", step.median);
@@ -25,8 +25,8 @@ static void fill_times(row *w, const share_times *m, int ranks, double one_ms)
     row_real(w, "alone_ms", m->alone);
     row_real(w, "hidden_pct", 100 * (1 - exposed / m->alone));
     row_real(w, "one_ms", one_ms);
-    row_real(w, "speedup", one_ms / step.median);
-    row_real(w, "efficiency_pct", 100 * one_ms / step.median / ranks);
+    row_real(w, "speedup", one_ms * k->data / step.median);
+    row_real(w, "efficiency_pct", 100 * one_ms * k->data / step.median / k->ranks);
     row_real(w, "predicted_ms", predicted);
     row_real(w, "err_pct", 100 * (predicted / step.median - 1));
     row_real(w, "loss_first", m->loss_first);
@@ -36,10 +36,10 @@ static void fill_times(row *w, const share_times *m, int ranks, double one_ms)
 static void fill_rates(const share_case *k, double step_ms)
 {
     const transformer_shape shape = model_shape(&k->o);
-    const double tflops = transformer_step_flops(&shape, FLOPS_CAUSAL) / k->ranks / (step_ms * 1e9);
+    const double tflops = transformer_step_flops(&shape, FLOPS_CAUSAL) / k->m.tp / (step_ms * 1e9);
     const double given = option_real(k->s->opt, "peak-tflops");
     const double peak = given > 0 ? given : model_peak_tflops(&k->o, device_get_info(k->s->dev)->name);
-    row_real(k->w, "tokens_per_s", transformer_tokens(&shape) / (step_ms * 1e-3));
+    row_real(k->w, "tokens_per_s", k->data * transformer_tokens(&shape) / (step_ms * 1e-3));
     row_real(k->w, "tflops", tflops);
     row_real(k->w, "mfu_causal_pct", 100 * tflops / peak);
 }
@@ -51,7 +51,7 @@ void share_fill_row(share_case *k, const team *x, const share_times *m, double o
     const double peak = launch_most(k->l, "peak", x->member ? (double)trainer_memory_of(x->t).allocated : 0, k->ranks);
     const double planned = launch_most(
         k->l, "planned", x->member ? (double)trainer_planned_bytes(x->at.d, b->kernels, b->ctx, &x->o) : 0, k->ranks);
-    fill_times(w, m, k->ranks, one_ms);
+    fill_times(w, k, m, one_ms);
     fill_rates(k, stats_of(&m->step).median);
     row_int(w, "peak_bytes", (int64_t)peak);
     row_int(w, "predicted_bytes", (int64_t)planned);
@@ -64,7 +64,8 @@ void share_fill_row(share_case *k, const team *x, const share_times *m, double o
         return; /* as rank 0 is, which writes the row */
     row_int(w, "rank_params", trainer_params(x->t)->parameters);
     row_int(w, "collectives", x->op_count);
-    row_real(w, "wire_bytes", x->wire_bytes);
-    row_real(w, "wire_gb_s", x->wire_bytes / (m->alone * 1e6));
+    const double wire = x->wire_bytes + team_data_bytes(x);
+    row_real(w, "wire_bytes", wire);
+    row_real(w, "wire_gb_s", wire / (m->alone * 1e6));
     row_text(w, "backend", team_backend(x));
 }

@@ -23,9 +23,9 @@
      "not pay for"},                                                                                                   \
     {"one_ms", COLUMN_REAL, false, "a step of the whole model on one rank, on all of them at once, slowest; nan where it " \
      "does not fit"},                                                                                                  \
-    {"speedup", COLUMN_REAL, true, "one_ms / step_ms"},                                                                \
+    {"speedup", COLUMN_REAL, true, "one_ms / step_ms, times the ranks of data parallelism"},                           \
     {"efficiency_pct", COLUMN_REAL, true, "100 speedup / ranks"},                                                      \
-    {"predicted_ms", COLUMN_REAL, true, "one_ms / ranks + alone_ms: compute divides, and nothing is hidden"},          \
+    {"predicted_ms", COLUMN_REAL, true, "one_ms / tp + alone_ms: compute divides, and nothing is hidden"},             \
     {"err_pct", COLUMN_REAL, true, "100 (predicted_ms / step_ms - 1)"},                                                \
     {"peak_bytes", COLUMN_INT, true, "memory of the model's part on the rank that needs most: all but what NCCL takes"}, \
     {"predicted_bytes", COLUMN_INT, false, "the same, planned before anything was taken"},                             \
@@ -33,7 +33,7 @@
     {"saved_pct", COLUMN_REAL, true, "100 (1 - peak_bytes / one_bytes)"},                                              \
     {"device_used_bytes", COLUMN_INT, false,                                                                           \
      "memory that the driver gave out since before the part was made, largest of all ranks; nan on the CPU"},          \
-    {"collectives", COLUMN_INT, false, "of a step"},                                                                   \
+    {"collectives", COLUMN_INT, false, "of a step, between ranks that share layers"},                                  \
     {"wire_bytes", COLUMN_REAL, true, "bytes that a rank sends per step, by the count of a ring"},                     \
     {"wire_gb_s", COLUMN_REAL, false, "wire_bytes / alone_ms"},                                                        \
     {"tokens_per_s", COLUMN_REAL, true, "tokens per second of all ranks together"},                                    \
@@ -46,6 +46,7 @@
     {"loss_first", COLUMN_REAL, false, "loss of the first step"},                                                      \
     {"loss_last", COLUMN_REAL, false, "loss after the first block of measured steps"},                                 \
     {"err_loss", COLUMN_REAL, false, "check: relative error of the loss of three steps against one rank, worst"},       \
+    {"err_norm", COLUMN_REAL, false, "check, with --clip: of the norm of the first step's gradients"},                 \
     {"err_grad", COLUMN_REAL, false, "check: worst tensor of gradients, relative L2 error against one rank"},          \
     {"err_param", COLUMN_REAL, false, "check: all parameters after 3 updates, difference from that one rank, relative " \
      "to how far they moved"}
@@ -56,9 +57,12 @@ typedef struct share_case {
     launch *l;
     const bench_case *c;
     row *w;
-    int ranks, max_ctas;
+    mesh m;
+    int ranks, data; /* of the mesh; those whose tokens differ */
+    int max_ctas;
     bool graph;
     const team_way *way;
+    const char *strategy; /* of data parallelism */
     team_fault fault;
     step_options o; /* of the whole model */
     replica_place at;

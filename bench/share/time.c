@@ -87,17 +87,19 @@ static bool warm_up(share_case *k, team *x, double *loss_first)
     return true;
 }
 
-/* All ranks have the same loss: they compute it of the same numbers. */
+/* Ranks that share layers have the same loss: they compute it of the same numbers. */
 static bool same_loss(share_case *k, team *x, share_times *m)
 {
     double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
     m->loss_last = x->member ? trainer_loss(x->t) : NAN;
     launch_gather(k->l, "loss", &m->loss_last, sizeof m->loss_last, all);
-    for (int r = 0; r < k->ranks && row_status_get(k->w) == ROW_OK; r++)
-        if (!isfinite(all[r]) || all[r] != all[0])
+    for (int r = 0; r < k->ranks && row_status_get(k->w) == ROW_OK; r++) {
+        const int first = r - r % k->m.tp; /* of those that have the same tokens */
+        if (!isfinite(all[r]) || all[r] != all[first])
             row_status_set(k->w, ROW_FAIL,
-                           "after the first timed block the loss of rank %d is %.9g, that of rank 0 %.9g", r, all[r],
-                           all[0]);
+                           "after the first timed block the loss of rank %d is %.9g, that of rank %d %.9g", r, all[r],
+                           first, all[first]);
+    }
     free(all);
     return row_status_get(k->w) == ROW_OK;
 }
@@ -143,10 +145,10 @@ static char *key_of(const share_case *k)
 {
     const step_options *o = &k->o;
     const model_config *c = &o->config;
-    return xasprintf("%d %d %d %d %d %d x %d x %d %s %d %d/%d %s %d %d/%d %d %d %d on %d", c->vocab, c->d_model,
+    return xasprintf("%d %d %d %d %d %d x %d x %d %s %d %d/%d %s %d %d/%d %d %d %d clip %g on %d", c->vocab, c->d_model,
                      c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq, o->precision->name, o->split,
                      o->grad_fp32, o->moments, o->attention, o->deterministic, o->recompute, o->recompute_every,
-                     o->loss_chunk, o->micro_batches, o->overlap + 10 * k->graph, k->ranks);
+                     o->loss_chunk, o->micro_batches, o->overlap + 10 * k->graph, o->clip_norm, k->ranks);
 }
 
 /* Whether it fits beside what is taken: with a little room for the library's own. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The check of a case before it is timed, on a slice of its model of two blocks: the loss and the gradients of a step, and
- * the parameters after three, against a trainer on each rank that has whole layers.
+ * the parameters after three, against a trainer on each rank that has whole layers and the tokens of all ranks.
  *
  * Sums over ranks are rounded in another order than sums within a product, so results differ by roundings. The bounds are at
  * least six times what sound runs show, and at most half of what the least planted error makes (tests/bench/test_columns_tp.c). */
@@ -21,27 +21,26 @@ static const double check_eps = 1e-5; /* of AdamW: small gradients' signs are no
 
 typedef struct outcome {
     bool ok;
-    double err_loss, err_grad, err_param;
+    double err_loss, err_grad, err_norm, err_param;
     char reason[320];
 } outcome;
 
-/* What one rank with the whole model has, in the order of its tensors. */
-typedef struct whole {
-    params *p;
+/* What a rank has, in the order of its tensors. */
+typedef struct seen {
     float *grads, *start, *after;
-    double losses[STEPS];
-} whole;
+    double losses[STEPS], norm; /* of the first step's gradients */
+} seen;
 
 typedef struct bounds {
-    double loss, grad, param;
+    double loss, grad, param, norm;
 } bounds;
 
 static bounds bounds_of(const step_options *o)
 {
     switch (o->precision->compute) {
-    case SB_FP32: return o->split ? (bounds){1e-4, 2e-3, 2e-2} : (bounds){1e-5, 2e-4, 5e-3};
-    case SB_TF32: return (bounds){3e-4, 1e-2, 2e-2};
-    default: return (bounds){3e-3, 1e-1, 2.5e-1};
+    case SB_FP32: return o->split ? (bounds){1e-4, 2e-3, 2e-2, 2e-4} : (bounds){1e-5, 2e-4, 5e-3, 2e-5};
+    case SB_TF32: return (bounds){3e-4, 1e-2, 2e-2, 1e-3};
+    default: return (bounds){3e-3, 1e-1, 2.5e-1, 1e-2};
     }
 }
 
@@ -57,56 +56,64 @@ static step_options slice_of(const step_options *o)
     return slice;
 }
 
-static float *read_all(trainer *t, void (*read)(trainer *t, const param_tensor *p, float *out))
+/* Of a member; NULL elsewhere. */
+static float *read_all(team *x, bool grads)
 {
-    const params *p = trainer_params(t);
+    if (!x->member)
+        return NULL;
+    const params *p = trainer_params(x->t);
     float *out = xcalloc((size_t)p->elements, sizeof *out);
-    for (int i = 0; i < p->count; i++)
-        read(t, &p->tensors[i], out + p->tensors[i].first);
+    if (x->r)
+        (grads ? replica_read_grads : replica_read_params)(x->r, out);
+    for (int i = 0; i < p->count && !x->r; i++)
+        (grads ? trainer_read_grad : trainer_read_param)(x->t, &p->tensors[i], out + p->tensors[i].first);
     return out;
 }
 
-/* The gradients are those of the first step. False after setting the row's status. */
-static bool take_steps(share_case *k, team *x, float **grads, float **start, float **after, double losses[STEPS])
+/* The mean over all ranks whose tokens differ. */
+static double mean_loss(share_case *k, const team *x)
+{
+    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), sum = 0;
+    const double mine = x->member ? trainer_loss(x->t) : NAN;
+    launch_gather(k->l, "loss", &mine, sizeof mine, all);
+    if (!x->alone && x->member) {
+        mesh_group g = mesh_group_of(k->m, x->rank, MESH_DATA);
+        for (int i = 0; i < g.count; i++)
+            sum += all[g.ranks[i]] / g.count;
+        mesh_group_free(&g);
+    }
+    free(all);
+    return x->alone ? mine : sum;
+}
+
+/* False after setting the row's status. */
+static bool take_steps(share_case *k, team *x, seen *out)
 {
     replica_problem problem;
-    if (x->member && start)
-        *start = read_all(x->t, trainer_read_param);
-    team_step(x);
-    team_settle(x);
-    if (x->member) {
-        losses[0] = trainer_loss(x->t);
-        *grads = read_all(x->t, trainer_read_grad);
-    }
-    if (k->graph && !team_capture(x, &problem))
-        return share_problem(k, &problem);
-    for (int i = 1; i < STEPS; i++) {
+    sb_optimizer_state state = {0};
+    out->start = read_all(x, false);
+    for (int i = 0; i < STEPS; i++) {
         team_step(x);
         team_settle(x);
-        losses[i] = x->member ? trainer_loss(x->t) : NAN;
+        out->losses[i] = mean_loss(k, x);
+        if (i > 0)
+            continue;
+        out->grads = read_all(x, true);
+        if (x->member)
+            trainer_optimizer_state(x->t, &state);
+        out->norm = state.grad_norm;
+        if (k->graph && !team_capture(x, &problem))
+            return share_problem(k, &problem);
     }
-    if (x->member)
-        *after = read_all(x->t, trainer_read_param);
+    out->after = read_all(x, false);
     return true;
 }
 
-static void free_whole(whole *r)
+static void free_seen(seen *r)
 {
-    params_free(r->p);
     free(r->grads);
     free(r->start);
     free(r->after);
-}
-
-static bool make_whole(share_case *k, const step_options *slice, whole *r)
-{
-    phase_set("check: one rank with whole layers");
-    team *x = share_team(k, slice, NULL);
-    const bool ok = x && take_steps(k, x, &r->grads, &r->start, &r->after, r->losses);
-    if (x && x->member)
-        r->p = params_create(&slice->config);
-    team_free(x);
-    return ok;
 }
 
 /* ---- comparing ---- */
@@ -120,16 +127,20 @@ static double relative(distance d)
     return d.off == 0 ? 0 : sqrt(d.off / d.size);
 }
 
-/* How far a rank's part of a tensor is off; `from` is what sizes are counted from, NULL: zero. */
-static distance distance_of(const param_tensor *part, const float *got, const param_tensor *all, const float *want,
-                            const float *from)
+/* How far a rank's part of a tensor is off, where `only` is true (NULL: everywhere); `from` is what sizes are counted from,
+ * NULL: zero. */
+static distance distance_of(const param_tensor *part, const float *got, const bool *only, const param_tensor *all,
+                            const float *want, const float *from)
 {
     distance d = {0, 0};
     for (int r = 0; r < part->rows; r++)
         for (int c = 0; c < part->columns; c++) {
             const int row = r + part->row_first;
             const int64_t at = all->first + (int64_t)row * all->columns + c + part->column_first;
-            const double is = got[part->first + (int64_t)r * part->columns + c];
+            const int64_t here = part->first + (int64_t)r * part->columns + c;
+            const double is = got[here];
+            if (only && !only[here])
+                continue;
             const double x = row < all->rows ? want[at] : 0, zero = row < all->rows && from ? from[at] : 0;
             d.off += (is - x) * (is - x);
             d.size += (x - zero) * (x - zero);
@@ -137,25 +148,41 @@ static distance distance_of(const param_tensor *part, const float *got, const pa
     return d;
 }
 
-static void compare(const team *x, const whole *r, const float *grads, const float *after, const double losses[STEPS],
-                    outcome *out)
+/* The gradients whose sums this rank has; NULL: all. */
+static bool *summed_here(const team *x)
+{
+    if (!x->r || !x->r->plan->sharded)
+        return NULL;
+    const ownership *own = &x->r->plan->own;
+    bool *is = xcalloc((size_t)x->r->plan->elements, sizeof *is);
+    for (int i = 0; i < own->n; i++)
+        memset(is + own->r[i].first, 1, (size_t)own->r[i].count);
+    return is;
+}
+
+static void compare(const team *x, const seen *want, const seen *got, outcome *out)
 {
     const bounds b = bounds_of(&x->o);
     const params *p = trainer_params(x->t);
+    params *whole = params_create(&x->o.config);
+    bool *summed = summed_here(x);
     distance moved = {0, 0};
     const char *worst = "";
     for (int i = 0; i < STEPS; i++)
-        out->err_loss = fmax(out->err_loss, fabs(losses[i] / r->losses[i] - 1));
+        out->err_loss = fmax(out->err_loss, fabs(got->losses[i] / want->losses[i] - 1));
     for (int i = 0; i < p->count; i++) {
-        const param_tensor *t = &p->tensors[i], *all = params_find(r->p, t->kind, t->layer);
-        const double grad = relative(distance_of(t, grads, all, r->grads, NULL));
-        const distance d = distance_of(t, after, all, r->after, r->start);
+        const param_tensor *t = &p->tensors[i], *all = params_find(whole, t->kind, t->layer);
+        const double grad = relative(distance_of(t, got->grads, summed, all, want->grads, NULL));
+        const distance d = distance_of(t, got->after, NULL, all, want->after, want->start);
         moved.off += d.off, moved.size += d.size;
         if (!(grad <= out->err_grad))
             out->err_grad = grad, worst = t->name;
     }
+    params_free(whole);
+    free(summed);
     out->err_param = relative(moved);
-    out->ok = out->err_grad <= b.grad && out->err_loss <= b.loss && out->err_param <= b.param;
+    out->err_norm = x->o.clip_norm > 0 ? fabs(got->norm / want->norm - 1) : 0;
+    out->ok = out->err_grad <= b.grad && out->err_loss <= b.loss && out->err_param <= b.param && out->err_norm <= b.norm;
     if (!(out->err_grad <= b.grad))
         snprintf(out->reason, sizeof out->reason,
                  "on rank %d the gradient of %s is off by %.2e of that of one rank; %.0e is allowed", x->rank, worst,
@@ -164,6 +191,10 @@ static void compare(const team *x, const whole *r, const float *grads, const flo
         snprintf(out->reason, sizeof out->reason,
                  "on rank %d the loss is off by %.2e of that of one rank; %.0e is allowed", x->rank, out->err_loss,
                  b.loss);
+    else if (!(out->err_norm <= b.norm))
+        snprintf(out->reason, sizeof out->reason,
+                 "on rank %d the norm of all gradients is off by %.2e of that of one rank; %.0e is allowed", x->rank,
+                 out->err_norm, b.norm);
     else if (!out->ok)
         snprintf(out->reason, sizeof out->reason,
                  "on rank %d parameters after %d updates are off by %.2e of how far one rank moved them; %.0e is "
@@ -185,37 +216,38 @@ static void merge(const share_case *k, outcome *out)
         }
         out->err_loss = fmax(out->err_loss, x->err_loss);
         out->err_grad = fmax(out->err_grad, x->err_grad);
+        out->err_norm = fmax(out->err_norm, x->err_norm);
         out->err_param = fmax(out->err_param, x->err_param);
     }
     free(all);
 }
 
+/* Makes a team, takes its steps, and compares them if there is something to compare with. */
+static bool steps_of(share_case *k, const step_options *slice, const team_way *way, seen *out, const seen *want,
+                     outcome *result)
+{
+    team *x = share_team(k, slice, way);
+    const bool ok = x && take_steps(k, x, out);
+    if (ok && x->member && want)
+        compare(x, want, out, result);
+    team_free(x);
+    memory_release_all(k->s->mem); /* the case may need all of it */
+    return ok;
+}
+
 static bool check_slice(share_case *k, const step_options *slice, outcome *out)
 {
-    whole r = {.p = NULL};
-    float *grads = NULL, *after = NULL;
-    double losses[STEPS];
-    if (!make_whole(k, slice, &r)) {
-        free_whole(&r);
-        return false;
-    }
-    memory_release_all(k->s->mem);
+    seen want = {.grads = NULL}, got = {.grads = NULL};
+    step_options one = *slice;
+    one.batch *= k->data;
+    phase_set("check: one rank with whole layers");
+    bool ok = steps_of(k, &one, NULL, &want, NULL, NULL);
     phase_set("check: ranks that share layers");
-    team *x = share_team(k, slice, k->way);
-    bool ok = x;
-    if (x) {
-        x->fault = k->fault;
-        ok = take_steps(k, x, &grads, NULL, &after, losses);
-    }
-    if (ok && x->member)
-        compare(x, &r, grads, after, losses, out);
+    ok = ok && steps_of(k, slice, k->way, &got, &want, out);
     if (ok)
         merge(k, out);
-    team_free(x);
-    free(grads);
-    free(after);
-    free_whole(&r);
-    memory_release_all(k->s->mem); /* the case may need all of it */
+    free_seen(&want);
+    free_seen(&got);
     return ok;
 }
 
@@ -232,6 +264,7 @@ bool share_verify(share_case *k)
         return false;
     row_real(k->w, "err_loss", out.err_loss);
     row_real(k->w, "err_grad", out.err_grad);
+    row_real(k->w, "err_norm", k->o.clip_norm > 0 ? out.err_norm : NAN);
     row_real(k->w, "err_param", out.err_param);
     if (!out.ok)
         row_status_set(k->w, ROW_FAIL, "%s", out.reason);

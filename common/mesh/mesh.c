@@ -49,19 +49,21 @@ int mesh_world(mesh m)
 
 /* ---- text ---- */
 
-/* Takes "tp2" off the text, up to a comma. False: it is none of ours. */
+static const char separators[] = ",+";
+
+/* Takes "tp2" off the text, up to a comma; size 0: it has none. False: it is none of ours. */
 static bool take_axis(const char **text, int *axis, long *size)
 {
     char word[32];
-    const size_t length = strcspn(*text, ","), name = strcspn(*text, "0123456789,");
-    if (name >= sizeof word || name == length)
+    const size_t length = strcspn(*text, separators), name = strcspn(*text, "0123456789,+");
+    if (name >= sizeof word)
         return false;
     snprintf(word, sizeof word, "%.*s", (int)name, *text);
     for (*axis = 0; *axis < AXES && !text_is(word, axes_in_order[*axis].name); ++*axis)
         ;
     char *end;
     *size = strtol(*text + name, &end, 10);
-    const bool whole = end == *text + length && *axis < AXES && *size >= 1;
+    const bool whole = end == *text + length && *axis < AXES && (*size >= 1 || name == length);
     *text += length;
     return whole;
 }
@@ -70,10 +72,11 @@ bool mesh_parse(const char *text, int world, mesh *out, char *why, size_t why_by
 {
     const char *from = text ? text : "";
     long long product = 1;
+    int takes_rest = -1;
     *out = (mesh){0};
     while (*from) {
         const char *word = from;
-        const size_t length = strcspn(word, ",");
+        const size_t length = strcspn(word, separators);
         int axis;
         long size;
         if (!take_axis(&from, &axis, &size)) {
@@ -83,22 +86,25 @@ bool mesh_parse(const char *text, int world, mesh *out, char *why, size_t why_by
                      (int)length, word);
             return false;
         }
-        if (axis_in(*out, axis)) {
-            snprintf(why, why_bytes, "the mesh %s names %s twice", text, axes_in_order[axis].name);
+        if (axis_in(*out, axis) || axis == takes_rest || (!size && takes_rest >= 0)) {
+            snprintf(why, why_bytes, "the mesh %s names %s twice", text,
+                     size || axis == takes_rest ? axes_in_order[axis].name : "who takes the rest");
             return false;
         }
-        if (size > world || (product *= size) > world) {
+        takes_rest = size ? takes_rest : axis;
+        if (size > world || (product *= size ? size : 1) > world) {
             snprintf(why, why_bytes, "the mesh %s needs more than %d rank%s", text, world, world == 1 ? "" : "s");
             return false;
         }
         *axis_of(out, axis) = (int)size;
-        if (*from == ',' && !*++from)
+        if (*from && !*++from)
             return mesh_parse(",", world, out, why, why_bytes); /* nothing follows the comma */
     }
-    const bool rest = !out->dp_shard;
+    takes_rest = takes_rest < 0 && !out->dp_shard ? SHARD : takes_rest;
+    const bool rest = takes_rest >= 0;
     for (int i = 0; i < AXES; i++)
         if (!axis_in(*out, i))
-            *axis_of(out, i) = i == SHARD ? (int)(world / product) : 1;
+            *axis_of(out, i) = i == takes_rest ? (int)(world / product) : 1;
     if (mesh_world(*out) == world)
         return true;
     if (rest)

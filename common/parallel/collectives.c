@@ -93,34 +93,23 @@ void parallel_unpack(parallel *p, int64_t from, int64_t to)
 
 /* ---- norms ---- */
 
-/* What all ranks have is counted by the first of them. It lies behind the slices. */
-static int64_t counted_once(const parallel_plan *plan)
-{
-    return plan->own.state_elements - (plan->slice > 0 ? parallel_plan_whole(plan) : 0);
-}
-
-/* Where sums are whole on every rank, their norm is one range's; else each rank has those of its slices. */
+/* The norms of what this rank counts, and then of all ranks that together hold the model once. */
 void parallel_norms(parallel *p)
 {
     const parallel_plan *plan = p->plan;
-    const bool whole = p->s->reduce == REDUCE_ALL, in_one = p->s->gradients == GRADIENTS_SLICED;
-    const ownership *own = &plan->own;
-    const int n = whole || in_one ? 1 : own->n;
-    if (whole)
-        p->m.norm(p->m.user, 0, plan->elements, 0, p->norms, p->m.main);
-    else if (in_one)
-        p->m.norm(p->m.user, 0, counted_once(plan), 0, p->norms, p->m.main);
-    for (int i = 0; !whole && !in_one && i < n; i++)
-        p->m.norm(p->m.user, own->r[i].first, own->r[i].count, own->r[i].state_first, p->norms + i, p->m.main);
-    if (whole || !p->communicating) {
-        p->m.norms(p->m.user, p->norms, n, p->m.main);
+    for (int i = 0; i < plan->norms; i++) {
+        const owned_range *r = &plan->normed[i];
+        p->m.norm(p->m.user, r->first, r->count, r->state_first, p->norms + i, p->m.main);
+    }
+    if (!p->norm_comm || !p->communicating) {
+        p->m.norms(p->m.user, p->norms, p->most_norms, p->m.main);
         return;
     }
     parallel_follow(p, p->reduce_stream, p->m.main, &p->to_norms);
-    comm_all_gather(p->reduce_comm, p->norms, p->all_norms, (size_t)n, COMM_FP32, p->reduce_stream);
+    comm_all_gather(p->norm_comm, p->norms, p->all_norms, (size_t)p->most_norms, COMM_FP32, p->reduce_stream);
     parallel_record(p, p->reduce_stream, &p->normed);
     parallel_main_waits(p, p->normed, WAIT_TAIL);
-    p->m.norms(p->m.user, p->all_norms, n * plan->slices, p->m.main);
+    p->m.norms(p->m.user, p->all_norms, p->most_norms * comm_size(p->norm_comm), p->m.main);
 }
 
 /* ---- parameters ---- */

@@ -38,9 +38,19 @@ static void make_ranges(parallel *p)
 
 /* ---- making ---- */
 
+static const unsigned model_axes = MESH_PP | MESH_TP; /* whose ranks have other parameters */
+
+/* Who has what differs: the ranks that share slices, and those that have other parts of the model. */
+static unsigned norm_axes(const parallel *p)
+{
+    const bool whole = p->s->reduce == REDUCE_ALL;
+    return model_axes | (whole ? 0 : p->s->reduce == REDUCE_HYBRID ? MESH_FSDP : MESH_DATA);
+}
+
+/* On all ranks or on none. */
 static bool wants_norms(const parallel *p)
 {
-    return p->m.norm && p->plan->sharded;
+    return p->most_norms && (p->plan->sharded || mesh_group_size(p->plan->m, model_axes) > 1);
 }
 
 static bool adds_slices(const parallel *p)
@@ -101,44 +111,46 @@ static bool make_resources(parallel *p)
     if (adds_slices(p))
         p->batch_sum = device_malloc(p->m.d, (size_t)most_owned(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (wants_norms(p)) {
-        p->norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * sizeof *p->norms);
-        p->all_norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * (size_t)p->plan->slices * sizeof *p->norms);
+        const size_t bytes_of_norms = (size_t)p->most_norms * sizeof *p->norms;
+        p->norms = device_malloc(p->m.d, bytes_of_norms);
+        p->all_norms = device_malloc(p->m.d, bytes_of_norms * (size_t)comm_size(p->norm_comm));
+        if (p->norms)
+            device_memset(p->m.d, p->norms, 0, bytes_of_norms);
     }
     return (!p->s->packed || p->copy) && (!casts(p) || p->produced_grads) && (!adds_slices(p) || p->batch_sum) &&
            (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
-/* Splits the members into the groups of these axes. */
-static comm *another(const parallel *p, comm *of, const char *name, unsigned axes, char *why, size_t why_bytes)
+mesh_group parallel_group(const parallel *p, unsigned axes)
 {
-    const parallel_plan *plan = p->plan;
-    const mesh m = {1, plan->o.ranks / plan->slices, plan->slices, 1, 1};
-    if (!of)
-        return NULL;
-    mesh_group g = mesh_group_of(m, plan->rank < plan->o.ranks ? plan->rank : 0, axes);
-    const comm_options o = {.name = name, .members = g.ranks, .ranks = g.count, .max_ctas = plan->o.max_ctas};
-    comm *c = comm_split(of, &o, why, why_bytes);
+    const int rank = launch_rank(p->l);
+    return mesh_group_of(p->plan->m, rank < mesh_world(p->plan->m) ? rank : 0, axes);
+}
+
+/* The communicators of these axes, by a split unless `of` is NULL. A group of one rank has one, too: its slices move. */
+static bool open_comm(const parallel *p, comm *of, const char *name, unsigned axes, comm **out, char *why, size_t bytes)
+{
+    mesh_group g = parallel_group(p, axes);
+    const comm_options o = {.name = name, .members = g.ranks, .ranks = g.count, .max_ctas = p->plan->o.max_ctas};
+    *out = of ? comm_split(of, &o, why, bytes) : comm_create(p->l, p->m.d, &o, why, bytes);
     mesh_group_free(&g);
-    return c;
+    return *out;
 }
 
 static bool open_communicators(parallel *p, char *why, size_t why_bytes)
 {
-    const parallel_options *o = &p->plan->o;
     const bool hybrid = p->s->reduce == REDUCE_HYBRID, two = strategy_slices(p->s) && !strategy_fused(p->s);
-    comm *all = comm_create(
-        p->l, p->m.d, &(comm_options){.name = hybrid ? "all" : "grads", .ranks = o->ranks, .max_ctas = o->max_ctas},
-        why, why_bytes);
-    if (hybrid) {
-        p->all = all;
-        p->reduce_comm = another(p, all, "grads", MESH_FSDP, why, why_bytes);
-        p->replica_comm = p->reduce_comm ? another(p, all, "replicas", MESH_DP_REPLICATE, why, why_bytes) : NULL;
-    } else {
-        p->reduce_comm = all;
-    }
-    if (p->reduce_comm && two && (p->replica_comm || !hybrid))
-        p->gather_comm = another(p, all, "params", MESH_FSDP, why, why_bytes);
-    return p->reduce_comm && (p->replica_comm || !hybrid) && (p->gather_comm || !two);
+    const unsigned slices = hybrid ? MESH_FSDP : MESH_DATA;
+    bool ok = open_comm(p, NULL, hybrid ? "all" : "grads", MESH_DATA, hybrid ? &p->all : &p->reduce_comm, why, why_bytes);
+    comm *all = hybrid ? p->all : p->reduce_comm;
+    if (hybrid)
+        ok = ok && open_comm(p, all, "grads", slices, &p->reduce_comm, why, why_bytes) &&
+             open_comm(p, all, "replicas", MESH_DP_REPLICATE, &p->replica_comm, why, why_bytes);
+    ok = ok && (!two || open_comm(p, all, "params", slices, &p->gather_comm, why, why_bytes));
+    if (ok && p->most_norms && mesh_group_size(p->plan->m, model_axes) > 1)
+        ok = open_comm(p, NULL, "norms", norm_axes(p), &p->model_comm, why, why_bytes);
+    p->norm_comm = p->model_comm ? p->model_comm : p->s->reduce == REDUCE_ALL ? NULL : p->reduce_comm;
+    return ok;
 }
 
 /* Every rank of the job calls this. Returns false with a sentence if parameters are to be read where they can't be. */
@@ -150,7 +162,9 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
     p->peers = p->m.peers;
     if (p->peers)
         return true;
-    p->memory = peer_memory_open(p->l, p->m.d, NULL, p->plan->o.ranks, p->m.param, reason, sizeof reason);
+    mesh_group g = parallel_group(p, MESH_DATA);
+    p->memory = peer_memory_open(p->l, p->m.d, g.ranks, g.count, p->m.param, reason, sizeof reason);
+    mesh_group_free(&g);
     if (!p->memory)
         snprintf(why, why_bytes, "slices can't be read from other GPUs: %s", reason);
     else
@@ -173,9 +187,8 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
 {
     const bool member = plan->rank < plan->o.ranks;
     parallel *p = xcalloc(1, sizeof *p);
-    if (plan->rank != launch_rank(l))
-        die(EXIT_CODE_FAILURE, "bug: rank %d has a plan of rank %d", launch_rank(l), plan->rank);
     *p = (parallel){.plan = plan, .s = plan->s, .m = *m, .l = l};
+    p->most_norms = (int)launch_most(l, "norms", m->norm ? plan->norms : 0, launch_size(l));
     why[0] = 0;
     if (!open_communicators(p, why, why_bytes)) {
         parallel_free(p);
@@ -253,7 +266,8 @@ void parallel_free(parallel *p)
         return;
     close_peers(p);
     parallel_fused_close(p);
-    comm_destroy(p->replica_comm); /* after its ops */
+    comm_destroy(p->model_comm); /* after its ops */
+    comm_destroy(p->replica_comm);
     comm_destroy(p->gather_comm);
     comm_destroy(p->reduce_comm);
     comm_destroy(p->all);

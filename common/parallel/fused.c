@@ -23,14 +23,15 @@ static bool on_gpu(const parallel *p)
 bool parallel_fused_open(parallel *p, char *why, size_t why_bytes)
 {
     char reason[256] = "";
-    const int ranks = p->plan->o.ranks;
-    if (!on_gpu(p) || ranks == 1)
+    if (!on_gpu(p) || p->plan->o.ranks == 1)
         return true;
-    p->gates = peers_open(p->l, p->m.d, NULL, ranks, 0, reason, sizeof reason);
+    mesh_group g = parallel_group(p, MESH_DATA);
+    p->gates = peers_open(p->l, p->m.d, g.ranks, g.count, 0, reason, sizeof reason);
     if (p->gates)
-        p->all_grads = peer_memory_open(p->l, p->m.d, NULL, ranks, p->m.grad, reason, sizeof reason);
+        p->all_grads = peer_memory_open(p->l, p->m.d, g.ranks, g.count, p->m.grad, reason, sizeof reason);
     if (p->all_grads)
-        p->all_params = peer_memory_open(p->l, p->m.d, NULL, ranks, p->m.param, reason, sizeof reason);
+        p->all_params = peer_memory_open(p->l, p->m.d, g.ranks, g.count, p->m.param, reason, sizeof reason);
+    mesh_group_free(&g);
     if (p->all_params)
         return true;
     snprintf(why, why_bytes, "'%s' works in the memory of all ranks' GPUs: %s", p->plan->o.strategy, reason);

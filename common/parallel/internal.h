@@ -55,6 +55,7 @@ struct parallel {
     update_order order; /* in use */
     comm *all;          /* of REDUCE_HYBRID: all members; the others are of one replica, or of a slice's owners */
     comm *reduce_comm, *gather_comm, *replica_comm; /* sums of gradients, gathers, sums between replicas */
+    comm *norm_comm, *model_comm; /* who adds up norms; NULL: nobody else. model_comm is that, if it is no other one */
     void *reduce_stream, *gather_stream, *replica_stream;
     void *update_stream; /* of UPDATE_BACKWARD, else NULL */
     void *copy;
@@ -62,7 +63,8 @@ struct parallel {
     void *batch_sum;      /* a slice of one micro-batch that is to be added to those before it */
     peers *gates;         /* of a fused strategy on several GPUs, else NULL, as: */
     peer_memory *all_grads, *all_params; /* arenas of all ranks */
-    float *norms, *all_norms;            /* of this rank's ranges, and of all ranks'; device memory */
+    float *norms, *all_norms; /* of this rank's ranges, and of all ranks'; device memory */
+    int most_norms;           /* that a rank has; others' are 0 */
     bool communicating;
     bool timing_alone;   /* collectives alone: what they send is there */
     peer_memory *memory; /* of other GPUs; NULL: nobody reads it */
@@ -101,6 +103,9 @@ static inline void *parallel_at(void *arena, comm_dtype t, int64_t element)
 {
     return (char *)arena + (size_t)element * comm_dtype_bytes(t);
 }
+
+/* create.c. The ranks that differ from this one on these axes; of one that is no member, those of the first. */
+mesh_group parallel_group(const parallel *p, unsigned axes);
 
 /* edges.c. Later work on `to` waits for everything that has been enqueued on `from`. */
 void parallel_follow(parallel *p, void *to, void *from, device_event **edge);

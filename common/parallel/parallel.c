@@ -46,7 +46,7 @@ static void range_update(parallel *p, const update_range *u, int max_blocks, voi
     for (int i = u->first; i < u->first + u->count; i++)
         await_gathered(p, i, stream);
     parallel_unpack(p, u->from, u->to);
-    if (p->order == UPDATE_AFTER && !p->plan->sharded && p->m.update_all) {
+    if (p->order == UPDATE_AFTER && !p->plan->sharded && !p->norms && p->m.update_all) {
         p->m.update_all(p->m.user);
         return;
     }

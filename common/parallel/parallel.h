@@ -59,6 +59,9 @@ gather_way gather_way_parse(const char *name);
 typedef struct parallel_options {
     const char *strategy; /* a name of parallel_strategies */
     int ranks;            /* of the job's first ranks; the others are not members and get no parallel */
+    /* Ranks of the job that share the model in other ways, too: those that differ on MESH_DATA alone are the `ranks` of one
+     * strategy, of which there are several side by side, and dp_replicate is `replicas`. All zero: ranks are the job's. */
+    mesh m;
     int64_t bucket_bytes; /* of gradients; for the strategies with buckets */
     update_order update;
     int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit, or for a fused update
@@ -80,7 +83,8 @@ typedef struct parallel_options {
 typedef struct parallel_plan {
     parallel_options o;
     const strategy *s;
-    int rank;
+    mesh m;   /* all ranks that are members */
+    int rank; /* among those of the strategy; o.ranks: no member */
     int64_t elements; /* of the index space */
     int64_t *starts;  /* (tensors + 1), a copy */
     int tensors;
@@ -89,11 +93,13 @@ typedef struct parallel_plan {
     int slices, slice;         /* into how many equal ones a group of gradients is cut, and which is this rank's */
     int whole;                 /* so many of the last buckets are not cut: every rank updates them */
     bool sharded;              /* the state is this rank's part alone */
+    owned_range *normed;       /* (norms) whose norms this rank gives to that of all gradients */
+    int norms;
     int64_t gathered_elements; /* of parameters in a step; with SHARE_ON_USE, as the model says */
 } parallel_plan;
 
-/* NULL with a sentence in why if the strategy cannot be used so. grad_bytes: of one gradient element. A rank that is no
- * member owns nothing. */
+/* NULL with a sentence in why if the strategy cannot be used so. grad_bytes: of one gradient element. `rank` is that of the
+ * job; one that is no member owns nothing. */
 parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes,
                                     char *why, size_t why_bytes);
 void parallel_plan_free(parallel_plan *p);
@@ -139,9 +145,9 @@ typedef struct parallel_model {
     /* to = from, n gradients as the model makes them, which are not of grad_dtype then; on `stream`. Where slices are
      * reduced; NULL: they are. */
     void (*cast)(void *user, void *to, const void *from, int64_t n, void *stream);
-    /* Where the model wants statistics over all gradients and ranks update slices, which come after all sums then: the
-     * norm of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL: it
-     * wants none. */
+    /* Where the model wants statistics over all gradients and ranks hold different ones, whose update comes after all sums
+     * then: the norm of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL:
+     * it wants none. */
     void (*norm)(void *user, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream);
     void (*norms)(void *user, const float *norms, int n, void *stream);
     /* UPDATE_AFTER, not sharded: all at once on main, with statistics over all gradients where the model wants them;

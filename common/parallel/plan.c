@@ -30,6 +30,40 @@ int64_t parallel_granularity(int ranks)
     return (int64_t)BUCKET_ALIGNMENT * ranks;
 }
 
+/* ---- norms ---- */
+
+/* What of `r` is in tensors that this rank counts. Slices lie side by side on the rank, wherever they belong, and so have one
+ * norm. */
+static void add_normed(parallel_plan *p, const index_space *space, owned_range r)
+{
+    owned_range *open = p->norms && p->s->gradients == GRADIENTS_SLICED ? &p->normed[p->norms - 1] : NULL;
+    for (int i = 0; i < space->tensors; i++) {
+        const int64_t start = space->starts[i], next = space->starts[i + 1], end = r.first + r.count;
+        const int64_t from = start > r.first ? start : r.first, to = next < end ? next : end;
+        const int64_t state = r.state_first + from - r.first;
+        if (from >= to || (space->elsewhere && space->elsewhere[i]))
+            continue;
+        if (!open || open->state_first + open->count != state) {
+            open = &p->normed[p->norms++];
+            *open = (owned_range){from, 0, state};
+        }
+        open->count += to - from;
+    }
+}
+
+/* Where sums are whole, all ranks of the strategy have the same; what is whole besides slices is counted by the first. */
+static void choose_normed(parallel_plan *p, const index_space *space)
+{
+    const int own = p->slice > 0 ? p->own.n - p->whole : p->own.n;
+    p->normed = xcalloc((unsigned long)space->tensors + (unsigned long)p->own.n, sizeof *p->normed);
+    if (p->s->reduce == REDUCE_ALL)
+        add_normed(p, space, (owned_range){0, p->elements, 0});
+    for (int i = 0; p->s->reduce != REDUCE_ALL && i < own; i++)
+        add_normed(p, space, p->own.r[i]);
+}
+
+/* ---- the plan ---- */
+
 /* A bucket holds at most `cap` elements. */
 static void cut(parallel_plan *p, const index_space *space, int64_t cap)
 {
@@ -59,9 +93,33 @@ static int64_t odd_end(const strategy *s, const index_space *space, int ranks)
     return space->starts[space->tensors] % of ? space->starts[space->tensors] : -1;
 }
 
-parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes,
+/* The strategy's ranks on their mesh, which is all of it where none is given. */
+static parallel_options on_mesh(const parallel_options *asked)
+{
+    parallel_options o = *asked;
+    const strategy *s = parallel_strategy(o.strategy);
+    const int replicas = s && s->reduce == REDUCE_HYBRID && o.replicas > 0 ? o.replicas : 1;
+    if (!o.m.tp)
+        o.m = (mesh){1, replicas, o.ranks / replicas, 1, 1};
+    else
+        o.ranks = mesh_group_size(o.m, MESH_DATA), o.replicas = o.m.dp_replicate;
+    return o;
+}
+
+static int place_of(const parallel_options *o, int rank)
+{
+    if (rank >= mesh_world(o->m))
+        return o->ranks;
+    mesh_group g = mesh_group_of(o->m, rank, MESH_DATA);
+    const int place = g.mine;
+    mesh_group_free(&g);
+    return place;
+}
+
+parallel_plan *parallel_plan_create(const parallel_options *asked, int rank, const index_space *s, int grad_bytes,
                                     char *why, size_t why_bytes)
 {
+    const parallel_options of_mesh = on_mesh(asked), *o = &of_mesh;
     const strategy *chosen = parallel_strategy(o->strategy);
     const int64_t elements = s->starts[s->tensors];
     if (s->starts[0] != 0 || o->ranks < 1 || rank < 0)
@@ -80,14 +138,17 @@ parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const i
                  (long long)odd_end(chosen, s, o->ranks), o->ranks, (long long)parallel_granularity(o->ranks));
     else {
         parallel_plan *p = xcalloc(1, sizeof *p);
-        *p = (parallel_plan){.o = *o, .s = chosen, .rank = rank, .elements = elements, .tensors = s->tensors};
+        *p = (parallel_plan){.o = *o, .s = chosen, .m = o->m, .elements = elements, .tensors = s->tensors};
+        p->rank = place_of(o, rank);
         p->o.strategy = chosen->name;
         p->starts = xmalloc((unsigned long)(s->tensors + 1) * sizeof *p->starts);
         memcpy(p->starts, s->starts, (size_t)(s->tensors + 1) * sizeof *p->starts);
         const int64_t cap = o->bucket_bytes / grad_bytes;
         cut(p, s, cap > 1 ? cap : 1);
-        if (rank >= o->ranks)
+        if (p->rank >= o->ranks)
             p->own.n = 0, p->own.state_elements = 0;
+        else
+            choose_normed(p, s);
         return p;
     }
     return NULL;
@@ -107,6 +168,7 @@ void parallel_plan_free(parallel_plan *p)
         return;
     buckets_free(&p->b);
     ownership_free(&p->own);
+    free(p->normed);
     free(p->starts);
     free(p);
 }

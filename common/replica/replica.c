@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/core/rng.h"
 #include "common/record/nvtx.h"
 #include "common/replica/replica.h"
 #include "common/session/watchdog.h"
@@ -119,28 +120,83 @@ static bool by_units(const char *name)
     return s && s->grouping == GROUP_UNIT;
 }
 
-static parallel_plan *plan_of(const replica *r, const parallel_options *p, char *why, size_t bytes)
+/* What this rank holds of the model, as its trainer will. */
+static params *params_of(const step_options *o, const parallel_options *p)
 {
-    params *tensors = params_create_with(&r->o.config, r->o.shard.small);
+    const bool split = o->split_layers.ranks > 1;
+    const model_part whole = {0, o->config.layers, true, true};
+    params *tensors = params_create_parts(&o->config, o->shard.small || split, split ? o->split_layers : (model_split){1, 0},
+                                          o->table ? o->table->parts : &whole, o->table ? o->table->part_count : 1);
     if (by_units(p->strategy))
         params_pad_units(tensors, parallel_granularity(p->ranks));
     else
         params_pad(tensors, parallel_granularity(p->ranks));
+    return tensors;
+}
+
+/* Of ranks that share layers the first counts gains, and the first that has them key and value heads. */
+static bool counted_elsewhere(const step_options *o, const param_tensor *t)
+{
+    const model_split s = o->split_layers;
+    const int sharers = s.ranks > o->config.heads_kv ? s.ranks / o->config.heads_kv : 1;
+    return (param_is_gain(t->kind) && s.rank > 0) ||
+           ((t->kind == PARAM_K || t->kind == PARAM_V) && s.rank % sharers > 0);
+}
+
+static parallel_plan *plan_of(const replica *r, const parallel_options *p, char *why, size_t bytes)
+{
+    params *tensors = params_of(&r->o, p);
     const int units = params_units(tensors);
     int64_t *starts = xcalloc((unsigned long)tensors->count + 1, sizeof *starts), count;
     int64_t *unit_starts = xcalloc((unsigned long)units + 1, sizeof *unit_starts);
-    for (int i = 0; i < tensors->count; i++)
+    bool *elsewhere = xcalloc((unsigned long)tensors->count, sizeof *elsewhere);
+    for (int i = 0; i < tensors->count; i++) {
         starts[i] = tensors->tensors[i].first;
+        elsewhere[i] = counted_elsewhere(&r->o, &tensors->tensors[i]);
+    }
     starts[tensors->count] = unit_starts[units] = tensors->elements;
     for (int u = 0; u < units; u++)
         params_unit_range(tensors, u, &unit_starts[u], &count);
     const int grad_bytes = sb_dtype_bytes(step_sums_dtype(&r->o));
-    const index_space space = {starts, tensors->count, unit_starts, units, r->o.shard.small};
+    const index_space space = {starts, tensors->count, unit_starts, units, r->o.shard.small, elsewhere};
     parallel_plan *plan = parallel_plan_create(p, rank_of(&r->at), &space, grad_bytes, why, bytes);
     free(starts);
     free(unit_starts);
+    free(elsewhere);
     params_free(tensors);
     return plan;
+}
+
+/* The tensors that a rank holds, and which parts of them. */
+static uint64_t hash_of(const params *p)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < p->count; i++) {
+        const param_tensor *t = &p->tensors[i];
+        h = rng_hash(h + (uint64_t)t->row_first * 0x9e3779b97f4a7c15u + (uint64_t)t->column_first, t->name);
+    }
+    return h;
+}
+
+/* Ranks of one strategy add up gradients: of the same parts of a model. */
+static bool same_parts(const replica *r, const parallel_options *p, replica_problem *problem)
+{
+    if (!p->m.tp)
+        return true;
+    char why[160] = "";
+    params *mine = params_of(&r->o, p);
+    const uint64_t hash = hash_of(mine);
+    uint64_t *all = xcalloc((unsigned long)launch_size(r->at.l), sizeof *all);
+    launch_gather(r->at.l, "parts", &hash, sizeof hash, all);
+    mesh_group g = mesh_group_of(p->m, r->member ? launch_rank(r->at.l) : 0, MESH_DATA);
+    for (int i = 0; i < g.count && r->member && !why[0]; i++)
+        if (all[g.ranks[i]] != hash)
+            snprintf(why, sizeof why, "it would add its gradients to those of rank %d, which holds other parts of the model",
+                     g.ranks[i]);
+    mesh_group_free(&g);
+    params_free(mine);
+    free(all);
+    return replica_agree(&r->at, "parts", !why[0], why, problem);
 }
 
 static bool make_plan(replica *r, const parallel_options *p, replica_problem *problem)
@@ -233,9 +289,10 @@ replica *replica_create(const replica_place *at, const step_options *o, const pa
                         replica_problem *problem)
 {
     replica *r = xcalloc(1, sizeof *r);
-    *r = (replica){.at = *at, .member = rank_of(at) < p->ranks, .o = *o, .communicating = true};
+    *r = (replica){.at = *at, .o = *o, .communicating = true};
+    r->member = rank_of(at) < (p->m.tp ? mesh_world(p->m) : p->ranks);
     scope_push("setup");
-    bool ok = make_plan(r, p, problem) && make_trainer(r, problem);
+    bool ok = same_parts(r, p, problem) && make_plan(r, p, problem) && make_trainer(r, problem);
     if (ok)
         r->free_with_model = device_free_bytes(at->d);
     ok = ok && make_strategy(r, problem);

@@ -93,7 +93,7 @@ static void scatter(void *user, const void *partial, void *mine, size_t count, s
 {
     team *x = user;
     const comm_dtype type = replica_comm_dtype(t);
-    leave_out(x, partial, count * (size_t)x->ranks * comm_dtype_bytes(type));
+    leave_out(x, partial, count * (size_t)x->m.tp * comm_dtype_bytes(type));
     give(x, (team_op){OP_SCATTER, x->all, partial, mine, count, type}, stream);
 }
 
@@ -128,55 +128,123 @@ static void break_loss(void *user, sb_vocab_loss *p)
 
 /* ---- making and freeing ---- */
 
-/* Neighbours that hold the same key and value heads: as a mesh, the inner axis. */
+/* Neighbours that hold the same key and value heads: as a mesh, the inner part of tp. */
 static bool open_groups(team *x, int max_ctas, char *why, size_t why_bytes)
 {
     const comm_options o = {.name = "layers", .max_ctas = max_ctas};
-    const int kv = x->o.config.heads_kv, sharers = x->ranks > kv ? x->ranks / kv : 1;
-    const mesh whole = {1, 1, 1, 1, x->ranks}, pairs = {1, 1, x->ranks / sharers, 1, sharers};
-    return comm_open_axes(x->at.l, x->at.d, NULL, whole, MESH_TP, &o, &x->all, why, why_bytes) &&
+    const int kv = x->o.config.heads_kv, sharers = x->m.tp > kv ? x->m.tp / kv : 1;
+    mesh pairs = x->m;
+    pairs.cp *= pairs.tp / sharers;
+    pairs.tp = sharers;
+    return comm_open_axes(x->at.l, x->at.d, NULL, x->m, MESH_TP, &o, &x->all, why, why_bytes) &&
            comm_open_axes(x->at.l, x->at.d, NULL, pairs, MESH_TP, &o, &x->keys, why, why_bytes);
 }
 
-static bool open_team(team *x, const team_way *way, int max_ctas, replica_problem *problem)
+/* Which part of each layer this rank has. */
+static int part_of(const team *x)
+{
+    const int rank = x->member ? x->rank : 0, inside = mesh_group_size(x->m, MESH_DATA);
+    return x->fault == TEAM_ORDER ? rank / inside % x->m.tp : mesh_coords(x->m, rank).tp;
+}
+
+/* Each rank counts all that it has. */
+static void count_all(parallel_plan *plan)
+{
+    if (plan->norms > 0) {
+        plan->norms = 1;
+        plan->normed[0] = (owned_range){plan->own.r[0].first, plan->own.state_elements, 0};
+    }
+}
+
+/* A strategy for this rank's part of the model. Alone among its data it has nothing to add up but norms. */
+static bool make_replica(team *x, const team_options *how, replica_problem *problem)
+{
+    enum { BUCKET_BYTES = 25 << 20 };
+    const int data = mesh_group_size(x->m, MESH_DATA);
+    const char *name = data == 1 ? "flat" : how->strategy ? how->strategy : "bucketed";
+    parallel_options p = {.strategy = name,
+                          .ranks = data,
+                          .m = x->m,
+                          .bucket_bytes = BUCKET_BYTES,
+                          .max_ctas = how->max_ctas,
+                          .micro_batches = step_micro_batches(&x->o),
+                          .join = how->join};
+    if (x->fault == TEAM_GROUPS)
+        p.m = x->m.tp > 1 ? (mesh){x->ranks / data, 1, data, 1, 1} : (mesh){1, 1, data, 1, x->ranks / data};
+    x->o.shard.small = x->m.tp > 1 && parallel_strategy(name)->grouping == GROUP_UNIT;
+    x->r = replica_create(&x->at, &x->o, &p, problem);
+    if (!x->r)
+        return false;
+    x->t = x->r->t;
+    x->o = x->r->o;
+    if (x->fault == TEAM_NORM)
+        count_all(x->r->plan);
+    return true;
+}
+
+static bool make_trainer(team *x, replica_problem *problem)
+{
+    char why[400] = "";
+    if (x->member)
+        x->t = trainer_create(x->at.d, x->at.mem, x->at.kernels, x->at.ctx, &x->o, why, sizeof why);
+    return replica_agree(&x->at, "part of a model", x->t || !x->member, why, problem) &&
+           replica_tune(&x->at, x->t, &x->o, problem);
+}
+
+static bool open_team(team *x, const team_options *how, replica_problem *problem)
 {
     char why[400] = "";
     const model_config *c = &x->o.config;
-    const mesh m = {1, 1, 1, 1, x->ranks};
-    const int batch = way && way->rows_apart ? x->o.batch : 0; /* only then are rows shared out */
-    const mesh_model asked = {
-        .heads = c->heads, .heads_kv = c->heads_kv, .d_ff = c->d_ff, .seq = x->o.seq, .batch = batch};
-    bool ok = x->alone || !mesh_problem(m, &asked, why, sizeof why);
-    ok = ok && (x->alone || open_groups(x, max_ctas, why, sizeof why));
-    if (ok && !x->alone) {
-        x->o.split_layers = (model_split){x->ranks, x->member ? x->rank : 0};
-        x->o.rows_apart = way->rows_apart;
-    }
-    if (ok && x->member) {
-        x->t = trainer_create(x->at.d, x->at.mem, x->at.kernels, x->at.ctx, &x->o, why, sizeof why);
-        ok = x->t;
-    }
-    return replica_agree(&x->at, "part of a model", ok, why, problem) && replica_tune(&x->at, x->t, &x->o, problem);
+    const bool apart = !x->alone && how->way->rows_apart && x->m.tp > 1;
+    const mesh_model asked = {.heads = c->heads,
+                              .heads_kv = c->heads_kv,
+                              .d_ff = c->d_ff,
+                              .seq = x->o.seq,
+                              .batch = apart ? x->o.batch : 0}; /* only then are rows shared out */
+    const bool ok = x->alone || (!mesh_problem(x->m, &asked, why, sizeof why) &&
+                                 open_groups(x, how->max_ctas, why, sizeof why));
+    if (!replica_agree(&x->at, "mesh", ok, why, problem))
+        return false;
+    if (!x->alone && x->m.tp > 1)
+        x->o.split_layers = (model_split){x->m.tp, part_of(x)};
+    x->o.rows_apart = apart;
+    const bool shares = !x->alone && (mesh_group_size(x->m, MESH_DATA) > 1 || (x->o.clip_norm > 0 && x->ranks > 1));
+    return shares ? make_replica(x, how, problem) : make_trainer(x, problem);
 }
 
-team *team_create(const replica_place *at, const step_options *o, int ranks, const team_way *way, int max_ctas,
-                  replica_problem *problem)
+static int data_place(mesh m, int rank)
+{
+    mesh_group g = mesh_group_of(m, rank, MESH_DATA);
+    const int place = g.mine;
+    mesh_group_free(&g);
+    return place;
+}
+
+team *team_create(const replica_place *at, const step_options *o, const team_options *how, replica_problem *problem)
 {
     team *x = xcalloc(1, sizeof *x);
-    const int rank = launch_rank(at->l);
-    *x = (team){.at = *at, .member = rank < ranks, .alone = !way, .ranks = ranks, .rank = rank, .o = *o};
+    const int rank = launch_rank(at->l), ranks = mesh_world(how->m);
+    *x = (team){.at = *at, .member = rank < ranks, .alone = !how->way, .m = how->m, .ranks = ranks, .rank = rank, .o = *o};
+    x->fault = how->fault;
+    x->data = x->member && !x->alone ? data_place(x->m, rank) : 0;
     x->communicating = true;
     x->free_before = device_free_bytes(at->d);
     scope_push("setup");
-    const bool ok = open_team(x, way, max_ctas, problem);
+    const bool ok = open_team(x, how, problem);
     scope_pop();
     if (!ok) {
         team_free(x);
         return NULL;
     }
-    if (x->member && !x->alone)
+    if (x->member && x->o.split_layers.ranks > 1)
         trainer_set_share(x->t, &(step_share){x, gather, scatter, sum, sum_gains, sum_keys, break_loss});
     return x;
+}
+
+void team_set_tokens(team *x, uint64_t seed)
+{
+    if (x->member)
+        replica_set_tokens(x->t, seed, x->data);
 }
 
 void team_free(team *x)
@@ -187,7 +255,10 @@ void team_free(team *x)
     for (int i = 0; i < 2; i++)
         if (x->graphs[i])
             device_graph_destroy(x->at.d, x->graphs[i]);
-    trainer_free(x->t);
+    if (x->r)
+        replica_free(x->r);
+    else
+        trainer_free(x->t);
     comm_destroy(x->keys);
     comm_destroy(x->all);
     free(x->ops);
@@ -211,17 +282,23 @@ void team_step(team *x)
 
 void team_settle(team *x)
 {
-    if (x->member && x->t)
+    if (x->r)
+        replica_settle(x->r);
+    else if (x->member && x->t)
         device_sync(x->at.d);
 }
 
 void team_communicate(team *x, bool on)
 {
     x->communicating = on;
+    if (x->r)
+        replica_communicate(x->r, on);
 }
 
 void team_alone(team *x)
 {
+    if (x->r && x->r->p)
+        parallel_collectives_alone(x->r->p);
     for (int i = 0; i < x->op_count; i++)
         enqueue(&x->ops[i], trainer_stream(x->t));
 }
@@ -252,5 +329,11 @@ bool team_capture(team *x, replica_problem *problem)
 
 const char *team_backend(const team *x)
 {
-    return x->all ? comm_backend(x->all) : "";
+    return x->all ? comm_backend(x->all) : x->r && x->r->p ? parallel_backend(x->r->p) : "";
+}
+
+double team_data_bytes(const team *x)
+{
+    return !x->r ? 0 : parallel_wire_bytes(x->r->plan, sb_dtype_bytes(trainer_grad_dtype(x->t)),
+                                           sb_dtype_bytes(trainer_param_dtype(x->t)));
 }

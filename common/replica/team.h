@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks that share each layer of one model (tensor parallelism): a trainer with its part of the model on each, the same
- * algorithms on all of them, and what they give each other, by a way of the table.
+/* A trainer on each rank of a mesh, the same algorithms on all of them: with its part of each layer, by a way of the table
+ * (tensor parallelism); with the layers of its stage, where options have a table (the caller sets the hops of a pipeline);
+ * and with a strategy among the ranks that hold the same, whose tokens differ (data parallelism). Gradients are clipped by
+ * the norm of the whole model, which each of its elements enters once.
  *
  * All ranks of the job call these functions together, unless a comment says otherwise; a rank that is no member joins in
- * exchanges alone. Limits: one batch, no data parallelism beside it, neither clipping nor a loss scale. */
+ * exchanges alone. Limits: no loss scale where layers or stages are shared. */
 #ifndef STEPBENCH_REPLICA_TEAM_H
 #define STEPBENCH_REPLICA_TEAM_H
 
@@ -26,31 +28,45 @@ typedef enum team_fault {
     TEAM_KEY,     /* nor those of key and value heads that ranks share */
     TEAM_VOCAB,   /* ids of the logits off by one */
     TEAM_PADDING, /* columns that pad the logits count */
+    TEAM_NORM,    /* gains and shared heads enter the norm once for each rank that has them */
+    TEAM_GROUPS,  /* gradients are added up with ranks that hold other parts */
+    TEAM_ORDER,   /* parts of layers go to ranks as if tp were outside of data parallelism */
 } team_fault;
-#define TEAM_FAULTS "none|chunk|partial|gain|key|vocab|padding"
+#define TEAM_FAULTS "none|chunk|partial|gain|key|vocab|padding|norm|groups|order"
+
+typedef struct team_options {
+    mesh m;               /* of the first ranks of the job; cp 1 */
+    const team_way *way;  /* of ranks that share layers; NULL: each member has the whole model, and is alone */
+    const char *strategy; /* of parallel_strategies; NULL: "bucketed" */
+    int max_ctas;         /* of NCCL; 0: NCCL decides */
+    bool join;            /* the step will be captured as a graph */
+    team_fault fault;
+} team_options;
 
 typedef struct team_op team_op;
 typedef struct team {
     replica_place at;
     bool member, alone; /* alone: each member has the whole model, and no other to give it anything */
-    int ranks, rank;
+    mesh m;
+    int ranks, rank; /* of the mesh */
+    int data;        /* the place among ranks whose tokens differ; 0 alone */
     step_options o;
     trainer *t; /* NULL if not a member */
+    replica *r; /* whose trainer it is; NULL: it updates by itself, as nothing is added up and no norm is shared */
     comm *all, *keys;
     team_op *ops; /* of a step, noted in the first one */
     int op_count, op_room, steps, sums;
-    double wire_bytes; /* that a rank sends in a step, by the count of a ring */
+    double wire_bytes; /* that a rank sends for shared layers in a step, by the count of a ring */
     bool communicating;
     team_fault fault;
     device_graph *graphs[2]; /* of a step without communication, and with */
     size_t free_before;      /* the device's, before anything was made */
 } team;
 
-/* The first `ranks` of the job, with the whole model `o` among them, or on each of them (way NULL). NULL and a problem on
- * failure. */
-team *team_create(const replica_place *at, const step_options *o, int ranks, const team_way *way, int max_ctas,
-                  replica_problem *problem);
+/* The whole model `o` on a mesh; its batch is that of each rank of data parallelism. NULL and a problem on failure. */
+team *team_create(const replica_place *at, const step_options *o, const team_options *how, replica_problem *problem);
 void team_free(team *x);
+void team_set_tokens(team *x, uint64_t seed); /* this rank's part of the global batch; replica_set_tokens */
 
 /* These exchange nothing on the host: */
 void team_step(team *x); /* enqueues one, or ends the job */
@@ -60,5 +76,6 @@ void team_alone(team *x);                /* enqueues what a step sends, with not
 
 bool team_capture(team *x, replica_problem *problem); /* steps with and without communication, behind the first */
 const char *team_backend(const team *x);              /* "" alone */
+double team_data_bytes(const team *x); /* that the strategy of a member sends in a step, beside wire_bytes */
 
 #endif

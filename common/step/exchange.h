@@ -39,9 +39,11 @@ arena_slot share_partial(step *s, int layer, arena_slot y);
 void share_sum(step *s, arena_slot *partial, arena_slot y);
 void share_add(step *s, arena_slot residual, arena_slot y); /* y += residual, of this rank's rows */
 
-/* The gradients that ranks have parts of though they hold the same tensor: gains, and key and value heads that neighbours
- * share. When all of a step are made. */
-void share_gradients(step *s);
+/* Sums of the gradients that ranks have parts of though they hold the same tensor: all gains, and a block's key and value heads
+ * that neighbours share. Once they are all made, in front of what tells hooks so; on main. */
+void share_gains(step *s, void *sums, int64_t count, sb_dtype t);
+bool share_keys(const step *s); /* neighbours share them */
+void share_keys_sum(step *s, void *sums, sb_dtype t); /* (2 kv, d): those of the values follow */
 
 /* The loss of tokens [first, first + rows), whose logits' columns are shared out. */
 void share_loss(step *s, int first, int rows, arena_slot logits, bool backward);

@@ -9,6 +9,7 @@
 #include "common/step/linear_float8.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
+#include "common/step/units.h"
 
 static linear linear_of(const step *s, int which)
 {
@@ -233,6 +234,11 @@ static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, 
         float8_operands cast = float8_take(s, which, layer, PASS_DW, aside, &p, stream);
         linear_run(s, &l, dw_name(p.c), layer, p, aside ? s->work.workspace : -1, stream);
         float8_drop(s, &cast, aside);
+    }
+    if (which == LINEAR_QKV && share_keys(s) && !unit_ready_whole(s)) {
+        side_join(s);
+        share_keys_sum(s, step_at(dw, (int64_t)s->width * s->d * s->made_element), s->made_dtype);
+        stream = s->main;
     }
     step_ready(s, l.first, layer, count, stream);
 }

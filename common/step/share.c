@@ -109,31 +109,21 @@ void share_add(step *s, arena_slot residual, arena_slot y)
 
 /* ---- gradients ---- */
 
-static void *sums_at(const step *s, int64_t element)
+void share_gains(step *s, void *sums, int64_t count, sb_dtype t)
 {
-    return (s->grad_sums ? s->grad_sums : (char *)s->block) + element * s->grad_element;
+    if (apart(s) && s->share.sum_gains && step_launching(s))
+        s->share.sum_gains(s->share.user, sums, (size_t)count, t, s->main);
 }
 
-static void sum_gains(step *s)
+bool share_keys(const step *s)
 {
-    int64_t first, count;
-    params_unit_range(s->params, params_gains(s->params), &first, &count);
-    if (apart(s) && s->share.sum_gains)
-        s->share.sum_gains(s->share.user, sums_at(s, first), (size_t)count, s->grad_dtype, s->main);
+    return share_on(s) && layer_shape_of(&s->o.config, step_split(&s->o)).sharers_kv > 1;
 }
 
-void share_gradients(step *s)
+void share_keys_sum(step *s, void *sums, sb_dtype t)
 {
-    if (!share_on(s) || !step_launching(s))
-        return;
-    sum_gains(s);
-    const layer_shape shape = layer_shape_of(&s->o.config, step_split(&s->o));
-    for (int i = 0; i < s->params->count && shape.sharers_kv > 1 && s->share.sum_kv; i++) {
-        const param_tensor *k = &s->params->tensors[i];
-        if (k->kind == PARAM_K) /* that of the values follows */
-            s->share.sum_kv(s->share.user, sums_at(s, k->first), (size_t)(k->count + k[1].count), s->grad_dtype,
-                            s->main);
-    }
+    if (s->share.sum_kv && step_launching(s))
+        s->share.sum_kv(s->share.user, sums, 2 * (size_t)s->kv * (size_t)s->d, t, s->main);
 }
 
 /* ---- the loss ---- */

@@ -315,8 +315,6 @@ static void weights_end(step *s, step_part *p)
 {
     units_end(s);
     p->weights++;
-    if (p->weights == s->micro_batches) /* one part: trainer_create refuses more */
-        share_gradients(s);
     s->adds = false;
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
+#include "common/step/exchange.h"
 #include "common/step/optimizer.h"
 #include "common/step/streams.h"
 
@@ -266,16 +267,24 @@ static void add_up(step *s, int unit)
     step_drop(s, &u->grads);
 }
 
+/* Of gradients that all lie here. */
+static void *sums_at(const step *s, int64_t element)
+{
+    return step_at(s->grad_sums ? s->grad_sums : (char *)s->block, element * s->grad_element);
+}
+
 void unit_grads_end(step *s, int layer)
 {
     const int unit = params_unit(s->params, layer);
     if (!unit_ready_whole(s))
         return;
-    const bool last = last_sums(s, s->part);
-    if (in_slots(s) || (last && s->hooks.ready))
+    const bool last = last_sums(s, s->part), shared = last && layer >= 0 && layer < s->o.config.layers && share_keys(s);
+    if (in_slots(s) || shared || (last && s->hooks.ready))
         side_join(s);
     if (in_slots(s))
         add_up(s, unit);
+    if (shared)
+        share_keys_sum(s, sums_at(s, params_find(s->params, PARAM_K, layer)->first), s->grad_dtype);
     if (last)
         complete(s, unit);
 }
@@ -313,6 +322,10 @@ void units_end(step *s)
         last &= last_sums(s, &s->parts[k]);
     if (gains >= 0 && in_slots(s) && !s->o.shard.grads)
         add_up(s, gains);
+    if (gains >= 0 && s->o.shard.grads)
+        share_gains(s, step_pointer(s, s->units[gains].grads), s->units[gains].count, s->made_dtype);
+    else if (gains >= 0 && last)
+        share_gains(s, sums_at(s, s->units[gains].first), s->units[gains].count, s->grad_dtype);
     if (gains >= 0 && unit_ready_whole(s) && last)
         complete(s, gains);
     else if (gains >= 0 && !unit_ready_whole(s))

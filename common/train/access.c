@@ -159,20 +159,20 @@ static sb_status fill_piece(step *s, const param_tensor *p, int64_t first, int64
     return done;
 }
 
-/* A part of a tensor that ranks share: rows [row_first, ...) of it, or columns, with the draws of the whole one. */
-static sb_status fill_part(step *s, const param_tensor *p)
+/* Elements [first, first + n) of what is held of a tensor that ranks share: rows [row_first, ...) of it, or columns, with the
+ * draws of the whole one. Rows past its last are padding, and stay as they are. */
+static sb_status fill_part(step *s, const param_tensor *p, int64_t first, int64_t n, sb_dtype dtype, char *to)
 {
-    const size_t row_bytes = (size_t)p->columns * (size_t)s->param_element;
-    const int left = p->whole_rows - p->row_first, rows = left < p->rows ? left : p->rows;
+    const int64_t rows = p->whole_rows - p->row_first, end = first + n, most = rows * p->columns;
+    const int64_t stop = end < most ? end : most, width = p->columns;
     const bool columns = p->columns < p->whole_columns;
     sb_status done = SB_OK;
-    if (!columns)
-        return rows < 1 ? SB_OK
-                        : fill_piece(s, p, (int64_t)p->row_first * p->columns, (int64_t)rows * p->columns,
-                                     s->param_dtype, param_at(s, p));
-    for (int r = 0; r < rows && done == SB_OK; r++)
-        done = fill_piece(s, p, (int64_t)r * p->whole_columns + p->column_first, p->columns, s->param_dtype,
-                          param_at(s, p) + (size_t)r * row_bytes);
+    for (int64_t at = first, next; at < stop && done == SB_OK; at = next) {
+        const int64_t row = at / width, row_end = (row + 1) * width;
+        next = columns && row_end < stop ? row_end : stop;
+        done = fill_piece(s, p, (p->row_first + row) * p->whole_columns + p->column_first + at % width, next - at,
+                          dtype, to + (size_t)(at - first) * (size_t)sb_dtype_bytes(dtype));
+    }
     return done;
 }
 
@@ -181,9 +181,10 @@ static sb_status fill_all(step *s)
     const bool parts = s->o.split_layers.ranks > 1;
     sb_status done = SB_OK;
     device_memset(s->dev, s->param, 0, (size_t)s->params->elements * (size_t)s->param_element);
-    for (int i = 0; i < s->params->count && done == SB_OK; i++)
-        done = parts ? fill_part(s, &s->params->tensors[i])
-                     : fill(s, &s->params->tensors[i], param_at(s, &s->params->tensors[i]));
+    for (int i = 0; i < s->params->count && done == SB_OK; i++) {
+        const param_tensor *p = &s->params->tensors[i];
+        done = parts ? fill_part(s, p, 0, p->count, s->param_dtype, param_at(s, p)) : fill(s, p, param_at(s, p));
+    }
     return done;
 }
 
@@ -205,8 +206,8 @@ static sb_status fill_slices(step *s, sb_dtype dtype, char *arena)
         const int64_t first = p->first > from ? p->first : from, tensor_end = p->first + p->count;
         const int64_t last = tensor_end < to ? tensor_end : to;
         if (first < last)
-            done = fill_piece(s, p, first - p->first, last - first, dtype,
-                              arena + (size_t)(u->first / ranks + first - from) * element);
+            done = fill_part(s, p, first - p->first, last - first, dtype,
+                             arena + (size_t)(u->first / ranks + first - from) * element);
     }
     return done;
 }

@@ -38,10 +38,10 @@ static bool check_split(const step_options *o, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "batch x seq must be a multiple of the ranks that share its rows");
     if (o->fusion == FUSION_NONE || offload_count(&schedule))
         return refuse(why, why_bytes, "ranks that share layers have neither an eager step nor offloaded activations");
-    if (o->shard.ranks || o->state_elements || (o->table && o->table->part_count > 1))
-        return refuse(why, why_bytes, "ranks that share layers hold all of their part: nothing is sharded besides");
-    if (o->clip_norm > 0 || o->precision->loss_scaling)
-        return refuse(why, why_bytes, "ranks that share layers do not agree on a gradient's norm or a loss scale yet");
+    if (o->shard.ranks && !o->shard.small)
+        return refuse(why, why_bytes, "ranks that share layers have whole gains, also where the rest is in slices");
+    if (o->precision->loss_scaling)
+        return refuse(why, why_bytes, "ranks that share layers do not agree on a loss scale yet");
     if (o->precision->float8)
         return refuse(why, why_bytes, "ranks that share layers do not agree on the scales of float8 yet");
     return true;
@@ -206,7 +206,7 @@ static void resident_bytes(const step *s, size_t out[RESIDENTS])
     const size_t n = (size_t)s->params->elements, tokens = (size_t)s->tokens, batches = (size_t)s->micro_batches;
     const size_t slices = (size_t)units_held(s), state = s->o.mode == STEP_TRAIN ? 1 : 0;
     const size_t held = state * (s->o.state_elements ? (size_t)s->o.state_elements : n);
-    const bool ranges = s->o.state_elements && optimizer_wants_statistics(s);
+    const bool ranges = (s->o.state_elements || s->o.table || share_on(s)) && optimizer_wants_statistics(s);
     const size_t bytes[RESIDENTS] = {
         [PARAMS] = (s->o.shard.params ? slices : n) * (size_t)s->param_element,
         [SUMS] = unit_grads_apart(s) ? (s->o.shard.grads ? slices : n) * (size_t)s->grad_element : 0,

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* The mesh of a case, and what does not go together; see mesh.h. */
+#include "bench/model/mesh.h"
+
+#include <stdio.h>
+
+#include "bench/model/case.h"
+#include "common/core/text.h"
+#include "common/parallel/strategy.h"
+
+static const char *contradiction(const model_mesh *x, const char *asked)
+{
+    const strategy *s = parallel_strategy(x->strategy);
+    const bool hybrid = s->reduce == REDUCE_HYBRID;
+    if (x->m.cp > 1)
+        return "a step has no axis cp here: bench_cp shares sequences";
+    if (x->data == 1 && !text_is(asked, "ddp"))
+        return "no two ranks of this mesh hold the same: --strategy ddp is the same";
+    if (hybrid && (x->m.dp_replicate == 1 || x->m.dp_shard == 1))
+        return "--strategy hsdp is for a mesh with dp_replicate and dp_shard";
+    if (!hybrid && s->parameters != PARAMETERS_RESIDENT && x->m.dp_replicate > 1)
+        return "with dp_replicate, parameters are sharded by --strategy hsdp";
+    return NULL;
+}
+
+bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model_mesh *out, char *why, size_t why_bytes)
+{
+    const model_config *k = &o->config;
+    const char *asked = case_text(c, "strategy");
+    *out = (model_mesh){.strategy = text_is(asked, "ddp") ? "bucketed" : asked};
+    if (!mesh_parse(case_text(c, "mesh"), (int)case_int(c, "ranks"), &out->m, why, why_bytes))
+        return false;
+    out->data = mesh_group_size(out->m, MESH_DATA);
+    const mesh_model of = {.layers = k->layers,
+                           .heads = k->heads,
+                           .heads_kv = k->heads_kv,
+                           .d_ff = k->d_ff,
+                           .chunks = chunks,
+                           .seq = o->seq};
+    if (mesh_problem(out->m, &of, why, why_bytes))
+        return false;
+    const char *problem = contradiction(out, asked);
+    if (problem)
+        snprintf(why, why_bytes, "%s", problem);
+    return !problem;
+}
+
+bool model_mesh_validate(const options *o, char *msg, size_t msg_bytes)
+{
+    bool possible = false;
+    char first[256] = "", why[256];
+    for (size_t i = 0; i < cases_count(o) && !possible; i++) {
+        step_options step;
+        model_mesh x;
+        bench_case *c = case_at(o, i);
+        possible = !model_case_options(c, &step, why, sizeof why) || model_mesh_of(c, &step, 1, &x, why, sizeof why);
+        if (!first[0])
+            snprintf(first, sizeof first, "%s", why);
+        case_free(c);
+    }
+    if (!possible)
+        snprintf(msg, msg_bytes, "%s", first);
+    return possible;
+}

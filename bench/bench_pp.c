@@ -7,7 +7,8 @@
  * Run: ./bench_pp --ranks 2 --size 2.7b --seq 1024 --micro-batches 8
  *      ./bench_pp --device cpu --ranks 2
  * Expect: (p - 1) / (m + p - 1) of the step for gpipe and 1f1b; half of it or less for zb-h1 and zb-v.
- * Limits: the axis pp alone; tensors move by NCCL, whose receives hold multiprocessors while they wait; no fp16. */
+ * With --mesh, ranks of a stage share its layers or the batch, too; the check is then within bounds.
+ * Limits: tensors move by NCCL, whose receives hold multiprocessors while they wait; no fp16. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2"),
+    MODEL_MESH_OPTIONS("pp", "pp2+tp2"),
     MODEL_OPTIONS("2.7b", "tiny", "1024", "32", "bf16-pure", "train-step"),
     {"micro-batches", OPTION_INT, OPTION_LIST, "8",
      .help = "forwards and backwards of a step, each of --batch sequences, before its update", .def_cpu = "4", .min = 1,
@@ -52,7 +54,8 @@ static option_spec option_table[] = {
          "test the check: two micro-batches in each other's slots; a tensor that comes before its slot is open; a W "
          "missing, or twice; a loss that is not divided by the micro-batches alone, or that is another stage's; a "
          "stage "
-         "that begins a layer too late",
+         "that begins a layer too late; gains counted by each rank in the norm; data parallelism between ranks that hold "
+         "other parts, or whose order is not the mesh's",
      .choices = PP_PLANTS},
     {0}};
 
@@ -115,7 +118,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     else if (text_is(option_text(o, "l2"), "cold"))
         snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
     else
-        return true;
+        return model_mesh_validate(o, msg, msg_bytes);
     return false;
 }
 

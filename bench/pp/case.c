@@ -12,7 +12,17 @@
 
 bool pp_agree(pp_case *k, const char *name)
 {
-    return replica_agree_row(&k->at, name, k->w, k->shape.ranks, k->wrong);
+    return replica_agree_row(&k->at, name, k->w, k->ranks, k->wrong);
+}
+
+bool pp_shares(const pp_case *k)
+{
+    return k->ranks > k->shape.ranks;
+}
+
+int pp_rank_at(const pp_case *k, int stage)
+{
+    return stage * (k->ranks / k->shape.ranks);
 }
 
 /* ---- set-up ---- */
@@ -31,11 +41,11 @@ static edges *edges_of(pp_case *k)
 {
     const int max_ctas = (int)case_int(k->c, "max-ctas");
     char key[32];
-    snprintf(key, sizeof key, "%d %d", k->shape.ranks, max_ctas);
+    snprintf(key, sizeof key, "%d of %d, %d", k->shape.ranks, k->ranks, max_ctas);
     kept_edges *x = cache_find(k->s->kept, "edges", key);
     if (!x) {
         x = cache_add(k->s->kept, "edges", key, sizeof *x, kept_edges_close);
-        x->e = edges_open(k->l, k->s->dev, k->shape.ranks, max_ctas, x->why, sizeof x->why);
+        x->e = edges_open(k->l, k->s->dev, k->on.m, max_ctas, x->why, sizeof x->why);
     }
     if (!x->e)
         row_status_set(k->w, ROW_SKIP, "%s", x->why);
@@ -62,6 +72,10 @@ static const char *contradiction(const pp_case *k, char *why, size_t bytes)
     }
     if ((k->plant == PLANT_NO_W || k->plant == PLANT_W_TWICE) && !row->split)
         return "this schedule has no W: there is no such error to plant";
+    if (k->plant == PLANT_NORM && (k->on.m.tp == 1 || !(k->o.clip_norm > 0)))
+        return "--plant-error norm is for --clip and a mesh with tp";
+    if ((k->plant == PLANT_GROUPS && k->on.data == 1) || (k->plant == PLANT_ORDER && (k->on.data == 1 || k->on.m.tp == 1)))
+        return "--plant-error groups is for a mesh with data parallelism, and order for one with tp besides";
     if (k->plant != PLANT_NONE && (k->shape.ranks < 2 || k->shape.micros < 2))
         return "errors are planted between 2 ranks or more, and 2 micro-batches or more";
     if (k->graph && !device_has_graphs(k->s->dev))
@@ -108,7 +122,7 @@ bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
                               .ctx = b->ctx,
                               .kept = s->kept,
                               .known = b->known};
-    if (!model_case_options(c, &out->o, why, sizeof why)) {
+    if (!model_case_options(c, &out->o, why, sizeof why) || !model_mesh_of(c, &out->o, 1, &out->on, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
         return false;
     }
@@ -116,16 +130,18 @@ bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
     out->o.share_grad_memory = true;
     out->graph = text_is(case_text(c, "fusion"), "graph");
     const pipeline_schedule *row = pipeline_schedule_find(case_variant(c));
-    out->shape = (pipeline_shape){row, (int)case_int(c, "ranks"), chunks_of(c, row), step_micro_batches(&out->o)};
+    out->o.shard.prefetch = 1;
+    out->shape = (pipeline_shape){row, out->on.m.pp, chunks_of(c, row), step_micro_batches(&out->o)};
+    out->ranks = mesh_world(out->on.m);
     out->rank = launch_rank(out->l);
-    out->member = out->rank < out->shape.ranks;
+    out->member = out->rank < out->ranks;
+    out->stage = out->member ? mesh_coords(out->on.m, out->rank).pp : 0;
     const char *problem = contradiction(out, why, sizeof why);
     if (problem) {
         row_status_set(w, ROW_SKIP, "%s", problem);
         return false;
     }
-    const mesh m = {.pp = out->shape.ranks, .dp_replicate = 1, .dp_shard = 1, .cp = 1, .tp = 1};
-    out->loss_rank = mesh_metrics_rank(m, row->there_and_back != (out->plant == PLANT_LOSS) ? MESH_V : MESH_LOOP);
+    out->loss_rank = mesh_metrics_rank(out->on.m, row->there_and_back != (out->plant == PLANT_LOSS) ? MESH_V : MESH_LOOP);
     out->ends = xcalloc((size_t)pipeline_stages(&out->shape), sizeof *out->ends);
     return make_table(out) && (out->edges = edges_of(out));
 }

@@ -6,7 +6,6 @@
 #include "bench/pp/stage.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
-#include "common/train/update.h"
 
 /* ---- hops: those of the edges, with marks ---- */
 
@@ -14,7 +13,7 @@ static void on_open(void *user, const step_hop *h)
 {
     pp_stage *s = user;
     step_hop to = *h;
-    if (s->k->plant == PLANT_EARLY && s->k->rank == s->k->shape.ranks - 1 && !h->backward && h->micro > 0 && s->last)
+    if (s->k->plant == PLANT_EARLY && s->k->stage == s->k->shape.ranks - 1 && !h->backward && h->micro > 0 && s->last)
         to.at = s->last;
     if (!h->backward)
         s->last = h->at;
@@ -55,22 +54,6 @@ static void on_ended(void *user, int action)
     s->marked[action] = true;
 }
 
-/* ---- the update: clipping wants the norm of all stages, so all of them meet ---- */
-
-static void update(void *user)
-{
-    pp_stage *s = user;
-    comm *all = edges_all(s->k->edges);
-    const int64_t n = trainer_params(s->t)->elements;
-    float *mine = s->norms + s->k->rank;
-    void *main = trainer_stream(s->t);
-    trainer_range_norm(s->t, 0, n, 0, mine, main);
-    comm_all_gather(all, mine, s->norms, 1, COMM_FP32, main);
-    trainer_take_norms(s->t, s->norms, s->k->shape.ranks, main);
-    trainer_update_begin(s->t, main);
-    trainer_update_range(s->t, 0, n, 0, 0, main);
-}
-
 /* ---- planted errors ---- */
 
 static void plant_actions(const pp_stage *s)
@@ -78,7 +61,7 @@ static void plant_actions(const pp_stage *s)
     const pp_case *k = s->k;
     step_action *a = (step_action *)s->table->actions;
     const int loss_chunk = k->shape.schedule->there_and_back ? 1 : k->shape.chunks - 1;
-    const bool loss = k->rank == pipeline_loss_rank(&k->shape), last = k->rank == k->shape.ranks - 1;
+    const bool loss = k->stage == pipeline_loss_rank(&k->shape), last = k->stage == k->shape.ranks - 1;
     for (int i = 0; i < s->table->action_count; i++)
         if (k->plant == PLANT_SWAP && loss && a[i].part == loss_chunk && a[i].micro < 2)
             a[i].micro = 1 - a[i].micro;
@@ -96,7 +79,7 @@ static void plant_stage(pp_stage *s, step_options *o)
 {
     const pp_case *k = s->k;
     const int n = pipeline_stages(&k->shape);
-    if (k->rank != pipeline_loss_rank(&k->shape))
+    if (k->stage != pipeline_loss_rank(&k->shape))
         return;
     if (k->plant == PLANT_SCALE)
         o->ranks = k->shape.micros;
@@ -125,33 +108,31 @@ static void events_free(device *d, device_event **e, int n)
     free(e);
 }
 
-/* Clipping is by ranges, whose norms this rank gathers. */
-static int64_t own_elements(const step_options *o)
-{
-    params *p =
-        params_create_parts(&o->config, o->shard.small, (model_split){1, 0}, o->table->parts, o->table->part_count);
-    const int64_t n = p->elements;
-    params_free(p);
-    return n;
-}
-
+/* All ranks of the job; of its marks a member's. */
 static bool make_trainer(pp_stage *s, step_options *o)
 {
+    static const team_fault faults[] = {
+        [PLANT_NORM] = TEAM_NORM, [PLANT_GROUPS] = TEAM_GROUPS, [PLANT_ORDER] = TEAM_ORDER};
     pp_case *k = s->k;
     device *d = k->s->dev;
-    char why[400] = "";
+    replica_problem problem;
+    const team_options how = {.m = k->on.m,
+                              .way = team_way_find("nccl"),
+                              .strategy = k->on.strategy,
+                              .max_ctas = (int)case_int(k->c, "max-ctas"),
+                              .join = k->graph,
+                              .fault = faults[k->plant]};
     o->table = s->table;
-    if (o->clip_norm > 0) {
-        o->state_elements = own_elements(o);
-        s->norms = memory_alloc(k->s->mem, (size_t)k->shape.ranks * sizeof *s->norms, "norms");
-        if (!s->norms)
-            return false;
-    }
-    s->t = trainer_create(d, k->s->mem, k->at.kernels, k->at.ctx, o, why, sizeof why);
-    if (!s->t) {
-        row_status_set(k->w, k->plant == PLANT_NONE ? ROW_SKIP : ROW_FAIL, "%s", why);
+    s->x = team_create(&k->at, o, &how, &problem);
+    if (!s->x) {
+        const row_status failed = problem.no_memory ? ROW_OOM : ROW_SKIP;
+        k->wrong = WRONG_SETUP;
+        row_status_set(k->w, k->plant == PLANT_NONE ? failed : ROW_FAIL, "%s", problem.text);
         return false;
     }
+    s->t = s->x->t;
+    if (!s->t)
+        return true;
     s->actions = s->table->action_count;
     s->sends = s->actions;
     s->marked = xcalloc((size_t)s->actions, sizeof *s->marked);
@@ -161,8 +142,6 @@ static bool make_trainer(pp_stage *s, step_options *o)
     s->wait_to = events(d, s->sends);
     s->wire = edges_hops(k->edges, &k->shape, s->ends);
     trainer_set_hops(s->t, &(step_hops){s, on_open, on_receive, on_send, on_sent, on_begun, on_ended});
-    if (s->norms)
-        trainer_set_hooks(s->t, &(step_hooks){.user = s, .update = update});
     return true;
 }
 
@@ -170,13 +149,10 @@ bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_
 {
     step_options o = *options;
     *s = (pp_stage){.k = k, .ends = ends};
-    if (k->member) {
-        plant_stage(s, &o);
-        s->table = stages_table(k->table, s->ends, k->rank);
-        plant_actions(s);
-        make_trainer(s, &o);
-    }
-    if (pp_agree(k, "stages"))
+    plant_stage(s, &o);
+    s->table = stages_table(k->table, s->ends, k->stage);
+    plant_actions(s);
+    if (make_trainer(s, &o))
         return true;
     pp_stage_close(s);
     return false;
@@ -185,12 +161,11 @@ bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_
 void pp_stage_close(pp_stage *s)
 {
     device *d = s->k->s->dev;
-    if (s->t)
-        device_sync(d);
+    if (s->x)
+        team_settle(s->x);
     if (s->graph)
         device_graph_destroy(d, s->graph);
-    trainer_free(s->t);
-    memory_release(s->k->s->mem, s->norms);
+    team_free(s->x);
     events_free(d, s->begun, s->actions);
     events_free(d, s->ended, s->actions);
     events_free(d, s->wait_from, s->sends);
@@ -211,8 +186,7 @@ void pp_stage_step(pp_stage *s)
         return;
     }
     s->sent = 0;
-    if (!trainer_step(s->t))
-        launch_fail(s->k->l, EXIT_CODE_FAILURE, "a step: %s", sb_last_message());
+    team_step(s->x);
 }
 
 void pp_stage_capture(pp_stage *s)
@@ -220,15 +194,12 @@ void pp_stage_capture(pp_stage *s)
     device *d = s->k->s->dev;
     if (!s->t || !s->k->graph)
         return;
-    device_sync(d); /* a graph cannot wait for work that was enqueued before it */
+    team_settle(s->x); /* a graph cannot wait for work that was enqueued before it */
     if (!device_graph_begin(d))
         return;
     s->sent = 0;
-    const bool ok = trainer_step(s->t);
-    device_graph *g = device_graph_end(d);
-    if (!ok)
-        launch_fail(s->k->l, EXIT_CODE_FAILURE, "capturing a step: %s", sb_last_message());
-    s->graph = g;
+    team_step(s->x);
+    s->graph = device_graph_end(d);
 }
 
 /* ---- the bound ---- */

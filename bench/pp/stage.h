@@ -4,10 +4,12 @@
 #define STEPBENCH_BENCH_PP_STAGE_H
 
 #include "bench/pp/case.h"
+#include "common/replica/team.h"
 
 typedef struct pp_stage {
     pp_case *k;
-    trainer *t; /* NULL: no member */
+    team *x;
+    trainer *t; /* its; NULL: no member */
     step_table *table;
     const int *ends;
     int *own_ends; /* of the planted error */
@@ -17,7 +19,6 @@ typedef struct pp_stage {
     bool *marked; /* [actions] it has begun and ended in a step: no W of a whole B */
     device_event **begun, **ended, **wait_from, **wait_to; /* [actions], [sends] */
     device_graph *graph;                                   /* NULL: launched op by op */
-    float *norms;                                          /* (p), on the device; NULL: no clipping */
 } pp_stage;
 
 /* Makes the trainer of this rank's part of `o`, cut at `ends`; false after setting the row's status. */

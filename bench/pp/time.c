@@ -115,7 +115,7 @@ static const double *noted_by(const timed *t, int rank, int sample)
 static double most_of(const timed *t, int sample, int what)
 {
     double most = 0;
-    for (int r = 0; r < t->k->shape.ranks; r++)
+    for (int r = 0; r < t->k->ranks; r++)
         most = fmax(most, noted_by(t, r, sample)[what]);
     return most;
 }
@@ -124,7 +124,7 @@ static double most_of(const timed *t, int sample, int what)
 static double bubble_of(const timed *t, int sample)
 {
     double busy = 0, longest = 0;
-    for (int r = 0; r < t->k->shape.ranks; r++) {
+    for (int r = 0; r < t->k->ranks; r++) {
         const double *begun = noted_by(t, r, sample) + NOTED, *ended = begun + t->actions;
         double first = INFINITY, last = 0;
         for (int i = 0; i < t->actions; i++) {
@@ -136,16 +136,17 @@ static double bubble_of(const timed *t, int sample)
         }
         longest = fmax(longest, last - first);
     }
-    return 1 - busy / t->k->shape.ranks / longest;
+    return 1 - busy / t->k->ranks / longest;
 }
 
-/* Medians of a stage's spans of a kind. Where some W are parts of their B, these B are no measure of a B. */
-static double median_span(const timed *t, int rank, int chunk, pipeline_kind kind, bool split)
+/* Medians of a stage's spans of a kind, on the first rank at its place. Where some W are parts of their B, these B are no measure
+ * of a B. */
+static double median_span(const timed *t, int place, int chunk, pipeline_kind kind, bool split)
 {
-    const pipeline_action *a = pipeline_actions(t->k->table, rank);
+    const pipeline_action *a = pipeline_actions(t->k->table, place);
     samples of = {0};
     for (int n = 0; n < t->n; n++) {
-        const double *begun = noted_by(t, rank, n) + NOTED, *ended = begun + t->actions;
+        const double *begun = noted_by(t, pp_rank_at(t->k, place), n) + NOTED, *ended = begun + t->actions;
         for (int i = 0; i < t->actions; i++) {
             const bool whole = kind == PIPELINE_B && split && i + 1 < t->actions && isnan(begun[i + 1]);
             if (a[i].kind == kind && a[i].chunk == chunk && !whole && !isnan(begun[i]))
@@ -199,7 +200,7 @@ static void fill_timeline(timed *t, double median)
     const pipeline_costs costs = costs_of(t);
     for (int r = 0; r < ranks; r++)
         for (size_t i = 0; i < each; i++)
-            spans[(size_t)r * each + i] = noted_by(t, r, n)[NOTED + i];
+            spans[(size_t)r * each + i] = noted_by(t, pp_rank_at(t->k, r), n)[NOTED + i];
     pp_timeline(t->k, &(pp_spans){t->k->table, spans}, &costs);
     free(spans);
 }
@@ -231,7 +232,7 @@ static void fill_memory(timed *t)
     const double mine = t->s->t ? (double)trainer_memory_of(t->s->t).allocated : 0;
     launch_gather(t->k->l, "memory", &mine, sizeof mine, all);
     row_int(t->k->w, "peak_bytes_first", (int64_t)all[0]);
-    row_int(t->k->w, "peak_bytes_last", (int64_t)all[pipeline_loss_rank(&t->k->shape)]);
+    row_int(t->k->w, "peak_bytes_last", (int64_t)all[pp_rank_at(t->k, pipeline_loss_rank(&t->k->shape))]);
     free(all);
 }
 
@@ -260,9 +261,9 @@ static void fill(timed *t, double one_ms)
     row_real(w, "hop_us", 1e3 * t->hop_ms);
     row_real(w, "send_wait_ms", stats_of(&waits).median);
     row_real(w, "in_flight", (double)times.peak / shape->chunks);
-    row_real(w, "tokens_per_s", 1e3 * shape->micros * t->k->o.batch * t->k->o.seq / step.median);
+    row_real(w, "tokens_per_s", 1e3 * t->k->on.data * shape->micros * t->k->o.batch * t->k->o.seq / step.median);
     row_real(w, "one_rank_ms", one_ms);
-    row_real(w, "speedup", one_ms / step.median);
+    row_real(w, "speedup", t->k->on.data * one_ms / step.median);
     fill_stages(t);
     fill_memory(t);
     fill_timeline(t, step.median);
@@ -276,7 +277,7 @@ static void fill(timed *t, double one_ms)
 static double hop_alone(pp_case *k)
 {
     const size_t bytes = (size_t)k->o.batch * (size_t)k->o.seq * (size_t)k->o.config.d_model *
-                         (size_t)sb_dtype_bytes(k->o.precision->activations);
+                         (size_t)sb_dtype_bytes(k->o.precision->activations) / (size_t)k->on.m.tp;
     double ms = NAN, *all = xcalloc((size_t)launch_size(k->l), sizeof *all);
     void *at = k->member && k->shape.ranks > 1 ? memory_alloc(k->s->mem, bytes, "hop") : NULL;
     if (at)
@@ -320,8 +321,7 @@ void pp_time(pp_case *k)
     phase_set("setup of %s", case_name(k->c));
     if (!pp_stage_open(k, &k->o, k->ends, &s))
         return;
-    if (k->member)
-        replica_set_tokens(s.t, k->o.seed, 0);
+    team_set_tokens(s.x, k->o.seed);
     phase_set("timing of %s", case_name(k->c));
     scope_push("timing");
     if (session_profiling(k->s)) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The check: as many layers as there are stages, 3 updates on the ranks and on one rank with the same micro-batches. Each product has the
  * shape that one rank gives it, and sums over micro-batches have one order, so loss, gradients and parameters have one
- * rank's bits. With clipping the norm is added up in another order: what follows from it is within bounds. */
+ * rank's bits. With clipping the norm is added up in another order: what follows from it is within bounds. So is everything
+ * where ranks share layers or a batch, too: one rank then has the tokens of all of them in each micro-batch. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,14 @@
 
 #include "bench/pp/verify.h"
 #include "bench/pp/stage.h"
+#include "bench/share/compare.h"
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
 #include "common/session/watchdog.h"
 
 enum { CHECK_STEPS = 3 };
 static const double bound_norm = 1e-5; /* relative */
+static const double check_eps = 1e-5;  /* of AdamW: small gradients' signs are not magnified */
 static const double plan_slack = 1.03; /* gaps */
 enum { PLACES = 4 /* of tensors on their way, of each chunk */ };
 
@@ -50,26 +53,37 @@ static void note(pp_case *k, int what, const char *name, double err, double allo
     if (err <= allowed || row_status_get(k->w) != ROW_OK)
         return;
     k->wrong = what;
+    char bound[64] = "the bits have to be the same";
+    if (allowed > 0)
+        snprintf(bound, sizeof bound, "%.0e is allowed", allowed);
     row_status_set(k->w, ROW_FAIL, "wrong %s%s%s: rank %d differs from one rank by %.3g; %s", names[what],
-                   *name ? " of " : "", name, k->rank, err, allowed > 0 ? "too much" : "the bits have to be the same");
+                   *name ? " of " : "", name, k->rank, err, bound);
 }
 
 /* Gradients, or parameters, of this rank's tensors. */
-static double compare_tensors(pp_case *k, trainer *whole, trainer *mine, bool grads, double allowed)
+static double compare_tensors(pp_case *k, trainer *whole, const pp_stage *s, bool grads, double allowed)
 {
-    const params *p = trainer_params(mine);
+    const params *p = trainer_params(s->t);
+    float *got = share_read(s->x, grads);
+    bool *summed = share_summed(s->x);
     double worst = 0;
     for (int i = 0; i < p->count; i++) {
-        const param_tensor *own = &p->tensors[i], *same = params_find(trainer_params(whole), own->kind, own->layer);
-        const size_t n = (size_t)own->count;
-        float *want = xmalloc(2 * n * sizeof *want), *got = want + n;
-        (grads ? trainer_read_grad : trainer_read_param)(whole, same, want);
-        (grads ? trainer_read_grad : trainer_read_param)(mine, own, got);
-        const double err = difference(want, got, n);
+        const param_tensor *own = &p->tensors[i];
+        param_tensor same = *params_find(trainer_params(whole), own->kind, own->layer);
+        float *want = xmalloc((size_t)same.count * sizeof *want);
+        (grads ? trainer_read_grad : trainer_read_param)(whole, &same, want);
+        if (summed && !grads)
+            share_round(s->x, want, (size_t)same.count);
+        same.first = 0;
+        const double err = !pp_shares(k) ? difference(want, got + own->first, (size_t)own->count)
+                                         : share_relative(share_distance_of(own, got, grads ? summed : NULL, &same, want,
+                                                                            NULL));
         note(k, grads ? WRONG_GRAD : WRONG_PARAM, own->name, err, allowed);
         worst = worse(worst, err);
         free(want);
     }
+    free(summed);
+    free(got);
     return worst;
 }
 
@@ -85,37 +99,39 @@ static double relative(double want, double got)
     return want == got ? 0 : fabs(got - want) / fmax(fabs(want), 1e-30);
 }
 
-/* After an update that was clipped by a norm with other last bits: those of 16-bit numbers differ soon. */
-static double bound_after_clip(const pp_case *k)
+/* After an update by gradients, or a norm, with other last bits: those of 16-bit numbers differ soon. */
+static double bound_after_update(const pp_case *k)
 {
     return sb_dtype_bytes(k->o.precision->activations) == 2 ? 2e-2 : 1e-4;
 }
 
-static void compare_step(pp_case *k, trainer *whole, pp_stage *s, int step, outcome *out)
+static void compare_step(pp_case *k, trainer *whole, pp_stage *s, int step, double loss, outcome *out)
 {
-    const bool clip = k->o.clip_norm > 0;
-    const double after = clip && step > 0 ? bound_after_clip(k) : 0;
+    const bool clip = k->o.clip_norm > 0, shares = pp_shares(k);
+    const share_bounds most = share_bounds_of(&k->o);
+    const double later = clip || shares ? bound_after_update(k) : 0;
     if (k->rank == k->loss_rank) {
-        const double err = relative(trainer_loss(whole), trainer_loss(s->t));
-        note(k, WRONG_LOSS, "", err, after);
+        const double err = relative(trainer_loss(whole), loss);
+        note(k, WRONG_LOSS, "", err, step > 0 ? later : shares ? most.loss : 0);
         out->loss = worse(out->loss, err);
     }
     if (step == 0)
-        out->grad = compare_tensors(k, whole, s->t, true, 0);
+        out->grad = compare_tensors(k, whole, s, true, shares ? most.grad : 0);
     if (clip) {
         const double err = relative(norm_of(whole), norm_of(s->t));
-        note(k, WRONG_NORM, "", err, step ? bound_after_clip(k) : bound_norm);
+        note(k, WRONG_NORM, "", err, step > 0 ? later : shares ? most.norm : bound_norm);
         out->norm = worse(out->norm, err);
     }
     if (step == CHECK_STEPS - 1)
-        out->param = compare_tensors(k, whole, s->t, false, clip ? bound_after_clip(k) : 0);
+        out->param = compare_tensors(k, whole, s, false, later);
 }
 
 /* ---- each tensor on one rank, and no more memory than the schedule allows ---- */
 
 static bool all_parts(pp_case *k, const pp_stage *s, const trainer *whole)
 {
-    const int n = launch_size(k->l), mine = s->t ? trainer_params(s->t)->count : 0;
+    const bool counts = k->rank == pp_rank_at(k, k->stage); /* of those at its place */
+    const int n = launch_size(k->l), mine = s->t && counts ? trainer_params(s->t)->count : 0;
     int *all = xcalloc((size_t)n, sizeof *all), sum = 0;
     launch_gather(k->l, "parts", &mine, sizeof mine, all);
     for (int r = 0; r < n; r++)
@@ -143,15 +159,15 @@ static int waiting_w(const step_table *t)
 
 /* The plan with the micro-batches of the schedule's bound before the first backward, and the gradients that each waiting W reads: the
  * outputs' of a block's four products, and the logits'. */
-static double most_bytes(const pp_case *k, const step_options *slice, const int *ends, const pp_stage *s)
+static double most_bytes(const pp_case *k, const int *ends, const pp_stage *s)
 {
-    step_options o = *slice;
-    step_table *most = pp_bound_table(k, ends, k->rank);
+    step_options o = s->x->o;
+    step_table *most = pp_bound_table(k, ends, k->stage);
     o.table = most;
     const double bound = (double)trainer_planned_bytes(k->s->dev, k->at.kernels, k->at.ctx, &o);
     const model_config *c = &o.config;
     const double columns = 3. * c->d_model + 2. * model_kv_dim(c) + 2. * c->d_ff +
-                           (k->rank == pipeline_loss_rank(&k->shape) ? c->vocab : 0);
+                           (k->stage == pipeline_loss_rank(&k->shape) ? c->vocab : 0);
     const double gradients = columns * o.batch * o.seq * sb_dtype_bytes(o.precision->activations);
     const double place = (double)c->d_model * o.batch * o.seq * sb_dtype_bytes(o.precision->activations);
     stages_table_free(most);
@@ -159,13 +175,11 @@ static double most_bytes(const pp_case *k, const step_options *slice, const int 
            (k->shape.schedule->split ? waiting_w(s->table) * gradients : 0);
 }
 
-static bool within_bound(pp_case *k, const step_options *slice, const int *ends, const pp_stage *s, outcome *out)
+static bool within_bound(pp_case *k, const int *ends, const pp_stage *s, outcome *out)
 {
     if (k->member) {
-        step_options o = *slice;
-        o.table = s->table;
-        const double planned = (double)trainer_planned_bytes(k->s->dev, k->at.kernels, k->at.ctx, &o);
-        const double most = most_bytes(k, slice, ends, s);
+        const double planned = (double)trainer_planned_bytes(k->s->dev, k->at.kernels, k->at.ctx, &s->x->o);
+        const double most = most_bytes(k, ends, s);
         out->plan_pct = 100 * planned / most;
         if (planned > most) {
             k->wrong = WRONG_PLAN;
@@ -183,18 +197,39 @@ static step_options slice_of(const pp_case *k)
     step_options o = k->o;
     o.config.layers = pipeline_stages(&k->shape);
     o.deterministic = true; /* bits are compared */
+    if (pp_shares(k))
+        o.eps = check_eps;
     return o;
+}
+
+/* Rank 0 chooses for products of all stages: with a part of each layer that is like every rank's. */
+static void tune_parts(pp_case *k, const step_options *slice)
+{
+    char why[400] = "";
+    step_options o = *slice;
+    replica_problem problem;
+    o.split_layers = (model_split){k->on.m.tp, 0};
+    o.rows_apart = true;
+    trainer *t = k->member && k->on.m.tp > 1
+                     ? trainer_create(k->s->dev, k->s->mem, k->at.kernels, k->at.ctx, &o, why, sizeof why)
+                     : NULL;
+    if (k->on.m.tp > 1 && (!replica_agree(&k->at, "parts", t || !k->member, why, &problem) ||
+                           !replica_tune(&k->at, t, &o, &problem)))
+        row_status_set(k->w, ROW_SKIP, "%s", problem.text);
+    trainer_free(t);
 }
 
 static trainer *make_whole(pp_case *k, const step_options *slice)
 {
     char why[400] = "";
-    trainer *t =
-        k->member ? trainer_create(k->s->dev, k->s->mem, k->at.kernels, k->at.ctx, slice, why, sizeof why) : NULL;
+    step_options o = *slice;
+    o.batch *= k->on.data;
+    tune_parts(k, slice);
+    trainer *t = k->member ? trainer_create(k->s->dev, k->s->mem, k->at.kernels, k->at.ctx, &o, why, sizeof why) : NULL;
     if (k->member && !t)
         row_status_set(k->w, ROW_SKIP, "%s", why);
     replica_problem problem;
-    if (pp_agree(k, "one rank") && !replica_tune(&k->at, t, slice, &problem))
+    if (pp_agree(k, "one rank") && !replica_tune(&k->at, t, &o, &problem))
         row_status_set(k->w, ROW_FAIL, "%s", problem.text);
     return t;
 }
@@ -210,16 +245,20 @@ bool pp_tune(pp_case *k)
 
 static void run(pp_case *k, trainer *whole, pp_stage *s, outcome *out)
 {
-    replica_set_tokens(whole, k->o.seed, 0);
-    replica_set_tokens(s->t, k->o.seed, 0);
+    if (k->member)
+        replica_set_tokens(whole, k->o.seed, 0);
+    team_set_tokens(s->x, k->o.seed);
     for (int step = 0; step < CHECK_STEPS; step++) {
         phase_set("check: update %d of %d on all ranks", step + 1, CHECK_STEPS);
-        pp_stage_step(s);
-        device_sync(k->s->dev);
-        if (!trainer_step(whole))
+        if (k->member)
+            pp_stage_step(s);
+        team_settle(s->x);
+        const double loss = share_mean_loss(s->x);
+        if (k->member && !trainer_step(whole))
             launch_fail(k->l, EXIT_CODE_FAILURE, "a step on one rank: %s", sb_last_message());
         device_sync(k->s->dev);
-        compare_step(k, whole, s, step, out);
+        if (k->member)
+            compare_step(k, whole, s, step, loss, out);
     }
 }
 
@@ -227,7 +266,7 @@ static void fill(pp_case *k, const outcome *mine)
 {
     outcome *all = xcalloc((size_t)launch_size(k->l), sizeof *all), worst = {0};
     launch_gather(k->l, "errors", mine, sizeof *mine, all);
-    for (int r = 0; r < k->shape.ranks; r++)
+    for (int r = 0; r < k->ranks; r++)
         worst =
             (outcome){worse(worst.loss, all[r].loss), worse(worst.grad, all[r].grad), worse(worst.norm, all[r].norm),
                       worse(worst.param, all[r].param), worse(worst.plan_pct, all[r].plan_pct)};
@@ -250,8 +289,8 @@ bool pp_verify(pp_case *k)
     stages_even(&k->shape, slice.config.layers, ends);
     trainer *whole = make_whole(k, &slice);
     bool ok = pp_agree(k, "tuning") && pp_stage_open(k, &slice, ends, &s) &&
-              within_bound(k, &slice, ends, &s, &errors) && all_parts(k, &s, whole);
-    if (ok && k->member)
+              within_bound(k, ends, &s, &errors) && all_parts(k, &s, whole);
+    if (ok)
         run(k, whole, &s, &errors);
     ok = ok && pp_agree(k, "check");
     if (ok)

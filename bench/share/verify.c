@@ -4,6 +4,7 @@
  *
  * Sums over ranks are rounded in another order than sums within a product, so results differ by roundings. The bounds are at
  * least six times what sound runs show, and at most half of what the least planted error makes (tests/bench/test_columns_tp.c). */
+#include "bench/share/compare.h"
 #include "bench/share/share.h"
 
 #include <math.h>
@@ -13,7 +14,6 @@
 
 #include "common/core/cache.h"
 #include "common/core/error.h"
-#include "common/core/numeric.h"
 #include "common/record/nvtx.h"
 #include "common/session/watchdog.h"
 
@@ -32,19 +32,6 @@ typedef struct seen {
     double losses[STEPS], norm; /* of the first step's gradients */
 } seen;
 
-typedef struct bounds {
-    double loss, grad, param, norm;
-} bounds;
-
-static bounds bounds_of(const step_options *o)
-{
-    switch (o->precision->compute) {
-    case SB_FP32: return o->split ? (bounds){1e-4, 2e-3, 2e-2, 2e-4} : (bounds){1e-5, 2e-4, 5e-3, 2e-5};
-    case SB_TF32: return (bounds){3e-4, 1e-2, 2e-2, 1e-3};
-    default: return (bounds){3e-3, 1e-1, 2.5e-1, 1e-2};
-    }
-}
-
 static step_options slice_of(const step_options *o)
 {
     step_options slice = *o;
@@ -57,56 +44,26 @@ static step_options slice_of(const step_options *o)
     return slice;
 }
 
-/* Of a member; NULL elsewhere. */
-static float *read_all(team *x, bool grads)
-{
-    if (!x->member)
-        return NULL;
-    const params *p = trainer_params(x->t);
-    float *out = xcalloc((size_t)p->elements, sizeof *out);
-    if (x->r)
-        (grads ? replica_read_grads : replica_read_params)(x->r, out);
-    for (int i = 0; i < p->count && !x->r; i++)
-        (grads ? trainer_read_grad : trainer_read_param)(x->t, &p->tensors[i], out + p->tensors[i].first);
-    return out;
-}
-
-/* The mean over all ranks whose tokens differ. */
-static double mean_loss(share_case *k, const team *x)
-{
-    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), sum = 0;
-    const double mine = x->member ? trainer_loss(x->t) : NAN;
-    launch_gather(k->l, "loss", &mine, sizeof mine, all);
-    if (!x->alone && x->member) {
-        mesh_group g = mesh_group_of(k->m, x->rank, MESH_DATA);
-        for (int i = 0; i < g.count; i++)
-            sum += all[g.ranks[i]] / g.count;
-        mesh_group_free(&g);
-    }
-    free(all);
-    return x->alone ? mine : sum;
-}
-
 /* False after setting the row's status. */
 static bool take_steps(share_case *k, team *x, seen *out)
 {
     replica_problem problem;
     sb_optimizer_state state = {0};
-    out->start = read_all(x, false);
+    out->start = share_read(x, false);
     for (int i = 0; i < STEPS; i++) {
         team_step(x);
         team_settle(x);
-        out->losses[i] = mean_loss(k, x);
+        out->losses[i] = share_mean_loss(x);
         if (i > 0)
             continue;
-        out->grads = read_all(x, true);
+        out->grads = share_read(x, true);
         if (x->member)
             trainer_optimizer_state(x->t, &state);
         out->norm = state.grad_norm;
         if (k->graph && !team_capture(x, &problem))
             return share_problem(k, &problem);
     }
-    out->after = read_all(x, false);
+    out->after = share_read(x, false);
     return true;
 }
 
@@ -119,82 +76,29 @@ static void free_seen(seen *r)
 
 /* ---- comparing ---- */
 
-typedef struct distance {
-    double off, size; /* squares */
-} distance;
-
-static double relative(distance d)
-{
-    return d.off == 0 ? 0 : sqrt(d.off / d.size);
-}
-
-/* How far a rank's part of a tensor is off, where `only` is true (NULL: everywhere); `from` is what sizes are counted from,
- * NULL: zero. */
-static distance distance_of(const param_tensor *part, const float *got, const bool *only, const param_tensor *all,
-                            const float *want, const float *from)
-{
-    distance d = {0, 0};
-    for (int r = 0; r < part->rows; r++)
-        for (int c = 0; c < part->columns; c++) {
-            const int row = r + part->row_first;
-            const int64_t at = all->first + (int64_t)row * all->columns + c + part->column_first;
-            const int64_t here = part->first + (int64_t)r * part->columns + c;
-            const double is = got[here];
-            if (only && !only[here])
-                continue;
-            const double x = row < all->rows ? want[at] : 0, zero = row < all->rows && from ? from[at] : 0;
-            d.off += (is - x) * (is - x);
-            d.size += (x - zero) * (x - zero);
-        }
-    return d;
-}
-
-/* The gradients whose sums this rank has; NULL: all. */
-static bool *summed_here(const team *x)
-{
-    if (!x->r || !x->r->plan->sharded)
-        return NULL;
-    const ownership *own = &x->r->plan->own;
-    bool *is = xcalloc((size_t)x->r->plan->elements, sizeof *is);
-    for (int i = 0; i < own->n; i++)
-        memset(is + own->r[i].first, 1, (size_t)own->r[i].count);
-    return is;
-}
-
-/* The weights of ranks whose state is in slices are read as the model has them, without what a master has beside. */
-static void round_to_bf16(float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint16_t high;
-        int16_t rest;
-        float_split(x[i], &high, &rest);
-        x[i] = float_join(high, 0);
-    }
-}
-
 static void compare(const team *x, const seen *want, const seen *got, outcome *out)
 {
-    const bounds b = bounds_of(&x->o);
+    const share_bounds b = share_bounds_of(&x->o);
     const params *p = trainer_params(x->t);
     params *whole = params_create(&x->o.config);
-    bool *summed = summed_here(x);
-    if (summed && trainer_param_dtype(x->t) == SB_BF16)
-        round_to_bf16(want->after, (size_t)whole->elements);
-    distance moved = {0, 0};
+    bool *summed = share_summed(x);
+    if (summed)
+        share_round(x, want->after, (size_t)whole->elements);
+    share_distance moved = {0, 0};
     const char *worst = "";
     for (int i = 0; i < STEPS; i++)
         out->err_loss = fmax(out->err_loss, fabs(got->losses[i] / want->losses[i] - 1));
     for (int i = 0; i < p->count; i++) {
         const param_tensor *t = &p->tensors[i], *all = params_find(whole, t->kind, t->layer);
-        const double grad = relative(distance_of(t, got->grads, summed, all, want->grads, NULL));
-        const distance d = distance_of(t, got->after, NULL, all, want->after, want->start);
+        const double grad = share_relative(share_distance_of(t, got->grads, summed, all, want->grads, NULL));
+        const share_distance d = share_distance_of(t, got->after, NULL, all, want->after, want->start);
         moved.off += d.off, moved.size += d.size;
         if (!(grad <= out->err_grad))
             out->err_grad = grad, worst = t->name;
     }
     params_free(whole);
     free(summed);
-    out->err_param = relative(moved);
+    out->err_param = share_relative(moved);
     out->err_norm = x->o.clip_norm > 0 ? fabs(got->norm / want->norm - 1) : 0;
     out->ok = out->err_grad <= b.grad && out->err_loss <= b.loss && out->err_param <= b.param && out->err_norm <= b.norm;
     if (!(out->err_grad <= b.grad))

@@ -29,7 +29,8 @@ typedef struct crossing { /* of one boundary between stages, in one direction */
 struct edges {
     launch *l;
     device *d;
-    int ranks, rank, count;
+    int ranks, rank, count; /* of a ring; the place in it, -1: no member */
+    int ring[ENDS_OF_AN_EDGE]; /* the rank of the job at place p is ring[0] + ring[1] p */
     comm *all;
     edge *of;
     pipeline_shape shape; /* of the trainer that uses them */
@@ -43,7 +44,7 @@ struct edges {
 
 static bool open_edge(edges *e, int from, int to, bool backward, int max_ctas, char *why, size_t why_bytes)
 {
-    const int members[ENDS_OF_AN_EDGE] = {from, to};
+    const int members[ENDS_OF_AN_EDGE] = {e->ring[0] + e->ring[1] * from, e->ring[0] + e->ring[1] * to};
     const bool mine = e->rank == from || e->rank == to;
     char name[32];
     snprintf(name, sizeof name, "%c%d-%d", backward ? 'b' : 'f', from, to);
@@ -56,13 +57,14 @@ static bool open_edge(edges *e, int from, int to, bool backward, int max_ctas, c
     return true;
 }
 
-edges *edges_open(launch *l, device *d, int ranks, int max_ctas, char *why, size_t why_bytes)
+edges *edges_open(launch *l, device *d, mesh m, int max_ctas, char *why, size_t why_bytes)
 {
     edges *e = xcalloc(1, sizeof *e);
-    *e = (edges){.l = l, .d = d, .ranks = ranks, .rank = launch_rank(l)};
+    const int ranks = m.pp, all = mesh_world(m), inside = all / ranks, rank = launch_rank(l);
+    *e = (edges){.l = l, .d = d, .ranks = ranks, .rank = rank < all ? rank / inside : -1, .ring = {rank % inside, inside}};
     e->of = xcalloc(4 * (size_t)ranks, sizeof *e->of);
     e->now = device_event_create(d);
-    bool ok = (e->all = comm_create(l, d, &(comm_options){.name = "pipeline", .ranks = ranks}, why, why_bytes));
+    bool ok = (e->all = comm_create(l, d, &(comm_options){.name = "pipeline", .ranks = all}, why, why_bytes));
     for (int from = 0; from < ranks && ok; from++)
         for (int side = 0; side < 2 && ok; side++) {
             const int to = (from + (side ? ranks - 1 : 1)) % ranks;

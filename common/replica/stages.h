@@ -28,11 +28,12 @@ void stages_table_free(step_table *t);
 /* ---- edges.c ---- */
 
 /* A communicator and a stream for each direction between two neighbours and for each kind of tensor: the residual stream, and its
- * gradient. All ranks of the job make and destroy them together; the first `ranks` are the pipeline's, as a ring. */
+ * gradient. All ranks of the job make and destroy them together. The ranks of a mesh that differ on pp alone are a ring; there are
+ * several side by side. */
 typedef struct edges edges;
-edges *edges_open(launch *l, device *d, int ranks, int max_ctas, char *why, size_t why_bytes); /* NULL: why */
+edges *edges_open(launch *l, device *d, mesh m, int max_ctas, char *why, size_t why_bytes); /* NULL: why */
 void edges_close(edges *e);
-comm *edges_all(const edges *e); /* of all ranks of the pipeline */
+comm *edges_all(const edges *e); /* of all ranks of the mesh */
 /* The hops of a trainer whose stages these are: before its first step. `ends` is used until the next call. */
 step_hops edges_hops(edges *e, const pipeline_shape *s, const int *ends);
 /* Milliseconds of a hop of so many bytes from rank 0 to rank 1 and back, halved, with nothing beside it; the same on both; NAN

@@ -54,7 +54,8 @@ static option_spec option_table[] = {
          "test the check: two micro-batches in each other's slots; a tensor that comes before its slot is open; a W "
          "missing, or twice; a loss that is not divided by the micro-batches alone, or that is another stage's; a "
          "stage "
-         "that begins a layer too late; gains counted by each rank in the norm; data parallelism between ranks that hold "
+         "that begins a layer too late; gains counted by each rank in the norm; data parallelism between ranks that "
+         "hold "
          "other parts, or whose order is not the mesh's",
      .choices = PP_PLANTS},
     {0}};
@@ -130,6 +131,9 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant zb-h1,zb-v --clip 0,1 --micro-batches 4,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},
     {RUN_FULL, 2, 40, "--ranks {gpus} --variant 1f1b,zb-h1 --fusion graph"},
+    {RUN_FULL, 4, 60, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v"},
+    {RUN_FULL, 4, 20, "--ranks 4 --mesh pp2+dp_shard2 --strategy fsdp-keep --variant 1f1b"},
+    {RUN_CPU, 0, 3, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v --clip 1"},
     {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},
     {0}};
 

@@ -23,7 +23,8 @@ typedef struct model_mesh {
 } model_mesh;
 
 /* The mesh of a case of the model `o`, with so many chunks of layers a stage. False with a sentence. */
-bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model_mesh *out, char *why, size_t why_bytes);
+bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model_mesh *out, char *why,
+                   size_t why_bytes);
 /* For bench_info.validate: false with the sentence of the first case if no case has a mesh that is possible. */
 bool model_mesh_validate(const options *o, char *msg, size_t msg_bytes);
 

@@ -72,9 +72,12 @@ static const char *contradiction(const pp_case *k, char *why, size_t bytes)
     }
     if ((k->plant == PLANT_NO_W || k->plant == PLANT_W_TWICE) && !row->split)
         return "this schedule has no W: there is no such error to plant";
+    if (parallel_strategy(k->on.strategy)->gradients == GRADIENTS_SLICED && (k->shape.chunks > 1 || row->split))
+        return "gradients are kept in slices where a rank has one chunk and no W: with gpipe and 1f1b";
     if (k->plant == PLANT_NORM && (k->on.m.tp == 1 || !(k->o.clip_norm > 0)))
         return "--plant-error norm is for --clip and a mesh with tp";
-    if ((k->plant == PLANT_GROUPS && k->on.data == 1) || (k->plant == PLANT_ORDER && (k->on.data == 1 || k->on.m.tp == 1)))
+    if ((k->plant == PLANT_GROUPS && k->on.data == 1) ||
+        (k->plant == PLANT_ORDER && (k->on.data == 1 || k->on.m.tp == 1)))
         return "--plant-error groups is for a mesh with data parallelism, and order for one with tp besides";
     if (k->plant != PLANT_NONE && (k->shape.ranks < 2 || k->shape.micros < 2))
         return "errors are planted between 2 ranks or more, and 2 micro-batches or more";
@@ -141,7 +144,8 @@ bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
         row_status_set(w, ROW_SKIP, "%s", problem);
         return false;
     }
-    out->loss_rank = mesh_metrics_rank(out->on.m, row->there_and_back != (out->plant == PLANT_LOSS) ? MESH_V : MESH_LOOP);
+    out->loss_rank =
+        mesh_metrics_rank(out->on.m, row->there_and_back != (out->plant == PLANT_LOSS) ? MESH_V : MESH_LOOP);
     out->ends = xcalloc((size_t)pipeline_stages(&out->shape), sizeof *out->ends);
     return make_table(out) && (out->edges = edges_of(out));
 }

@@ -15,12 +15,12 @@
 /* clang-format on */
 typedef enum pp_plant {
     PLANT_NONE,
-    PLANT_SWAP,    /* two micro-batches in each other's slots, where the loss is made */
-    PLANT_EARLY,   /* on the last rank a tensor comes to where the one before it still lies */
-    PLANT_NO_W,    /* the last W of the last rank is missing */
-    PLANT_W_TWICE, /* its first one comes twice */
-    PLANT_SCALE,   /* the loss is not divided by the micro-batches alone */
-    PLANT_LOSS,    /* it is taken from the other end */
+    PLANT_SWAP,     /* two micro-batches in each other's slots, where the loss is made */
+    PLANT_EARLY,    /* on the last rank a tensor comes to where the one before it still lies */
+    PLANT_NO_W,     /* the last W of the last rank is missing */
+    PLANT_W_TWICE,  /* its first one comes twice */
+    PLANT_SCALE,    /* the loss is not divided by the micro-batches alone */
+    PLANT_LOSS,     /* it is taken from the other end */
     PLANT_BOUNDARY, /* the last stage begins a layer too late */
     PLANT_NORM,     /* gains count once for each rank that shares layers in the norm */
     PLANT_GROUPS,   /* data parallelism is between ranks of other stages */

@@ -139,8 +139,8 @@ static double bubble_of(const timed *t, int sample)
     return 1 - busy / t->k->ranks / longest;
 }
 
-/* Medians of a stage's spans of a kind, on the first rank at its place. Where some W are parts of their B, these B are no measure
- * of a B. */
+/* Medians of a stage's spans of a kind, on the first rank at its place. Where some W are parts of their B, these B are no
+ * measure of a B. */
 static double median_span(const timed *t, int place, int chunk, pipeline_kind kind, bool split)
 {
     const pipeline_action *a = pipeline_actions(t->k->table, place);

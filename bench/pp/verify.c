@@ -75,9 +75,9 @@ static double compare_tensors(pp_case *k, trainer *whole, const pp_stage *s, boo
         if (summed && !grads)
             share_round(s->x, want, (size_t)same.count);
         same.first = 0;
-        const double err = !pp_shares(k) ? difference(want, got + own->first, (size_t)own->count)
-                                         : share_relative(share_distance_of(own, got, grads ? summed : NULL, &same, want,
-                                                                            NULL));
+        const double err = !pp_shares(k)
+                               ? difference(want, got + own->first, (size_t)own->count)
+                               : share_relative(share_distance_of(own, got, grads ? summed : NULL, &same, want, NULL));
         note(k, grads ? WRONG_GRAD : WRONG_PARAM, own->name, err, allowed);
         worst = worse(worst, err);
         free(want);
@@ -213,8 +213,8 @@ static void tune_parts(pp_case *k, const step_options *slice)
     trainer *t = k->member && k->on.m.tp > 1
                      ? trainer_create(k->s->dev, k->s->mem, k->at.kernels, k->at.ctx, &o, why, sizeof why)
                      : NULL;
-    if (k->on.m.tp > 1 && (!replica_agree(&k->at, "parts", t || !k->member, why, &problem) ||
-                           !replica_tune(&k->at, t, &o, &problem)))
+    if (k->on.m.tp > 1 &&
+        (!replica_agree(&k->at, "parts", t || !k->member, why, &problem) || !replica_tune(&k->at, t, &o, &problem)))
         row_status_set(k->w, ROW_SKIP, "%s", problem.text);
     trainer_free(t);
 }
@@ -288,8 +288,8 @@ bool pp_verify(pp_case *k)
     phase_set("check: set-up of %s", case_name(k->c));
     stages_even(&k->shape, slice.config.layers, ends);
     trainer *whole = make_whole(k, &slice);
-    bool ok = pp_agree(k, "tuning") && pp_stage_open(k, &slice, ends, &s) &&
-              within_bound(k, ends, &s, &errors) && all_parts(k, &s, whole);
+    bool ok = pp_agree(k, "tuning") && pp_stage_open(k, &slice, ends, &s) && within_bound(k, ends, &s, &errors) &&
+              all_parts(k, &s, whole);
     if (ok)
         run(k, whole, &s, &errors);
     ok = ok && pp_agree(k, "check");

@@ -73,7 +73,7 @@ double share_relative(share_distance d)
 }
 
 share_distance share_distance_of(const param_tensor *part, const float *got, const bool *only, const param_tensor *all,
-                            const float *want, const float *from)
+                                 const float *want, const float *from)
 {
     share_distance d = {0, 0};
     for (int r = 0; r < part->rows; r++)

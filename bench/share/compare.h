@@ -15,7 +15,7 @@ share_bounds share_bounds_of(const step_options *o);
 float *share_read(team *x, bool grads);
 /* The gradients whose sums this rank has; NULL: all. Caller frees. */
 bool *share_summed(const team *x);
-/* The loss of the last step over all ranks whose tokens differ; NAN where this stage has none. All ranks of the job together. */
+/* The loss of the last step over all ranks whose tokens differ; NAN where this stage has none. All ranks of the job. */
 double share_mean_loss(const team *x);
 /* Parameters of one rank become such as ranks are read whose state is in slices: without what a master has beside. */
 void share_round(const team *x, float *params, size_t n);

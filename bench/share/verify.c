@@ -100,7 +100,8 @@ static void compare(const team *x, const seen *want, const seen *got, outcome *o
     free(summed);
     out->err_param = share_relative(moved);
     out->err_norm = x->o.clip_norm > 0 ? fabs(got->norm / want->norm - 1) : 0;
-    out->ok = out->err_grad <= b.grad && out->err_loss <= b.loss && out->err_param <= b.param && out->err_norm <= b.norm;
+    out->ok =
+        out->err_grad <= b.grad && out->err_loss <= b.loss && out->err_param <= b.param && out->err_norm <= b.norm;
     if (!(out->err_grad <= b.grad))
         snprintf(out->reason, sizeof out->reason,
                  "on rank %d the gradient of %s is off by %.2e of that of one rank; %.0e is allowed", x->rank, worst,

@@ -86,9 +86,10 @@ bool mesh_parse(const char *text, int world, mesh *out, char *why, size_t why_by
                      (int)length, word);
             return false;
         }
-        if (axis_in(*out, axis) || axis == takes_rest || (!size && takes_rest >= 0)) {
+        const bool again = axis_in(*out, axis) || axis == takes_rest;
+        if (again || (!size && takes_rest >= 0)) {
             snprintf(why, why_bytes, "the mesh %s names %s twice", text,
-                     size || axis == takes_rest ? axes_in_order[axis].name : "who takes the rest");
+                     again ? axes_in_order[axis].name : "who takes the rest");
             return false;
         }
         takes_rest = size ? takes_rest : axis;

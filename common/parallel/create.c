@@ -141,7 +141,8 @@ static bool open_communicators(parallel *p, char *why, size_t why_bytes)
 {
     const bool hybrid = p->s->reduce == REDUCE_HYBRID, two = strategy_slices(p->s) && !strategy_fused(p->s);
     const unsigned slices = hybrid ? MESH_FSDP : MESH_DATA;
-    bool ok = open_comm(p, NULL, hybrid ? "all" : "grads", MESH_DATA, hybrid ? &p->all : &p->reduce_comm, why, why_bytes);
+    bool ok =
+        open_comm(p, NULL, hybrid ? "all" : "grads", MESH_DATA, hybrid ? &p->all : &p->reduce_comm, why, why_bytes);
     comm *all = hybrid ? p->all : p->reduce_comm;
     if (hybrid)
         ok = ok && open_comm(p, all, "grads", slices, &p->reduce_comm, why, why_bytes) &&

@@ -63,8 +63,8 @@ struct parallel {
     void *batch_sum;      /* a slice of one micro-batch that is to be added to those before it */
     peers *gates;         /* of a fused strategy on several GPUs, else NULL, as: */
     peer_memory *all_grads, *all_params; /* arenas of all ranks */
-    float *norms, *all_norms; /* of this rank's ranges, and of all ranks'; device memory */
-    int most_norms;           /* that a rank has; others' are 0 */
+    float *norms, *all_norms;            /* of this rank's ranges, and of all ranks'; device memory */
+    int most_norms;                      /* that a rank has; others' are 0 */
     bool communicating;
     bool timing_alone;   /* collectives alone: what they send is there */
     peer_memory *memory; /* of other GPUs; NULL: nobody reads it */

@@ -83,17 +83,17 @@ typedef struct parallel_options {
 typedef struct parallel_plan {
     parallel_options o;
     const strategy *s;
-    mesh m;   /* all ranks that are members */
-    int rank; /* among those of the strategy; o.ranks: no member */
+    mesh m;           /* all ranks that are members */
+    int rank;         /* among those of the strategy; o.ranks: no member */
     int64_t elements; /* of the index space */
     int64_t *starts;  /* (tensors + 1), a copy */
     int tensors;
-    buckets b;                 /* the collectives of a step, in the order in which they are enqueued */
-    ownership own;             /* what this rank updates */
-    int slices, slice;         /* into how many equal ones a group of gradients is cut, and which is this rank's */
-    int whole;                 /* so many of the last buckets are not cut: every rank updates them */
-    bool sharded;              /* the state is this rank's part alone */
-    owned_range *normed;       /* (norms) whose norms this rank gives to that of all gradients */
+    buckets b;           /* the collectives of a step, in the order in which they are enqueued */
+    ownership own;       /* what this rank updates */
+    int slices, slice;   /* into how many equal ones a group of gradients is cut, and which is this rank's */
+    int whole;           /* so many of the last buckets are not cut: every rank updates them */
+    bool sharded;        /* the state is this rank's part alone */
+    owned_range *normed; /* (norms) whose norms this rank gives to that of all gradients */
     int norms;
     int64_t gathered_elements; /* of parameters in a step; with SHARE_ON_USE, as the model says */
 } parallel_plan;

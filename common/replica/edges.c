@@ -29,7 +29,7 @@ typedef struct crossing { /* of one boundary between stages, in one direction */
 struct edges {
     launch *l;
     device *d;
-    int ranks, rank, count; /* of a ring; the place in it, -1: no member */
+    int ranks, rank, count;    /* of a ring; the place in it, -1: no member */
     int ring[ENDS_OF_AN_EDGE]; /* the rank of the job at place p is ring[0] + ring[1] p */
     comm *all;
     edge *of;
@@ -61,7 +61,8 @@ edges *edges_open(launch *l, device *d, mesh m, int max_ctas, char *why, size_t 
 {
     edges *e = xcalloc(1, sizeof *e);
     const int ranks = m.pp, all = mesh_world(m), inside = all / ranks, rank = launch_rank(l);
-    *e = (edges){.l = l, .d = d, .ranks = ranks, .rank = rank < all ? rank / inside : -1, .ring = {rank % inside, inside}};
+    *e = (edges){
+        .l = l, .d = d, .ranks = ranks, .rank = rank < all ? rank / inside : -1, .ring = {rank % inside, inside}};
     e->of = xcalloc(4 * (size_t)ranks, sizeof *e->of);
     e->now = device_event_create(d);
     bool ok = (e->all = comm_create(l, d, &(comm_options){.name = "pipeline", .ranks = all}, why, why_bytes));

@@ -125,8 +125,9 @@ static params *params_of(const step_options *o, const parallel_options *p)
 {
     const bool split = o->split_layers.ranks > 1;
     const model_part whole = {0, o->config.layers, true, true};
-    params *tensors = params_create_parts(&o->config, o->shard.small || split, split ? o->split_layers : (model_split){1, 0},
-                                          o->table ? o->table->parts : &whole, o->table ? o->table->part_count : 1);
+    params *tensors =
+        params_create_parts(&o->config, o->shard.small || split, split ? o->split_layers : (model_split){1, 0},
+                            o->table ? o->table->parts : &whole, o->table ? o->table->part_count : 1);
     if (by_units(p->strategy))
         params_pad_units(tensors, parallel_granularity(p->ranks));
     else
@@ -191,7 +192,8 @@ static bool same_parts(const replica *r, const parallel_options *p, replica_prob
     mesh_group g = mesh_group_of(p->m, r->member ? launch_rank(r->at.l) : 0, MESH_DATA);
     for (int i = 0; i < g.count && r->member && !why[0]; i++)
         if (all[g.ranks[i]] != hash)
-            snprintf(why, sizeof why, "it would add its gradients to those of rank %d, which holds other parts of the model",
+            snprintf(why, sizeof why,
+                     "it would add its gradients to those of rank %d, which holds other parts of the model",
                      g.ranks[i]);
     mesh_group_free(&g);
     params_free(mine);

@@ -27,9 +27,9 @@ void stages_table_free(step_table *t);
 
 /* ---- edges.c ---- */
 
-/* A communicator and a stream for each direction between two neighbours and for each kind of tensor: the residual stream, and its
- * gradient. All ranks of the job make and destroy them together. The ranks of a mesh that differ on pp alone are a ring; there are
- * several side by side. */
+/* A communicator and a stream for each direction between two neighbours and for each kind of tensor: the residual stream,
+ * and its gradient. All ranks of the job make and destroy them together. The ranks of a mesh that differ on pp alone are a
+ * ring; there are several side by side. */
 typedef struct edges edges;
 edges *edges_open(launch *l, device *d, mesh m, int max_ctas, char *why, size_t why_bytes); /* NULL: why */
 void edges_close(edges *e);

@@ -201,8 +201,8 @@ static bool open_team(team *x, const team_options *how, replica_problem *problem
                               .d_ff = c->d_ff,
                               .seq = x->o.seq,
                               .batch = apart ? x->o.batch : 0}; /* only then are rows shared out */
-    const bool ok = x->alone || (!mesh_problem(x->m, &asked, why, sizeof why) &&
-                                 open_groups(x, how->max_ctas, why, sizeof why));
+    const bool ok =
+        x->alone || (!mesh_problem(x->m, &asked, why, sizeof why) && open_groups(x, how->max_ctas, why, sizeof why));
     if (!replica_agree(&x->at, "mesh", ok, why, problem))
         return false;
     if (!x->alone && x->m.tp > 1)
@@ -224,7 +224,8 @@ team *team_create(const replica_place *at, const step_options *o, const team_opt
 {
     team *x = xcalloc(1, sizeof *x);
     const int rank = launch_rank(at->l), ranks = mesh_world(how->m);
-    *x = (team){.at = *at, .member = rank < ranks, .alone = !how->way, .m = how->m, .ranks = ranks, .rank = rank, .o = *o};
+    *x = (team){
+        .at = *at, .member = rank < ranks, .alone = !how->way, .m = how->m, .ranks = ranks, .rank = rank, .o = *o};
     x->fault = how->fault;
     x->data = x->member && !x->alone ? data_place(x->m, rank) : 0;
     x->communicating = true;
@@ -334,6 +335,7 @@ const char *team_backend(const team *x)
 
 double team_data_bytes(const team *x)
 {
-    return !x->r ? 0 : parallel_wire_bytes(x->r->plan, sb_dtype_bytes(trainer_grad_dtype(x->t)),
-                                           sb_dtype_bytes(trainer_param_dtype(x->t)));
+    return !x->r ? 0
+                 : parallel_wire_bytes(x->r->plan, sb_dtype_bytes(trainer_grad_dtype(x->t)),
+                                       sb_dtype_bytes(trainer_param_dtype(x->t)));
 }

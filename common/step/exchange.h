@@ -42,7 +42,7 @@ void share_add(step *s, arena_slot residual, arena_slot y); /* y += residual, of
 /* Sums of the gradients that ranks have parts of though they hold the same tensor: all gains, and a block's key and value heads
  * that neighbours share. Once they are all made, in front of what tells hooks so; on main. */
 void share_gains(step *s, void *sums, int64_t count, sb_dtype t);
-bool share_keys(const step *s); /* neighbours share them */
+bool share_keys(const step *s);                       /* neighbours share them */
 void share_keys_sum(step *s, void *sums, sb_dtype t); /* (2 kv, d): those of the values follow */
 
 /* The loss of tokens [first, first + rows), whose logits' columns are shared out. */

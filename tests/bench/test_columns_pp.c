@@ -71,6 +71,38 @@ static void clipping_sees_all_stages(void **state)
     csv_free(c);
 }
 
+/* Stages beside ranks that share layers, or the batch, and all three: within the check's bounds, with the norm of all. */
+static void stages_go_with_the_other_axes(void **state)
+{
+    static const char *const jobs[] = {"--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v",
+                                       "--ranks 8 --mesh pp2+dp_shard2+tp2 --variant 1f1b --strategy fsdp-keep"};
+    for (int i = 0; i < 2; i++) {
+        char *arguments = xasprintf("--iters 0 --micro-batches 3 --precision fp32 --clip 0.01 %s", jobs[i]);
+        csv *c = rows_of(*state, EXIT_CODE_OK, arguments);
+        all_ok(c, i == 0 ? 4 : 1);
+        for (size_t r = 0; r < c->rows; r++)
+            assert_true(csv_real(c, r, "err_norm") < 2e-5 && csv_real(c, r, "err_grad") > 0);
+        csv_free(c);
+        free(arguments);
+    }
+}
+
+static void wrong_meshes_are_found(void **state)
+{
+    static const char *const errors[][2] = {{"norm", "wrong norm"}, {"groups", "which holds other parts"}};
+    static const char *const meshes[] = {"pp2+tp2 --clip 0.01", "pp2+dp_shard2"};
+    for (int i = 0; i < 2; i++) {
+        char *arguments = xasprintf("--iters 0 --ranks 4 --mesh %s --variant 1f1b --precision fp32 --plant-error %s",
+                                    meshes[i], errors[i][0]);
+        csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
+        assert_string_equal(csv_cell(c, 0, "status"), "fail");
+        if (!strstr(csv_cell(c, 0, "reason"), errors[i][1]))
+            fail_msg("%s: %s", errors[i][0], csv_cell(c, 0, "reason"));
+        csv_free(c);
+        free(arguments);
+    }
+}
+
 /* What each error makes wrong first; only W can be missing where there are any. */
 static const struct {
     const char *name, *wrong;
@@ -233,6 +265,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(schedules_have_the_bits_of_one_rank),
         in_folder(clipping_sees_all_stages),
+        in_folder(stages_go_with_the_other_axes),
+        in_folder(wrong_meshes_are_found),
         in_folder(planted_errors_are_found),
         in_folder(bad_input_is_refused),
         in_folder(columns),

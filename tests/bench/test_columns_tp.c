@@ -83,6 +83,7 @@ static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
                                     {"loss_last", MEASURED, NULL, 0},
                                     {"err_loss", MEASURED, NULL, 0},
                                     {"err_grad", MEASURED, NULL, 0},
+                                    {"err_norm", MEASURED, unknown, 0}, /* without --clip */
                                     {"err_param", MEASURED, NULL, 0},
                                     {0}};
 
@@ -108,6 +109,8 @@ static void columns(void **state)
 
 /* Three ranks have one key and value head among them, and of 200 ids the last one none, the one before it padding. */
 #define SHAPE "--device cpu --seq 24 --d-model 96 --heads 6 --vocab 200 --iters 0 --precision fp32 --csv none "
+#define SHARED "--ranks 3 --heads-kv 1 "
+#define MESH "--ranks 4 --mesh tp2+dp_shard2 "
 
 static char *output_of(const char *arguments, int *code)
 {
@@ -124,27 +127,63 @@ static void sound(void **state)
     skip();
 #endif
     (void)state;
-    char *text =
-        output_of("--ranks 3 --heads-kv 1 --recompute none,block,selective --loss-chunk 0,10 --regather 1,0", &code);
+    char *text = output_of(SHARED "--recompute none,block,selective --loss-chunk 0,10 --regather 1,0", &code);
     if (code != EXIT_CODE_OK || strstr(text, "skip"))
         fail_msg("%s", text);
     free(text);
 }
 
+/* Data parallelism beside it: the strategies that cut the model in each way, clipped by the norm of all. */
+static void sound_with_strategies(void **state)
+{
+    int code;
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    (void)state;
+    char *text =
+        output_of(MESH "--heads-kv 1 --variant nccl --micro-batches 2 --clip 0.01 --strategy ddp,zero1,fsdp", &code);
+    if (code != EXIT_CODE_OK || strstr(text, "skip"))
+        fail_msg("%s", text);
+    free(text);
+}
+
+static void meshes_that_cannot_be_had(void **state)
+{
+    static const char *const asked[][2] = {
+        {"--ranks 4 --mesh tp3", "4 ranks are not a multiple of the 3 of the mesh tp3"},
+        {"--ranks 4 --mesh tp8,tp5", "the mesh tp8 needs more than 4 ranks"},
+        {"--ranks 4 --mesh tp", "heads 6 are not a multiple of tp 4"},
+        {"--ranks 2 --strategy fsdp", "no two ranks of this mesh hold the same"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        int code;
+        char *text = output_of(asked[i][0], &code);
+        if (code != EXIT_CODE_USAGE || !strstr(text, asked[i][1]))
+            fail_msg("%s: exit code %d: %s", asked[i][0], code, text);
+        free(text);
+    }
+}
+
 static void faults(void **state)
 {
-    static const char *const plants[][3] = {
-        {"chunk", "nccl", "gradient of"},         {"partial", "nccl", "gradient of"},
-        {"partial", "all-reduce", "gradient of"}, {"gain", "nccl", "gradient of layers.0.ln"},
-        {"key", "nccl", "attn.v_proj"},           {"vocab", "nccl", "gradient of"},
-        {"padding", "all-reduce", "ln_final"}};
+    static const char *const plants[][4] = {{"chunk", "nccl", "gradient of", SHARED},
+                                            {"partial", "nccl", "gradient of", SHARED},
+                                            {"partial", "all-reduce", "gradient of", SHARED},
+                                            {"gain", "nccl", "gradient of layers.0.ln", SHARED},
+                                            {"key", "nccl", "attn.v_proj", SHARED},
+                                            {"vocab", "nccl", "gradient of", SHARED},
+                                            {"padding", "all-reduce", "ln_final", SHARED},
+                                            {"norm", "nccl", "the norm of all gradients", MESH "--clip 0.01"},
+                                            {"groups", "nccl", "which holds other parts", MESH},
+                                            {"order", "nccl", "which holds other parts", MESH}};
 #ifndef HAVE_GLOO
     skip();
 #endif
     (void)state;
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
         int code;
-        char *arguments = xasprintf("--ranks 3 --heads-kv 1 --plant-error %s --variant %s", plants[i][0], plants[i][1]);
+        char *arguments = xasprintf("%s --plant-error %s --variant %s", plants[i][3], plants[i][0], plants[i][1]);
         char *text = output_of(arguments, &code);
         if (code != EXIT_CODE_VERIFY || !strstr(text, plants[i][2]))
             fail_msg("%s: exit code %d: %s", arguments, code, text);
@@ -155,6 +194,8 @@ static void faults(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns), cmocka_unit_test(sound), cmocka_unit_test(faults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(columns), cmocka_unit_test(sound),
+                                       cmocka_unit_test(sound_with_strategies),
+                                       cmocka_unit_test(meshes_that_cannot_be_had), cmocka_unit_test(faults)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

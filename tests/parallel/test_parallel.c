@@ -522,7 +522,7 @@ static parallel_plan *plan_alone(const char *strategy, int n, int r, int64_t buc
 {
     const int64_t starts[] = {0, 256, 768, elements};
     const int64_t units[] = {0, 256, elements};
-    const index_space s = {starts, 3, units, 2, 0};
+    const index_space s = {starts, 3, units, 2, 0, NULL};
     const parallel_options o = {
         .strategy = strategy, .ranks = n, .bucket_bytes = bucket_bytes, .replicas = n % 2 ? 1 : 2};
     return parallel_plan_create(&o, r, &s, 4, why, 256);

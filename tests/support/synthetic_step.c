@@ -486,5 +486,5 @@ static void drop_params(synthetic *s)
 
 index_space synthetic_space(const synthetic *s)
 {
-    return (index_space){s->starts, SYNTHETIC_TENSORS, s->units, SYNTHETIC_UNITS, s->whole_units};
+    return (index_space){s->starts, SYNTHETIC_TENSORS, s->units, SYNTHETIC_UNITS, s->whole_units, NULL};
 }

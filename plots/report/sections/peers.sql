@@ -172,6 +172,7 @@ SELECT *, row_number() OVER (PARTITION BY ranks, size, seq, batch ORDER BY step_
 FROM bench_tp
 WHERE status = 'ok' AND precision = 'bf16-pure' AND recompute = 'none' AND micro_batches = 1 AND loss = 'parallel'
     AND moments IN ('policy', 'bf16') AND coalesce(json_extract(options, '$.layers'), 0) = 0
+    AND coalesce(mesh, 'tp') = 'tp' AND clip = 0
 
 @into pairs
 SELECT 'step of layers shared by ' || o.ranks || ' GPUs, bf16 throughout', NULL, 'PyTorch DTensor, ' || p.mode,
@@ -188,7 +189,7 @@ SELECT *, row_number() OVER (PARTITION BY ranks, size, seq, batch, micro_batches
     ORDER BY step_ms, id) AS nth, row_number() OVER (PARTITION BY ranks, size, seq, batch, micro_batches, precision
     ORDER BY step_ms, id) = 1 AS fastest
 FROM bench_pp
-WHERE status = 'ok' AND step_ms IS NOT NULL AND clip = 0 AND custom = 0
+WHERE status = 'ok' AND step_ms IS NOT NULL AND clip = 0 AND custom = 0 AND coalesce(mesh, 'pp') = 'pp'
 
 @into pairs
 SELECT 'pipeline on ' || o.ranks || ' GPUs, ' || o.precision || iif(o.variant = p.impl, ', ' || o.variant,

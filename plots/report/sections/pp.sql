@@ -9,7 +9,7 @@ Each rank has some of the layers, and {micro_batches} micro-batches go through t
 step takes {ranks} ranks {step_ms} ms by {variant}, and each of them stands still for {bubble_pct} % of it; the schedule
 alone, with the measured times of each stage, says {predicted_bubble_pct} %[[. One rank takes {one_rank_ms} ms:
 {speedup} times as long]].
-@from ok WHERE ranks > 1 AND step_ms IS NOT NULL ORDER BY ranks DESC, step_ms LIMIT 1
+@from ok WHERE ranks > 1 AND step_ms IS NOT NULL AND coalesce(mesh, 'pp') = 'pp' ORDER BY ranks DESC, step_ms LIMIT 1
 
 Between measured and predicted bubble there are at most {max(abs(err_points))} points, over {count(*)} rows.
 @from ok WHERE ranks > 1 AND err_points IS NOT NULL HAVING count(*) > 1
@@ -19,7 +19,7 @@ Between measured and predicted bubble there are at most {max(abs(err_points))} p
 @table
 SELECT status, variant AS schedule, ranks AS "ranks:", size || ', S ' || seq || ', ' || precision AS model,
     micro_batches || ' x ' || batch AS "micro-batches", plan_chunks AS "chunks:", cut AS blocks,
-    iif(clip > 0, 'yes', '') AS "clip?",
+    iif(coalesce(mesh, 'pp') = 'pp', '', mesh || ', ' || strategy) AS "mesh?", iif(clip > 0, 'yes', '') AS "clip?",
     step_ms AS "step ms:", bubble_pct AS "bubble %:", predicted_bubble_pct AS "predicted %:", err_points AS "points:",
     n(stage_min_ms) || ' to ' || n(stage_max_ms) AS "stage ms", hop_us AS "hop us:",
     send_wait_ms AS "waits to send ms:",

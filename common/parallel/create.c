@@ -121,16 +121,10 @@ static bool make_resources(parallel *p)
            (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
-mesh_group parallel_group(const parallel *p, unsigned axes)
-{
-    const int rank = launch_rank(p->l);
-    return mesh_group_of(p->plan->m, rank < mesh_world(p->plan->m) ? rank : 0, axes);
-}
-
 /* The communicators of these axes, by a split unless `of` is NULL. A group of one rank has one, too: its slices move. */
 static bool open_comm(const parallel *p, comm *of, const char *name, unsigned axes, comm **out, char *why, size_t bytes)
 {
-    mesh_group g = parallel_group(p, axes);
+    mesh_group g = parallel_plan_group(p->plan, launch_rank(p->l), axes);
     const comm_options o = {.name = name, .members = g.ranks, .ranks = g.count, .max_ctas = p->plan->o.max_ctas};
     *out = of ? comm_split(of, &o, why, bytes) : comm_create(p->l, p->m.d, &o, why, bytes);
     mesh_group_free(&g);
@@ -163,7 +157,7 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
     p->peers = p->m.peers;
     if (p->peers)
         return true;
-    mesh_group g = parallel_group(p, MESH_DATA);
+    mesh_group g = parallel_plan_group(p->plan, launch_rank(p->l), MESH_DATA);
     p->memory = peer_memory_open(p->l, p->m.d, g.ranks, g.count, p->m.param, reason, sizeof reason);
     mesh_group_free(&g);
     if (!p->memory)

@@ -25,7 +25,7 @@ bool parallel_fused_open(parallel *p, char *why, size_t why_bytes)
     char reason[256] = "";
     if (!on_gpu(p) || p->plan->o.ranks == 1)
         return true;
-    mesh_group g = parallel_group(p, MESH_DATA);
+    mesh_group g = parallel_plan_group(p->plan, launch_rank(p->l), MESH_DATA);
     p->gates = peers_open(p->l, p->m.d, g.ranks, g.count, 0, reason, sizeof reason);
     if (p->gates)
         p->all_grads = peer_memory_open(p->l, p->m.d, g.ranks, g.count, p->m.grad, reason, sizeof reason);

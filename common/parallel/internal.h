@@ -104,9 +104,6 @@ static inline void *parallel_at(void *arena, comm_dtype t, int64_t element)
     return (char *)arena + (size_t)element * comm_dtype_bytes(t);
 }
 
-/* create.c. The ranks that differ from this one on these axes; of one that is no member, those of the first. */
-mesh_group parallel_group(const parallel *p, unsigned axes);
-
 /* edges.c. Later work on `to` waits for everything that has been enqueued on `from`. */
 void parallel_follow(parallel *p, void *to, void *from, device_event **edge);
 void parallel_record(parallel *p, void *stream, device_event **edge);

@@ -103,6 +103,8 @@ typedef struct parallel_plan {
 parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes,
                                     char *why, size_t why_bytes);
 void parallel_plan_free(parallel_plan *p);
+/* The ranks of the job that differ on these axes from `rank`; from the first one, if that is no member. */
+mesh_group parallel_plan_group(const parallel_plan *p, int rank, unsigned axes);
 int64_t parallel_plan_whole(const parallel_plan *p); /* elements of those buckets */
 /* The index space must be a multiple of this for `ranks` ranks. */
 int64_t parallel_granularity(int ranks);

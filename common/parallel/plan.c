@@ -154,6 +154,11 @@ parallel_plan *parallel_plan_create(const parallel_options *asked, int rank, con
     return NULL;
 }
 
+mesh_group parallel_plan_group(const parallel_plan *p, int rank, unsigned axes)
+{
+    return mesh_group_of(p->m, rank < mesh_world(p->m) ? rank : 0, axes);
+}
+
 int64_t parallel_plan_whole(const parallel_plan *p)
 {
     int64_t n = 0;

@@ -135,7 +135,7 @@ static params *params_of(const step_options *o, const parallel_options *p)
     return tensors;
 }
 
-/* Of ranks that share layers the first counts gains, and the first that has them key and value heads. */
+/* Gains are counted by the first of the ranks that share layers, key and value heads by the first that has them. */
 static bool counted_elsewhere(const step_options *o, const param_tensor *t)
 {
     const model_split s = o->split_layers;

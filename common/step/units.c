@@ -267,7 +267,7 @@ static void add_up(step *s, int unit)
     step_drop(s, &u->grads);
 }
 
-/* Of gradients that all lie here. */
+/* Gradients that all lie here. */
 static void *sums_at(const step *s, int64_t element)
 {
     return step_at(s->grad_sums ? s->grad_sums : (char *)s->block, element * s->grad_element);

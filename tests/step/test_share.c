@@ -344,8 +344,8 @@ static void refused(void **state)
     o = shared_blocks("fp16");
     refuse(o, "loss scale");
     o = shared_blocks("fp32");
-    o.clip_norm = 1;
-    refuse(o, "norm");
+    o.shard.ranks = 2;
+    refuse(o, "whole gains");
 }
 
 int main(void)

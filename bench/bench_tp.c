@@ -43,7 +43,7 @@ static option_spec option_table[] = {
      .help = "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
              "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
              "gains counted by each rank in the norm; data parallelism between ranks that hold other parts, or whose "
-             "order is not the mesh's",
+             "order is not the mesh's; rows behind their flag",
      .choices = TEAM_FAULTS},
     {0}};
 
@@ -89,7 +89,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static bool applies(const char *option, const char *variant)
 {
-    return !text_is(option, "regather") || team_way_find(variant)->rows_apart;
+    const team_way *w = team_way_find(variant);
+    return !text_is(option, "regather") || (w->rows_apart && !w->windows);
 }
 
 static const bench_info info = {
@@ -132,6 +133,10 @@ static const char *contradiction(const share_case *k)
         return "--max-ctas is for NCCL";
     if (k->fault == TEAM_GAIN && !k->way->rows_apart)
         return "--plant-error gain is for ways in which each rank has its own rows: else gains' gradients are whole";
+    if (k->fault == TEAM_FLAG && !k->way->windows)
+        return "--plant-error flag is for copies, which raise flags";
+    if (k->way->windows && (k->data > 1 || k->o.clip_norm > 0))
+        return "the way copy has neither data parallelism nor clipping beside it yet";
     if (k->fault == TEAM_KEY && k->m.tp <= k->o.config.heads_kv)
         return "--plant-error key is for fewer key and value heads than ranks";
     if (k->fault == TEAM_NORM && !(k->o.clip_norm > 0))
@@ -162,7 +167,7 @@ static bool describe(session *s, const bench_case *c, row *w, share_case *k)
     k->m = x.m, k->data = x.data, k->strategy = x.strategy;
     k->o.shard.prefetch = 1;
     k->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured by the team */
-    k->o.keep_rows = k->way->rows_apart && !case_int(c, "regather");
+    k->o.keep_rows = k->way->rows_apart && !k->way->windows && !case_int(c, "regather");
     k->o.gather_logits = text_is(case_text(c, "loss"), "gathered");
     if (ok && contradiction(k)) {
         snprintf(why, sizeof why, "%s", contradiction(k));

@@ -48,9 +48,11 @@ void share_fill_row(share_case *k, const team *x, const share_times *m, double o
 {
     const model_bench *b = k->s->user;
     row *w = k->w;
-    const double peak = launch_most(k->l, "peak", x->member ? (double)trainer_memory_of(x->t).allocated : 0, k->ranks);
+    const double peak = launch_most(
+        k->l, "peak", x->member ? (double)(trainer_memory_of(x->t).allocated + x->extra_bytes) : 0, k->ranks);
     const double planned = launch_most(
-        k->l, "planned", x->member ? (double)trainer_planned_bytes(x->at.d, b->kernels, b->ctx, &x->o) : 0, k->ranks);
+        k->l, "planned",
+        x->member ? (double)(trainer_planned_bytes(x->at.d, b->kernels, b->ctx, &x->o) + x->extra_bytes) : 0, k->ranks);
     fill_times(w, k, m, one_ms);
     fill_rates(k, stats_of(&m->step).median);
     row_int(w, "peak_bytes", (int64_t)peak);

@@ -54,8 +54,6 @@ static bool all_agree(launch *l, bool mine, char *why, size_t why_bytes)
     return every;
 }
 
-#ifdef HAVE_CUDA
-
 /* Read by kernels that wait, so in host memory which the GPU sees. There is one in a process, and it stays: the end of
  * the job may come at any time. */
 static struct {
@@ -68,6 +66,8 @@ static void make_all_leave(void *user)
     (void)user;
     __atomic_store_n(leave.word, 1, __ATOMIC_SEQ_CST);
 }
+
+#ifdef HAVE_CUDA
 
 static bool good(cudaError_t e, const char *what, char *why, size_t why_bytes)
 {
@@ -217,9 +217,12 @@ static bool open_mailboxes(peers *p, char *why, size_t why_bytes)
 
 #else
 
-static const struct {
-    const uint32_t *on_gpu;
-} leave;
+static bool make_leave_word(launch *l, char *why, size_t why_bytes)
+{
+    (void)l;
+    snprintf(why, why_bytes, "built without CUDA");
+    return false;
+}
 static void unmap_others(peer_memory *m)
 {
     (void)m;
@@ -235,6 +238,18 @@ static bool open_mailboxes(peers *p, char *why, size_t why_bytes)
     return map_all(&p->m, p->l, true, why, why_bytes);
 }
 #endif
+
+const uint32_t *peer_leave_word(launch *l, device *d, char *why, size_t why_bytes)
+{
+    static uint32_t on_cpu;
+    if (device_kind_of(d) == DEVICE_CUDA)
+        return make_leave_word(l, why, why_bytes) ? leave.on_gpu : NULL;
+    if (!leave.word) {
+        leave.word = &on_cpu;
+        launch_on_end(l, make_all_leave, &leave);
+    }
+    return leave.word;
+}
 
 /* Whether no other rank's memory can be reached, and why; all ranks find the same. */
 static bool nothing_to_reach(launch *l, device *d, int ranks, char *why, size_t why_bytes)

@@ -25,6 +25,9 @@ void *const *peer_memory_at(const peer_memory *m); /* of each member, as it is r
 void peer_all_gather(launch *l, int rank, int ranks, const void *const *slices, void *recv, size_t bytes,
                      int max_blocks, void *stream);
 
+/* A word that kernels of this device (on the CPU, threads) read while they wait: not 0 once the job ends. NULL with a sentence. */
+const uint32_t *peer_leave_word(launch *l, device *d, char *why, size_t why_bytes);
+
 typedef struct peers peers;
 
 /* Groups, and what is returned, are as above; messages have at most message_bytes. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes, steps and frees a trainer's part on every rank that shares the layers of a model; see team.h. */
-#include "common/replica/team.h"
+#include "common/replica/team_copy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,9 @@
 
 /* clang-format off */
 const team_way team_ways[] = {
-    {"all-reduce", false, "all rows of norms and residuals on every rank; sums by all-reduce"},
-    {"nccl", true, "each rank has its own rows of them; inputs by all-gather, sums by reduce-scatter (Gloo on the CPU)"},
+    {"all-reduce", false, false, "all rows of norms and residuals on every rank; sums by all-reduce"},
+    {"nccl", true, false, "each rank has its own rows of them; inputs by all-gather, sums by reduce-scatter (Gloo on the CPU)"},
+    {"copy", true, true, "the same, piece by piece: copy engines put rows into the others' memory while products run"},
     {0}};
 /* clang-format on */
 
@@ -28,64 +29,19 @@ const team_way *team_way_find(const char *name)
 
 /* ---- what ranks give each other ---- */
 
-typedef enum op_kind { OP_GATHER, OP_SCATTER, OP_SUM } op_kind;
-struct team_op {
-    op_kind kind;
-    comm *c;
-    const void *send;
-    void *recv;
-    size_t count;
-    comm_dtype t;
-};
-
-static void enqueue(const team_op *op, void *stream)
-{
-    switch (op->kind) {
-    case OP_GATHER: comm_all_gather(op->c, op->send, op->recv, op->count, op->t, stream); break;
-    case OP_SCATTER: comm_reduce_scatter(op->c, op->send, op->recv, op->count, op->t, COMM_SUM, stream); break;
-    case OP_SUM: comm_all_reduce(op->c, op->send, op->recv, op->count, op->t, COMM_SUM, stream); break;
-    }
-}
-
-static double bytes_of(const team_op *op)
-{
-    const double n = comm_size(op->c), bytes = (double)op->count * (double)comm_dtype_bytes(op->t);
-    return op->kind == OP_SUM ? 2 * (n - 1) / n * bytes : (n - 1) * bytes;
-}
-
-static void give(team *x, team_op op, void *stream)
-{
-    if (!x->communicating)
-        return;
-    if (x->steps == 0) {
-        if (x->op_count == x->op_room) {
-            x->op_room = x->op_room ? 2 * x->op_room : 64;
-            x->ops = xrealloc(x->ops, (size_t)x->op_room * sizeof *x->ops);
-        }
-        x->ops[x->op_count++] = op;
-        x->wire_bytes += bytes_of(&op);
-    }
-    enqueue(&op, stream);
-}
-
-static bool breaks(const team *x, team_fault f)
-{
-    return x->fault == f && x->rank == x->ranks - 1;
-}
-
 static void gather(void *user, const void *mine, void *all, size_t count, sb_dtype t, void *stream)
 {
     team *x = user;
     const comm_dtype type = replica_comm_dtype(t);
-    give(x, (team_op){OP_GATHER, x->all, mine, all, count, type}, stream);
-    if (breaks(x, TEAM_CHUNK))
+    team_give(x, (team_op){OP_GATHER, x->all, mine, all, count, type, 0}, stream);
+    if (team_breaks(x, TEAM_CHUNK))
         device_copy(x->at.d, all, mine, count * comm_dtype_bytes(type));
 }
 
 /* One rank's part of the second sum of a step, which is that of a product, becomes nothing. */
 static void leave_out(team *x, const void *partial, size_t bytes)
 {
-    if (x->sums++ == 1 && breaks(x, TEAM_PARTIAL))
+    if (x->sums++ == 1 && team_breaks(x, TEAM_PARTIAL))
         device_memset(x->at.d, (void *)partial, 0, bytes);
 }
 
@@ -94,7 +50,7 @@ static void scatter(void *user, const void *partial, void *mine, size_t count, s
     team *x = user;
     const comm_dtype type = replica_comm_dtype(t);
     leave_out(x, partial, count * (size_t)x->m.tp * comm_dtype_bytes(type));
-    give(x, (team_op){OP_SCATTER, x->all, partial, mine, count, type}, stream);
+    team_give(x, (team_op){OP_SCATTER, x->all, partial, mine, count, type, 0}, stream);
 }
 
 static void sum(void *user, void *values, size_t count, sb_dtype t, void *stream)
@@ -102,21 +58,25 @@ static void sum(void *user, void *values, size_t count, sb_dtype t, void *stream
     team *x = user;
     const comm_dtype type = replica_comm_dtype(t);
     leave_out(x, values, count * comm_dtype_bytes(type));
-    give(x, (team_op){OP_SUM, x->all, values, values, count, type}, stream);
+    team_give(x, (team_op){OP_SUM, x->all, values, values, count, type, 0}, stream);
 }
 
 static void sum_gains(void *user, void *values, size_t count, sb_dtype t, void *stream)
 {
     team *x = user;
-    if (x->fault != TEAM_GAIN)
-        give(x, (team_op){OP_SUM, x->all, values, values, count, replica_comm_dtype(t)}, stream);
+    if (x->fault != TEAM_GAIN && x->w)
+        team_copy_sum(x, x->all, values, count, t, stream);
+    else if (x->fault != TEAM_GAIN)
+        team_give(x, (team_op){OP_SUM, x->all, values, values, count, replica_comm_dtype(t), 0}, stream);
 }
 
 static void sum_keys(void *user, void *values, size_t count, sb_dtype t, void *stream)
 {
     team *x = user;
-    if (x->fault != TEAM_KEY)
-        give(x, (team_op){OP_SUM, x->keys, values, values, count, replica_comm_dtype(t)}, stream);
+    if (x->fault != TEAM_KEY && x->w)
+        team_copy_sum(x, x->keys, values, count, t, stream);
+    else if (x->fault != TEAM_KEY)
+        team_give(x, (team_op){OP_SUM, x->keys, values, values, count, replica_comm_dtype(t), 0}, stream);
 }
 
 static void break_loss(void *user, sb_vocab_loss *p)
@@ -187,8 +147,10 @@ static bool make_trainer(team *x, replica_problem *problem)
     char why[400] = "";
     if (x->member)
         x->t = trainer_create(x->at.d, x->at.mem, x->at.kernels, x->at.ctx, &x->o, why, sizeof why);
-    return replica_agree(&x->at, "part of a model", x->t || !x->member, why, problem) &&
-           replica_tune(&x->at, x->t, &x->o, problem);
+    bool ok = replica_agree(&x->at, "part of a model", x->t || !x->member, why, problem);
+    if (ok && x->o.windows)
+        ok = replica_agree(&x->at, "windows", team_copy_open(x, why, sizeof why), why, problem);
+    return ok && replica_tune(&x->at, x->t, &x->o, problem);
 }
 
 static bool open_team(team *x, const team_options *how, replica_problem *problem)
@@ -208,8 +170,23 @@ static bool open_team(team *x, const team_options *how, replica_problem *problem
     if (!x->alone && x->m.tp > 1)
         x->o.split_layers = (model_split){x->m.tp, part_of(x)};
     x->o.rows_apart = apart;
+    x->o.windows = apart && how->way->windows;
     const bool shares = !x->alone && (mesh_group_size(x->m, MESH_DATA) > 1 || (x->o.clip_norm > 0 && x->ranks > 1));
     return shares ? make_replica(x, how, problem) : make_trainer(x, problem);
+}
+
+static void set_hooks(team *x)
+{
+    step_share share = {.user = x,
+                        .gather = gather,
+                        .scatter = scatter,
+                        .sum = sum,
+                        .sum_gains = sum_gains,
+                        .sum_kv = sum_keys,
+                        .loss = break_loss};
+    if (x->w)
+        team_copy_hooks(&share);
+    trainer_set_share(x->t, &share);
 }
 
 static int data_place(mesh m, int rank)
@@ -238,7 +215,7 @@ team *team_create(const replica_place *at, const step_options *o, const team_opt
         return NULL;
     }
     if (x->member && x->o.split_layers.ranks > 1)
-        trainer_set_share(x->t, &(step_share){x, gather, scatter, sum, sum_gains, sum_keys, break_loss});
+        set_hooks(x);
     return x;
 }
 
@@ -256,6 +233,7 @@ void team_free(team *x)
     for (int i = 0; i < 2; i++)
         if (x->graphs[i])
             device_graph_destroy(x->at.d, x->graphs[i]);
+    team_copy_close(x);
     if (x->r)
         replica_free(x->r);
     else
@@ -300,8 +278,15 @@ void team_alone(team *x)
 {
     if (x->r && x->r->p)
         parallel_collectives_alone(x->r->p);
+    if (x->w) {
+        windows_quiet(x->w, false);
+        windows_begin(x->w, trainer_stream(x->t));
+    }
     for (int i = 0; i < x->op_count; i++)
-        enqueue(&x->ops[i], trainer_stream(x->t));
+        if (x->ops[i].c)
+            team_enqueue(&x->ops[i], trainer_stream(x->t));
+        else
+            team_copy_alone(x, &x->ops[i]);
 }
 
 static device_graph *capture(team *x)

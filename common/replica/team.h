@@ -9,11 +9,13 @@
 #ifndef STEPBENCH_REPLICA_TEAM_H
 #define STEPBENCH_REPLICA_TEAM_H
 
+#include "common/comm/windows.h"
 #include "common/replica/replica.h"
 
 typedef struct team_way {
     const char *name;
     bool rows_apart; /* of the residual stream and the norms each rank has its own rows */
+    bool windows;    /* which come and go piece by piece, by copy engines */
     const char *summary;
 } team_way;
 extern const team_way team_ways[]; /* ends with name == NULL */
@@ -28,11 +30,12 @@ typedef enum team_fault {
     TEAM_KEY,     /* nor those of key and value heads that ranks share */
     TEAM_VOCAB,   /* ids of the logits off by one */
     TEAM_PADDING, /* columns that pad the logits count */
+    TEAM_FLAG,    /* rows come behind their flag */
     TEAM_NORM,    /* gains and shared heads enter the norm once for each rank that has them */
     TEAM_GROUPS,  /* gradients are added up with ranks that hold other parts */
     TEAM_ORDER,   /* parts of layers go to ranks as if tp were outside of data parallelism */
 } team_fault;
-#define TEAM_FAULTS "none|chunk|partial|gain|key|vocab|padding|norm|groups|order"
+#define TEAM_FAULTS "none|chunk|partial|gain|key|vocab|padding|flag|norm|groups|order"
 
 typedef struct team_options {
     mesh m;               /* of the first ranks of the job; cp 1 */
@@ -54,7 +57,12 @@ typedef struct team {
     trainer *t; /* NULL if not a member */
     replica *r; /* whose trainer it is; NULL: it updates by itself, as nothing is added up and no norm is shared */
     comm *all, *keys;
-    team_op *ops; /* of a step, noted in the first one */
+    windows *w; /* of the way `copy`; with the rows of a rank, what each sends, and the ranks' gradients */
+    size_t row_bytes;
+    const void *spread[WINDOWS_GATHERS];
+    void *scratch;
+    int64_t extra_bytes; /* of both */
+    team_op *ops;        /* of a step, noted in the first one */
     int op_count, op_room, steps, sums;
     double wire_bytes; /* that a rank sends for shared layers in a step, by the count of a ring */
     bool communicating;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What an eager framework launches for the ops that fused kernels do in one pass: RMSNorm, SwiGLU and the residual
  * additions as one pass over memory for each arithmetic operation, with the statistics of the norm in fp32. */
-#include "common/step/eager.h"
+#include "common/step/ops.h"
 
 #include "common/step/tensors.h"
 

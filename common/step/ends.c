@@ -36,7 +36,8 @@ void embedding_forward(step *s, step_micro *m)
     e.table = step_param(s, PARAM_EMBEDDING, -1);
     if (step_go(s))
         step_done(s, s->k->train->embedding_forward(s->ctx, &e, s->main));
-    share_sum(s, &partial, m->x);
+    share_give(s, partial);
+    share_sum(s, &partial, -1, m->x);
     unit_release(s);
 }
 
@@ -76,7 +77,8 @@ static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
 {
     const int64_t count = (int64_t)s->vocab * s->d;
     char *dw = step_grad(s, PARAM_LM_HEAD, -1, count);
-    arena_slot all = share_input(s, -1, head->n1), partial = share_partial(s, -1, dn);
+    arena_slot all = share_input(s, -1, head->n1, true), partial = share_partial(s, -1, dn);
+    share_whole(s, all, s->main);
     for (int first = 0; first < s->tokens; first += s->o.loss_chunk) {
         const int left = s->tokens - first, rows = left < s->o.loss_chunk ? left : s->o.loss_chunk;
         const size_t bytes = (size_t)rows * (size_t)s->vocab * (size_t)s->element;
@@ -87,7 +89,8 @@ static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
         step_drop(s, &logits);
     }
     share_drop(s, head->n1, &all);
-    share_sum(s, &partial, dn);
+    share_give(s, partial);
+    share_sum(s, &partial, -1, dn);
     mean_loss(s);
     step_ready(s, PARAM_LM_HEAD, -1, count, s->main);
 }
@@ -105,9 +108,13 @@ void head_backward(step *s, step_micro *m, arena_slot *dy)
         head_by_chunks(s, head, dn);
         step_drop(s, &head->n1);
     } else {
-        linear_dw(s, LINEAR_HEAD, -1, m->logits, head->n1);
+        share_ahead(s, head->n1);
+        if (!s->o.windows)
+            linear_dw(s, LINEAR_HEAD, -1, m->logits, head->n1);
         dn = take_stream(s, MEMORY_TEMPORARY, -1, "d_norm_final");
         linear_dx(s, LINEAR_HEAD, -1, m->logits, dn);
+        if (s->o.windows)
+            linear_dw(s, LINEAR_HEAD, -1, m->logits, head->n1);
         side_drop(s, &m->logits);
         side_drop(s, &head->n1);
     }
@@ -129,7 +136,8 @@ void embedding_backward(step *s, arena_slot *dy)
     e.workspace_bytes = s->k->train->embedding_workspace(s->ctx, &e);
     arena_slot workspace = step_take(s, e.workspace_bytes, MEMORY_WORKSPACE, -1, "embedding");
     e.workspace = step_pointer(s, workspace);
-    arena_slot all = share_gather(s, -1, *dy);
+    arena_slot all = share_gather(s, -1, *dy, true);
+    share_whole(s, all, s->main);
     e.d_out = step_pointer(s, all);
     e.d_table = step_grad(s, PARAM_EMBEDDING, -1, count);
     if (step_go(s))

@@ -19,25 +19,49 @@ void hop_send(step *s, bool backward);
 
 /* ---- ranks that share layers ---- */
 
-model_split step_split(const step_options *o); /* {1, 0} where a rank has whole layers */
+/* {1, 0} where a rank has whole layers. */
+static inline model_split step_split(const step_options *o)
+{
+    return o->split_layers.ranks > 1 ? o->split_layers : (model_split){1, 0};
+}
 bool share_on(const step *s);
 /* How a layer's weight is cut: each rank has some of its outputs, or of its inputs. */
 bool share_outputs(const step *s, param_kind kind);
 bool share_inputs(const step *s, param_kind kind);
 
 /* All rows (T, d) of x, of which each rank has its own: x itself where each rank has all. The slot is dropped by
- * share_drop or share_side_drop: when main has read it, or when the side stream has, too. */
-arena_slot share_gather(step *s, int layer, arena_slot x);
+ * share_drop or share_side_drop: when main has read it, or when the side stream has, too. With options.windows it is a
+ * window: who reads it walks its pieces, or if `whole`, all of it behind share_whole. */
+arena_slot share_gather(step *s, int layer, arena_slot x, bool whole);
 /* All rows of a norm's output: with options.keep_rows it has them already, by share_norm behind the norm. */
-arena_slot share_input(step *s, int layer, arena_slot n);
+arena_slot share_input(step *s, int layer, arena_slot n, bool whole);
 void share_norm(step *s, int layer, arena_slot *n);
 void share_drop(step *s, arena_slot x, arena_slot *all);
 void share_side_drop(step *s, arena_slot x, arena_slot *all);
 
 /* Where a product of all rows goes that is a part of a sum: y itself where each rank has all rows. Then y is the sum's. */
 arena_slot share_partial(step *s, int layer, arena_slot y);
-void share_sum(step *s, arena_slot *partial, arena_slot y);
-void share_add(step *s, arena_slot residual, arena_slot y); /* y += residual, of this rank's rows */
+/* y: the sum, of this rank's rows, plus the residual where it is not -1. Sends what share_end has not. */
+void share_sum(step *s, arena_slot *partial, arena_slot residual, arena_slot y);
+
+/* A product of x walks so many pieces, one where there are no windows. `sum`: its output is a part of a sum. */
+typedef struct share_piece {
+    arena_slot rows; /* the input's rows are those from `from` on, here */
+    int from;
+    int at, count; /* and those from `at` on of the product */
+    int rank;      /* whose they are */
+} share_piece;
+int share_pieces(const step *s, arena_slot x, bool sum);
+share_piece share_begin(step *s, arena_slot x, int i, bool sum); /* main waits for it */
+void share_end(step *s, arena_slot partial, const share_piece *p, bool sum);
+void share_give(step *s, arena_slot partial);          /* all pieces of a sum that no product made piece by piece */
+void share_whole(step *s, arena_slot x, void *stream); /* waits for all rows of x, if they come from other ranks */
+/* The backward will want all rows of this norm's output: they may come meanwhile. */
+void share_ahead(step *s, arena_slot n);
+arena_slot share_sent(step *s, arena_slot n);
+arena_slot share_spread(step *s, arena_slot x, bool whole);
+void share_close(step *s, arena_slot *window);
+void share_add_parts(step *s, arena_slot partial, arena_slot residual, arena_slot y);
 
 /* Sums of the gradients that ranks have parts of though they hold the same tensor: all gains, and a block's key and value heads
  * that neighbours share. Once they are all made, in front of what tells hooks so; on main. */

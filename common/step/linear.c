@@ -4,9 +4,9 @@
 #include "common/step/linear.h"
 
 #include "common/record/nvtx.h"
-#include "common/step/eager.h"
 #include "common/step/exchange.h"
 #include "common/step/linear_float8.h"
+#include "common/step/ops.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 #include "common/step/units.h"
@@ -66,7 +66,7 @@ static linear parts_of(const step *s, int which)
     return l;
 }
 
-static void forward_here(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
+static void forward_here(step *s, int which, int layer, const share_piece *x, arena_slot residual, arena_slot y)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
@@ -76,12 +76,12 @@ static void forward_here(step *s, int which, int layer, arena_slot x, arena_slot
         y = step_take(s, step_rows(s, ldy), MEMORY_TEMPORARY, layer, "linear");
     }
     for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
-        sb_matmul p = product(s, s->tokens, l.out[i], l.in);
+        sb_matmul p = product(s, x->count, l.out[i], l.in);
         p.transpose_b = true;
         p.lda = l.in, p.ldb = l.in, p.ldd = ldy;
-        p.a = step_pointer(s, x);
+        p.a = step_at(step_pointer(s, x->rows), (int64_t)x->from * l.in * s->element);
         p.b = step_at(step_param(s, l.first, layer), (int64_t)row * l.in * s->param_element);
-        p.d = step_at(step_pointer(s, y), (int64_t)row * s->element);
+        p.d = step_at(step_pointer(s, y), ((int64_t)x->at * ldy + row) * s->element);
         if (residual >= 0 && sum < 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : step_pointer(s, residual), p.ldc = ldy;
         float8_operands cast = float8_take(s, which, layer, PASS_Y, false, &p, s->main);
@@ -98,30 +98,29 @@ static void forward_here(step *s, int which, int layer, arena_slot x, arena_slot
 void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
 {
     const param_kind kind = linear_of(s, which).first;
-    if (share_outputs(s, kind)) {
-        arena_slot all = share_input(s, layer, x);
-        forward_here(s, which, layer, all, residual, y);
-        share_drop(s, x, &all);
-    } else if (share_inputs(s, kind)) {
-        arena_slot partial = share_partial(s, layer, y);
-        forward_here(s, which, layer, x, -1, partial);
-        share_sum(s, &partial, y);
-        share_add(s, residual, y);
-    } else {
-        forward_here(s, which, layer, x, residual, y);
+    const bool sum = share_inputs(s, kind);
+    arena_slot all = share_outputs(s, kind) ? share_input(s, layer, x, false) : x;
+    arena_slot out = sum ? share_partial(s, layer, y) : y;
+    for (int i = 0; i < share_pieces(s, all, sum); i++) {
+        const share_piece p = share_begin(s, all, i, sum);
+        forward_here(s, which, layer, &p, sum ? -1 : residual, out);
+        share_end(s, out, &p, sum);
     }
+    share_drop(s, x, &all);
+    if (sum)
+        share_sum(s, &out, residual, y);
 }
 
-static void dx_here(step *s, int which, int layer, arena_slot dy, arena_slot dx)
+static void dx_here(step *s, int which, int layer, const share_piece *dy, arena_slot dx)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
     for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
-        sb_matmul p = product(s, s->tokens, l.in, l.out[i]);
+        sb_matmul p = product(s, dy->count, l.in, l.out[i]);
         p.lda = ldy, p.ldb = l.in, p.ldd = l.in;
-        p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
+        p.a = step_at(step_pointer(s, dy->rows), ((int64_t)dy->from * ldy + row) * s->element);
         p.b = step_at(step_param(s, l.first, layer), (int64_t)row * l.in * s->param_element);
-        p.d = step_pointer(s, dx);
+        p.d = step_at(step_pointer(s, dx), (int64_t)dy->at * l.in * s->element);
         if (i > 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : p.d, p.ldc = l.in;
         float8_operands cast = float8_take(s, which, layer, PASS_DX, !s->micro->split, &p, s->main);
@@ -132,11 +131,15 @@ static void dx_here(step *s, int which, int layer, arena_slot dy, arena_slot dx)
 
 void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx)
 {
-    const bool outputs = share_outputs(s, linear_of(s, which).first);
-    arena_slot partial = outputs ? share_partial(s, layer, dx) : dx;
-    dx_here(s, which, layer, dy, partial);
-    if (outputs)
-        share_sum(s, &partial, dx);
+    const bool sum = share_outputs(s, linear_of(s, which).first);
+    arena_slot out = sum ? share_partial(s, layer, dx) : dx;
+    for (int i = 0; i < share_pieces(s, dy, sum); i++) {
+        const share_piece p = share_begin(s, dy, i, sum);
+        dx_here(s, which, layer, &p, out);
+        share_end(s, out, &p, sum);
+    }
+    if (sum)
+        share_sum(s, &out, -1, dx);
 }
 
 static sb_matmul dw_product(const step *s, const linear *l, int part, int ldy)
@@ -224,6 +227,8 @@ static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, 
     const int64_t count = (int64_t)ldy * l.in;
     char *dw = step_grad(s, l.first, layer, count); /* clears padding on main: before the side stream follows it */
     void *stream = aside ? side_fork(s) : s->main;
+    share_whole(s, dy, stream);
+    share_whole(s, x, stream);
     for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
         sb_matmul p = dw_product(s, &l, i, ldy);
         p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
@@ -245,7 +250,7 @@ static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, 
 
 void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
 {
-    arena_slot all = share_outputs(s, linear_of(s, which).first) ? share_input(s, layer, x) : x;
+    arena_slot all = share_outputs(s, linear_of(s, which).first) ? share_input(s, layer, x, true) : x;
     if (s->micro->split)
         step_defer(s, (step_note){NOTE_PRODUCT, which, layer, dy, all});
     else

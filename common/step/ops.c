@@ -4,7 +4,6 @@
 #include "common/step/ops.h"
 
 #include "common/record/nvtx.h"
-#include "common/step/eager.h"
 #include "common/step/exchange.h"
 #include "common/step/tensors.h"
 
@@ -105,7 +104,7 @@ static sb_swiglu_matmul swiglu_matmul_shape(const step_options *o)
 {
     const model_config *c = &o->config;
     return (sb_swiglu_matmul){.dtype = o->precision->compute,
-                              .rows = o->batch * o->seq,
+                              .rows = o->batch * o->seq / (o->windows ? step_split(o).ranks : 1),
                               .f = layer_shape_of(c, step_split(o)).d_ff,
                               .d = c->d_model,
                               .lda = c->d_model};
@@ -118,28 +117,39 @@ bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *c
            o->precision->activations == p.dtype && k->train->swiglu_matmul_supported(ctx, &p) == SB_OK;
 }
 
+static void place_swiglu(const step *s, sb_swiglu_matmul *p, const share_piece *rows, arena_slot gate_up, arena_slot h)
+{
+    p->rows = rows->count;
+    p->gate_up = step_at(step_pointer(s, gate_up), (int64_t)rows->at * 2 * s->f * s->element);
+    p->h = step_at(step_pointer(s, h), (int64_t)rows->at * s->f * s->element);
+}
+
 void swiglu_matmul_forward(step *s, int layer, arena_slot x, arena_slot gate_up, arena_slot h)
 {
     sb_swiglu_matmul p = swiglu_matmul_shape(&s->o);
-    arena_slot all = share_input(s, layer, x);
-    p.x = step_pointer(s, all);
+    arena_slot all = share_input(s, layer, x, false);
     p.w13 = step_param(s, PARAM_W1, layer);
-    p.gate_up = step_pointer(s, gate_up);
-    p.h = step_pointer(s, h);
-    if (step_go(s))
-        step_done(s, s->k->train->swiglu_matmul_forward(s->ctx, &p, s->main));
+    for (int i = 0; i < share_pieces(s, all, false); i++) {
+        const share_piece rows = share_begin(s, all, i, false);
+        p.x = step_at(step_pointer(s, rows.rows), (int64_t)rows.from * s->d * s->element);
+        place_swiglu(s, &p, &rows, gate_up, h);
+        if (step_go(s))
+            step_done(s, s->k->train->swiglu_matmul_forward(s->ctx, &p, s->main));
+    }
     share_drop(s, x, &all);
 }
 
 void swiglu_matmul_backward(step *s, int layer, arena_slot dy, arena_slot gate_up, arena_slot h)
 {
     sb_swiglu_matmul p = swiglu_matmul_shape(&s->o);
-    p.dy = step_pointer(s, dy);
     p.w2 = step_param(s, PARAM_W2, layer);
-    p.gate_up = step_pointer(s, gate_up);
-    p.h = step_pointer(s, h);
-    if (step_go(s))
-        step_done(s, s->k->train->swiglu_matmul_backward(s->ctx, &p, s->main));
+    for (int i = 0; i < share_pieces(s, dy, false); i++) {
+        const share_piece rows = share_begin(s, dy, i, false);
+        p.dy = step_at(step_pointer(s, rows.rows), (int64_t)rows.from * s->d * s->element);
+        place_swiglu(s, &p, &rows, gate_up, h);
+        if (step_go(s))
+            step_done(s, s->k->train->swiglu_matmul_backward(s->ctx, &p, s->main));
+    }
 }
 
 void rope(step *s, int layer, arena_slot qkv, bool inverse)

@@ -12,11 +12,6 @@
 #include "common/step/streams.h"
 #include "common/step/units.h"
 
-model_split step_split(const step_options *o)
-{
-    return o->split_layers.ranks > 1 ? o->split_layers : (model_split){1, 0};
-}
-
 bool share_on(const step *s)
 {
     return s->o.split_layers.ranks > 1;
@@ -37,10 +32,12 @@ static bool apart(const step *s)
     return s->rows < s->tokens;
 }
 
-arena_slot share_gather(step *s, int layer, arena_slot x)
+arena_slot share_gather(step *s, int layer, arena_slot x, bool whole)
 {
     if (!apart(s))
         return x;
+    if (s->o.windows)
+        return share_spread(s, x, whole);
     arena_slot all = step_take(s, step_rows(s, s->d), MEMORY_TEMPORARY, layer, "all rows");
     if (step_launching(s) && s->share.gather)
         s->share.gather(s->share.user, step_pointer(s, x), step_pointer(s, all), (size_t)s->rows * (size_t)s->d,
@@ -48,29 +45,34 @@ arena_slot share_gather(step *s, int layer, arena_slot x)
     return all;
 }
 
-arena_slot share_input(step *s, int layer, arena_slot n)
+arena_slot share_input(step *s, int layer, arena_slot n, bool whole)
 {
-    return s->o.keep_rows ? n : share_gather(s, layer, n);
+    const arena_slot sent = share_sent(s, n);
+    return s->o.keep_rows ? n : sent != -1 ? sent : share_gather(s, layer, n, whole);
 }
 
 void share_norm(step *s, int layer, arena_slot *n)
 {
     if (!s->o.keep_rows || !apart(s))
         return;
-    arena_slot all = share_gather(s, layer, *n);
+    arena_slot all = share_gather(s, layer, *n, true);
     step_drop(s, n);
     *n = all;
 }
 
 void share_drop(step *s, arena_slot x, arena_slot *all)
 {
-    if (*all != x)
+    if (*all < -1)
+        share_close(s, all);
+    else if (*all != x)
         step_drop(s, all);
 }
 
 void share_side_drop(step *s, arena_slot x, arena_slot *all)
 {
-    if (*all != x)
+    if (*all < -1)
+        share_close(s, all);
+    else if (*all != x)
         side_drop(s, all);
 }
 
@@ -79,17 +81,8 @@ arena_slot share_partial(step *s, int layer, arena_slot y)
     return apart(s) ? step_take(s, step_rows(s, s->d), MEMORY_TEMPORARY, layer, "partial sums") : y;
 }
 
-void share_sum(step *s, arena_slot *partial, arena_slot y)
-{
-    const size_t own = (size_t)s->rows * (size_t)s->d;
-    if (step_launching(s) && *partial != y && s->share.scatter)
-        s->share.scatter(s->share.user, step_pointer(s, *partial), step_pointer(s, y), own, s->dtype, s->main);
-    else if (step_launching(s) && *partial == y && s->share.sum)
-        s->share.sum(s->share.user, step_pointer(s, y), own, s->dtype, s->main);
-    share_drop(s, y, partial);
-}
-
-void share_add(step *s, arena_slot residual, arena_slot y)
+/* y += residual, of this rank's rows. */
+static void add(step *s, arena_slot residual, arena_slot y)
 {
     const sb_pointwise p = {.op = SB_POINT_ADD,
                             .dtype_a = s->dtype,
@@ -105,6 +98,20 @@ void share_add(step *s, arena_slot residual, arena_slot y)
                             .out = step_pointer(s, y)};
     if (step_go(s))
         step_done(s, s->k->train->pointwise(s->ctx, &p, s->main));
+}
+
+void share_sum(step *s, arena_slot *partial, arena_slot residual, arena_slot y)
+{
+    const size_t own = (size_t)s->rows * (size_t)s->d;
+    if (s->o.windows)
+        share_add_parts(s, *partial, residual, y);
+    else if (step_launching(s) && *partial != y && s->share.scatter)
+        s->share.scatter(s->share.user, step_pointer(s, *partial), step_pointer(s, y), own, s->dtype, s->main);
+    else if (step_launching(s) && *partial == y && s->share.sum)
+        s->share.sum(s->share.user, step_pointer(s, y), own, s->dtype, s->main);
+    share_drop(s, y, partial);
+    if (residual >= 0 && !s->o.windows)
+        add(s, residual, y);
 }
 
 /* ---- gradients ---- */

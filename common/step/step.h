@@ -4,7 +4,7 @@
  * A walk is a sequence of ops. While the arena plans, they take and drop memory and note products, and launch nothing;
  * later walks make the same calls and launch. The first failure is kept in `status`, and nothing is launched after it.
  * The other sources of this folder, each of which uses only those before it: options, table, streams, optimizer, units,
- * tensors, eager, share, ops, linear_float8, linear, offload, hops, ends, transformer. What stands around a walk is in
+ * tensors, eager, pieces, share, ops, linear_float8, linear, offload, hops, ends, transformer. What stands around a walk is in
  * common/train. */
 #ifndef STEPBENCH_STEP_STEP_H
 #define STEPBENCH_STEP_STEP_H
@@ -15,6 +15,7 @@
 #include "common/step/options.h"
 #include "common/model/products.h"
 
+enum { STEP_WINDOWS = 6 /* in which other ranks' rows come */ };
 enum { LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 24 };
 
 /* The tensors of one block that live from its forward to its backward; -1: not held. T of those that are d wide: rows. */
@@ -144,6 +145,8 @@ typedef struct step {
     int in_flight;     /* micro-batches between their F and their B, over all parts */
     offload *offload;  /* NULL: nothing leaves */
     side_work work;
+    arena_slot windows[STEP_WINDOWS], ahead; /* of whose rows each is; the one that share_ahead has sent, or -1 */
+    int spreads;                             /* windows used in this walk */
 
     step_unit *units;
     unit_uses uses;
@@ -155,7 +158,7 @@ typedef struct step {
 
 arena_slot step_take(step *s, size_t bytes, memory_kind kind, int layer, const char *name);
 void step_drop(step *s, arena_slot *slot);          /* -1 is fine; leaves -1 */
-void *step_pointer(const step *s, arena_slot slot); /* NULL for -1 and while planning */
+void *step_pointer(const step *s, arena_slot slot); /* NULL for -1 and while planning; below -1: a window (pieces.c) */
 static inline char *step_at(void *p, int64_t bytes) /* NULL stays NULL */
 {
     return p ? (char *)p + bytes : NULL;

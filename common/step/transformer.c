@@ -200,11 +200,13 @@ static void product_backward(step *s, int layer, block_slots *b, bool kept, aren
 /* *dy, the gradient of the block's output, becomes that of its input. */
 static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
 {
-    arena_slot all = share_gather(s, layer, *dy);
-    if (k.product)
+    const bool early = k.product && !s->o.windows; /* all rows are there, and so is h */
+    arena_slot all = share_gather(s, layer, *dy, true);
+    share_ahead(s, b->n2);
+    if (early)
         linear_dw(s, LINEAR_W2, layer, all, b->h);
     product_backward(s, layer, b, k.product, all);
-    if (!k.product) /* h was made again by the line above */
+    if (!early) /* h was made again by the line above, or rows came while it ran */
         linear_dw(s, LINEAR_W2, layer, all, b->h);
     share_side_drop(s, *dy, &all);
     side_drop(s, &b->h);
@@ -231,10 +233,14 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
         norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
         share_norm(s, layer, &b->n1);
     }
-    arena_slot all = share_gather(s, layer, *dy);
-    linear_dw(s, LINEAR_O, layer, all, b->att);
+    arena_slot all = share_gather(s, layer, *dy, true);
+    share_ahead(s, b->n1);
+    if (!s->o.windows)
+        linear_dw(s, LINEAR_O, layer, all, b->att);
     arena_slot d_att = take_rows(s, s->width, MEMORY_TEMPORARY, layer, "d_attention_out");
     linear_dx(s, LINEAR_O, layer, all, d_att);
+    if (s->o.windows)
+        linear_dw(s, LINEAR_O, layer, all, b->att);
     share_side_drop(s, *dy, &all);
     arena_slot d_qkv = take_rows(s, s->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
     attention_backward(s, layer, b, d_att, d_qkv);

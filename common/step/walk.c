@@ -18,6 +18,8 @@ void step_drop(step *s, arena_slot *slot)
 
 void *step_pointer(const step *s, arena_slot slot)
 {
+    if (slot < -1 && step_launching(s) && s->share.window)
+        return s->share.window(s->share.user, -2 - slot);
     return slot < 0 ? NULL : arena_pointer(s->arena, slot);
 }
 

@@ -42,6 +42,9 @@ static bool check_split(const step_options *o, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "ranks that share layers have whole gains, also where the rest is in slices");
     if (o->precision->loss_scaling)
         return refuse(why, why_bytes, "ranks that share layers do not agree on a loss scale yet");
+    if (o->windows && (!o->rows_apart || o->keep_rows || o->table))
+        return refuse(why, why_bytes,
+                      "rows come piece by piece only where each rank has its own, and gathers them again");
     if (o->precision->float8)
         return refuse(why, why_bytes, "ranks that share layers do not agree on the scales of float8 yet");
     return true;

@@ -43,6 +43,10 @@ void trainer_walk_begin(trainer *t)
     float8_begin(s);
     t->sums = 0;
     t->summing = false;
+    s->spreads = 0;
+    s->ahead = -1;
+    if (step_launching(s) && s->share.begin)
+        s->share.begin(s->share.user);
 }
 
 /* The hook's micro-batch is over once its gradients are: the next begins with the next op, whatever that is. */

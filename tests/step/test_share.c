@@ -135,7 +135,13 @@ static void rank_create(rank *r, const step_options *o, int number, network *net
     r->t = trainer_create(r->own.dev, r->own.mem, r->own.kernels, r->own.ctx, &r->o, r->why, sizeof r->why);
     if (!r->t)
         fail_msg("no trainer: %s", r->why);
-    trainer_set_share(r->t, &(step_share){r, on_gather, on_scatter, on_sum, on_gains, on_kv, on_loss});
+    trainer_set_share(r->t, &(step_share){.user = r,
+                                          .gather = on_gather,
+                                          .scatter = on_scatter,
+                                          .sum = on_sum,
+                                          .sum_gains = on_gains,
+                                          .sum_kv = on_kv,
+                                          .loss = on_loss});
 }
 
 static void rank_free(rank *r)

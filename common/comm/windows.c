@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT */
+/* The order of copies, flags and waits; see windows.h. */
+#include "common/comm/windows.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/comm/peer.h"
+#include "common/core/error.h"
+
+enum {
+    CALLS = 1 << 16, /* exchanges of a step */
+    SUMS = 2,
+    ALIGN = 256,
+    /* Gathers that may begin between two exchanges for which main waits: so many more than the present one must find their
+     * windows read. */
+    AHEAD = 2
+};
+
+typedef struct gather {
+    int number, call; /* of the step */
+    bool open, whole; /* something may still read it */
+    bool aside;       /* it was read on another stream than main */
+    unsigned seen;    /* ranks whose rows main waits for */
+    int read;         /* what was sent with it came behind the reads of so many gathers of this rank */
+} gather;
+
+struct windows {
+    launch *l; /* NULL: of windows_create */
+    device *d;
+    peer_memory *peers; /* NULL on the CPU */
+    void *block;        /* this rank's own, to be freed; NULL: not a member, or not ours */
+    int on, rank, ranks;
+    size_t row_bytes;
+    char *at[SB_DIRECT_RANKS_MAX];
+    const uint32_t *leave;
+    void *main, *push, *own; /* streams: of the step, to other ranks, to this one */
+    device_event *ready, *pushed[WINDOWS_GATHERS], *owned[WINDOWS_GATHERS], *aside[WINDOWS_GATHERS], *given;
+    bool quiet, late;
+    /* of a step: */
+    gather of[WINDOWS_GATHERS];
+    int calls, gathers, sums;
+    int waited; /* the copy engine has waited for the reads of so many gathers */
+    int known;  /* all ranks had, at the last exchange that main waits for */
+    int gives, sum_call, sum_read;
+    const void *held; /* rows that windows_plant_late keeps back */
+    int held_at;
+};
+
+/* ---- places ---- */
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static const size_t flag_bytes = (size_t)CALLS * SB_DIRECT_RANKS_MAX * sizeof(uint32_t);
+
+/* Flags, the number of the step, gathers, sums. */
+size_t windows_bytes(int ranks, size_t row_bytes)
+{
+    return flag_bytes + ALIGN + (WINDOWS_GATHERS + SUMS) * padded((size_t)ranks * row_bytes);
+}
+
+static uint32_t *number_of(const windows *w)
+{
+    return (uint32_t *)(w->at[w->rank] + flag_bytes);
+}
+
+static uint32_t *flag_of(const windows *w, int rank, int call, int from)
+{
+    return (uint32_t *)w->at[rank] + (size_t)call * SB_DIRECT_RANKS_MAX + from;
+}
+
+static char *window_of(const windows *w, int rank, int at)
+{
+    return w->at[rank] + flag_bytes + ALIGN + (size_t)at * padded((size_t)w->ranks * w->row_bytes);
+}
+
+static char *sum_of(const windows *w, int rank)
+{
+    return window_of(w, rank, WINDOWS_GATHERS + w->sums % SUMS);
+}
+
+void *windows_rows(const windows *w, int at)
+{
+    return window_of(w, w->rank, at);
+}
+
+/* ---- ops of a stream ---- */
+
+static bool on_cpu(const device *d)
+{
+    return device_kind_of(d) == DEVICE_CPU;
+}
+
+static void check(const windows *w, sb_status s)
+{
+    if (s == SB_OK)
+        return;
+    if (w->l)
+        launch_fail(w->l, EXIT_CODE_FAILURE, "rows between ranks: %s", sb_last_message());
+    die(EXIT_CODE_FAILURE, "rows between ranks: %s", sb_last_message());
+}
+
+static void follow(windows *w, void *to, void *from, device_event *e)
+{
+    device_stream_record(w->d, from, e);
+    device_stream_wait(w->d, to, e);
+}
+
+static void count(void *arg)
+{
+    **(uint32_t **)arg += 1;
+}
+
+typedef struct raise_task {
+    uint32_t *flag;
+    const uint32_t *number;
+} raise_task;
+
+static void raise_flag(void *arg)
+{
+    const raise_task *t = arg;
+    __atomic_store_n(t->flag, *t->number, __ATOMIC_RELEASE);
+}
+
+static void send_flag(windows *w, int to, int call)
+{
+    const raise_task t = {flag_of(w, to, call, w->rank), number_of(w)};
+    if (on_cpu(w->d))
+        device_stream_run(w->d, w->push, raise_flag, &t, sizeof t);
+    else
+        device_stream_copy(w->d, w->push, t.flag, t.number, sizeof *t.flag);
+}
+
+static void await_flags(void *arg)
+{
+    const sb_direct_await *a = arg;
+    for (int i = 0; i < a->count; i++)
+        while ((int32_t)(__atomic_load_n(a->flags[i], __ATOMIC_ACQUIRE) - *a->number) < 0 &&
+               !__atomic_load_n(a->leave, __ATOMIC_RELAXED))
+            sched_yield();
+}
+
+/* Flags of an exchange: of one rank, or of all others (-1). */
+static void await(windows *w, int call, int rank, void *stream)
+{
+    sb_direct_await a = {.number = number_of(w), .leave = w->leave};
+    for (int r = 0; r < w->ranks; r++)
+        if (r == rank || (rank < 0 && r != w->rank))
+            a.flags[a.count++] = flag_of(w, w->rank, call, r);
+    if (on_cpu(w->d))
+        device_stream_run(w->d, stream, await_flags, &a, sizeof a);
+    else
+        check(w, sb_cuda_direct_await(&a, stream));
+}
+
+static void add_parts(void *arg)
+{
+    sb_cpu_direct_sum(arg);
+}
+
+bool windows_add(device *d, const sb_direct_sum *p, void *stream)
+{
+    if (!on_cpu(d))
+        return sb_cuda_direct_sum(p, stream) == SB_OK;
+    device_stream_run(d, stream, add_parts, p, sizeof *p);
+    return sb_direct_sum_check(p) == SB_OK;
+}
+
+/* ---- what may be overwritten ---- */
+
+static void bug(const char *what, int gather)
+{
+    die(EXIT_CODE_FAILURE, "bug: rows that ranks give each other: %s gather %d", what, gather);
+}
+
+static int new_call(windows *w)
+{
+    if (w->calls == CALLS)
+        die(EXIT_CODE_FAILURE, "a step has more than %d exchanges of rows", CALLS);
+    return w->calls++;
+}
+
+/* What is pushed from here on tells the others that this rank has read the gathers of which they will write the next
+ * AHEAD windows. */
+static void wait_for_readers(windows *w)
+{
+    for (; w->waited < w->gathers + AHEAD - WINDOWS_GATHERS; w->waited++) {
+        const int at = w->waited % WINDOWS_GATHERS;
+        if (w->of[at].number != w->waited || w->of[at].open)
+            bug("something still reads", w->waited);
+        if (w->of[at].aside)
+            device_stream_wait(w->d, w->push, w->aside[at]);
+    }
+}
+
+static void learn(windows *w, int read)
+{
+    w->known = read > w->known ? read : w->known;
+}
+
+/* ---- a step ---- */
+
+void windows_quiet(windows *w, bool quiet)
+{
+    w->quiet = quiet;
+}
+
+void windows_begin(windows *w, void *main)
+{
+    w->main = main;
+    w->calls = w->gathers = w->sums = w->waited = w->known = w->gives = 0;
+    for (int i = 0; i < WINDOWS_GATHERS; i++)
+        w->of[i] = (gather){.number = -1};
+    if (w->quiet)
+        return;
+    uint32_t *number = number_of(w);
+    if (on_cpu(w->d))
+        device_stream_run(w->d, main, count, &number, sizeof number);
+    else
+        check(w, sb_cuda_direct_count(number, main));
+    const int call = new_call(w);
+    follow(w, w->push, main, w->ready);
+    device_stream_wait(w->d, w->own, w->ready);
+    for (int k = 1; k < w->ranks; k++)
+        send_flag(w, (w->rank + k) % w->ranks, call);
+    await(w, call, -1, main);
+    follow(w, main, w->push, w->given);
+    follow(w, main, w->own, w->owned[0]);
+}
+
+void windows_plant_late(windows *w)
+{
+    w->late = true;
+}
+
+static void note(const windows *w, const char *op)
+{
+    const launch_op what = {.on = w->on, .name = "rows", .op = op, .dtype = "bytes", .count = w->row_bytes, .peer = -1};
+    if (w->l)
+        launch_collective(w->l, &what);
+}
+
+static void push_rows(windows *w, int to, int at, const void *mine)
+{
+    device_stream_copy(w->d, w->push, window_of(w, to, at) + (size_t)w->rank * w->row_bytes, mine, w->row_bytes);
+}
+
+/* No two ranks begin with the same receiver. */
+void windows_spread(windows *w, int at, const void *mine, bool whole)
+{
+    gather *g = &w->of[at];
+    if (w->quiet)
+        return;
+    if (at != w->gathers % WINDOWS_GATHERS || w->known <= w->gathers - WINDOWS_GATHERS)
+        bug("it is not known that all have read what lies in the window of", w->gathers);
+    const bool side = g->aside;
+    w->gathers++;
+    note(w, "gather");
+    follow(w, w->push, w->main, w->ready);
+    wait_for_readers(w);
+    if (whole) {
+        device_stream_wait(w->d, w->own, w->ready);
+        if (side)
+            device_stream_wait(w->d, w->own, w->aside[at]);
+        device_stream_copy(w->d, w->own, window_of(w, w->rank, at) + (size_t)w->rank * w->row_bytes, mine,
+                           w->row_bytes);
+        device_stream_record(w->d, w->own, w->owned[at]);
+    }
+    *g = (gather){.number = w->gathers - 1, .call = new_call(w), .open = true, .whole = whole, .read = w->waited};
+    const bool keep = w->late && w->gathers == 1;
+    for (int k = 1; k < w->ranks; k++) {
+        const int to = (w->rank + k) % w->ranks;
+        if (w->held)
+            push_rows(w, to, w->held_at, w->held);
+        if (!keep)
+            push_rows(w, to, at, mine);
+        send_flag(w, to, g->call);
+    }
+    w->held = keep ? mine : NULL;
+    w->held_at = at;
+    device_stream_record(w->d, w->push, w->pushed[at]);
+}
+
+void windows_await(windows *w, int at, int rank, void *stream)
+{
+    gather *g = &w->of[at];
+    if (w->quiet)
+        return;
+    if ((rank < 0 || rank == w->rank) && g->whole)
+        device_stream_wait(w->d, stream, w->owned[at]);
+    if (rank != w->rank)
+        await(w, g->call, rank, stream);
+    if (stream != w->main) {
+        g->aside = true;
+        return;
+    }
+    const unsigned all = (1u << w->ranks) - 1;
+    g->seen |= rank < 0 ? all : 1u << rank | 1u << w->rank;
+    if (g->seen == all)
+        learn(w, g->read);
+}
+
+void windows_read(windows *w, int at, void *side)
+{
+    gather *g = &w->of[at];
+    if (w->quiet)
+        return;
+    device_stream_wait(w->d, w->main, w->pushed[at]);
+    if (g->whole)
+        device_stream_wait(w->d, w->main, w->owned[at]);
+    if (g->aside)
+        device_stream_record(w->d, side, w->aside[at]);
+    g->open = false;
+}
+
+void windows_give(windows *w, int rank, const void *part)
+{
+    if (w->quiet)
+        return;
+    follow(w, w->push, w->main, w->ready);
+    if (w->gives++ == 0) {
+        note(w, "sum");
+        wait_for_readers(w);
+        w->sum_call = new_call(w);
+        w->sum_read = w->waited;
+    }
+    device_stream_copy(w->d, w->push, sum_of(w, rank) + (size_t)w->rank * w->row_bytes, part, w->row_bytes);
+    send_flag(w, rank, w->sum_call);
+}
+
+void windows_settle(windows *w)
+{
+    if (w->quiet)
+        return;
+    if (w->gives != w->ranks - 1)
+        bug("not all ranks were given parts of a sum behind", w->gathers);
+    await(w, w->sum_call, -1, w->main);
+    follow(w, w->main, w->push, w->given);
+    learn(w, w->sum_read);
+    w->gives = 0;
+    w->sums++;
+}
+
+void windows_sum(windows *w, const void *own, const void *residual, void *out, size_t n, sb_dtype t)
+{
+    const char *parts = sum_of(w, w->rank);
+    sb_direct_sum p = {.dtype = t, .count = w->ranks, .n = n, .residual = residual, .out = out};
+    for (int r = 0; r < w->ranks; r++)
+        p.parts[r] = r == w->rank ? own : parts + (size_t)r * w->row_bytes;
+    windows_settle(w);
+    if (!windows_add(w->d, &p, w->main))
+        check(w, SB_INVALID);
+}
+
+/* ---- making and freeing ---- */
+
+static void make_streams(windows *w)
+{
+    w->push = device_stream_create(w->d, STREAM_URGENT, "rows");
+    w->own = device_stream_create(w->d, STREAM_URGENT, "own rows");
+    w->ready = device_event_create(w->d);
+    w->given = device_event_create(w->d);
+    for (int i = 0; i < WINDOWS_GATHERS; i++) {
+        w->pushed[i] = device_event_create(w->d);
+        w->owned[i] = device_event_create(w->d);
+        w->aside[i] = device_event_create(w->d);
+    }
+}
+
+windows *windows_create(device *d, int rank, int ranks, size_t row_bytes, void *const *at, const uint32_t *leave)
+{
+    windows *w = xcalloc(1, sizeof *w);
+    *w = (windows){.d = d, .rank = rank, .ranks = ranks, .row_bytes = row_bytes, .leave = leave};
+    for (int r = 0; r < ranks; r++)
+        w->at[r] = at[r];
+    make_streams(w);
+    return w;
+}
+
+/* On the CPU: a name that is gone once all ranks have opened it. */
+static void *map_block(const char *name, size_t bytes, bool make)
+{
+    const int fd = shm_open(name, make ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
+    if (fd < 0)
+        return NULL;
+    const bool sized = !make || ftruncate(fd, (off_t)bytes) == 0;
+    void *at = sized ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    close(fd);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static bool share_on_cpu(windows *w, const int *members, size_t bytes, char *why, size_t why_bytes)
+{
+    static int opened;
+    long own = getpid(), *all = xcalloc((unsigned long)launch_size(w->l), sizeof *all);
+    char name[64];
+    const int number = opened++;
+    launch_gather(w->l, "windows", &own, sizeof own, all);
+    snprintf(name, sizeof name, "/stepbench-%ld-%d", own, number);
+    w->block = w->rank < 0 ? NULL : map_block(name, bytes, true);
+    bool ok = launch_all(w->l, "windows are made", w->rank < 0 || w->block);
+    for (int r = 0; r < w->ranks && ok && w->rank >= 0; r++) {
+        char of[64];
+        snprintf(of, sizeof of, "/stepbench-%ld-%d", all[members ? members[r] : r], number);
+        w->at[r] = r == w->rank ? w->block : map_block(of, bytes, false);
+        ok = w->at[r];
+    }
+    ok = launch_all(w->l, "windows are open", ok);
+    if (w->block)
+        shm_unlink(name);
+    if (!ok)
+        snprintf(why, why_bytes, "no shared memory of %zu bytes", bytes);
+    free(all);
+    return ok;
+}
+
+static bool share_on_gpu(windows *w, const int *members, size_t bytes, char *why, size_t why_bytes)
+{
+    w->block = w->rank < 0 ? NULL : device_malloc(w->d, bytes);
+    if (!launch_all(w->l, "windows are made", w->rank < 0 || w->block)) {
+        snprintf(why, why_bytes, "no memory for windows of %zu bytes", bytes);
+        return false;
+    }
+    if (w->block) {
+        device_memset(w->d, w->block, 0, bytes);
+        device_sync(w->d);
+    }
+    w->peers = peer_memory_open(w->l, w->d, members, w->ranks, w->block, why, why_bytes);
+    for (int r = 0; r < w->ranks && w->peers; r++)
+        w->at[r] = peer_memory_at(w->peers)[r];
+    return w->peers;
+}
+
+windows *windows_open(launch *l, device *d, const int *members, int ranks, size_t row_bytes, char *why,
+                      size_t why_bytes)
+{
+    if (ranks < 2 || ranks > SB_DIRECT_RANKS_MAX || launch_hosts(l) > 1) {
+        snprintf(why, why_bytes, "rows are put into memory of 2 to %d ranks of one host", SB_DIRECT_RANKS_MAX);
+        return NULL;
+    }
+    windows *w = xcalloc(1, sizeof *w);
+    const size_t bytes = windows_bytes(ranks, row_bytes);
+    *w = (windows){.l = l, .d = d, .rank = -1, .ranks = ranks, .row_bytes = row_bytes};
+    for (int r = 0; r < ranks; r++)
+        w->rank = (members ? members[r] : r) == launch_rank(l) ? r : w->rank;
+    w->on = launch_communicator(l, "rows", members ? members[0] : 0, w->rank, ranks);
+    w->leave = peer_leave_word(l, d, why, why_bytes);
+    bool ok = launch_all(l, "a word to leave", w->leave);
+    ok = ok && (on_cpu(d) ? share_on_cpu : share_on_gpu)(w, members, bytes, why, why_bytes);
+    if (ok && w->rank >= 0)
+        make_streams(w);
+    if (ok)
+        return w;
+    windows_free(w);
+    return NULL;
+}
+
+static void free_streams(windows *w)
+{
+    if (!w->push)
+        return;
+    device_stream_destroy(w->d, w->push);
+    device_stream_destroy(w->d, w->own);
+    device_event_destroy(w->d, w->ready);
+    device_event_destroy(w->d, w->given);
+    for (int i = 0; i < WINDOWS_GATHERS; i++) {
+        device_event_destroy(w->d, w->pushed[i]);
+        device_event_destroy(w->d, w->owned[i]);
+        device_event_destroy(w->d, w->aside[i]);
+    }
+}
+
+void windows_free(windows *w)
+{
+    if (!w)
+        return;
+    if (w->l) {
+        device_sync(w->d);
+        launch_barrier(w->l, "rows are done"); /* none may still send where another unmaps or frees */
+    }
+    free_streams(w);
+    peer_memory_close(w->peers);
+    for (int r = 0; r < w->ranks && w->l && on_cpu(w->d); r++)
+        if (w->at[r])
+            munmap(w->at[r], windows_bytes(w->ranks, w->row_bytes));
+    if (w->l) {
+        launch_barrier(w->l, "rows are apart");
+        if (w->block && !on_cpu(w->d))
+            device_free(w->d, w->block);
+        launch_communicator_end(w->l, w->on);
+    }
+    free(w);
+}

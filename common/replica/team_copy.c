@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* The way `copy` of a team: its trainer's rows go through windows (comm/windows.h); see team.h. */
+#include "common/replica/team_copy.h"
+
+#include <stdio.h>
+
+#include "common/core/error.h"
+
+static void begin(void *user)
+{
+    team *x = user;
+    windows_quiet(x->w, !x->communicating);
+    if (team_breaks(x, TEAM_FLAG))
+        windows_plant_late(x->w);
+    windows_begin(x->w, trainer_stream(x->t));
+}
+
+static void spread(void *user, int at, const void *mine, size_t count, sb_dtype t, bool whole)
+{
+    team *x = user;
+    team_note(x, (team_op){.kind = OP_SPREAD, .send = mine, .count = count, .t = replica_comm_dtype(t), .at = at});
+    x->spread[at] = mine;
+    windows_spread(x->w, at, mine, whole);
+}
+
+static void *window(void *user, int at)
+{
+    return windows_rows(((team *)user)->w, at);
+}
+
+static void await(void *user, int at, int rank, void *stream)
+{
+    team *x = user;
+    windows_await(x->w, at, rank, stream);
+    if (team_breaks(x, TEAM_CHUNK) && rank <= 0)
+        device_stream_copy(x->at.d, stream, windows_rows(x->w, at), x->spread[at], x->row_bytes);
+}
+
+static void read(void *user, int at, void *side)
+{
+    windows_read(((team *)user)->w, at, side);
+}
+
+static void give(void *user, int rank, const void *part, size_t count, sb_dtype t)
+{
+    team *x = user;
+    (void)count, (void)t;
+    if (x->sums == 1 && team_breaks(x, TEAM_PARTIAL))
+        device_memset(x->at.d, (void *)part, 0, x->row_bytes);
+    windows_give(x->w, rank, part);
+}
+
+static void add(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t)
+{
+    team *x = user;
+    const char *first = (const char *)own - (size_t)x->rank * x->row_bytes;
+    team_note(x, (team_op){.kind = OP_PARTS, .send = first, .count = count, .t = replica_comm_dtype(t)});
+    x->sums++;
+    windows_sum(x->w, own, residual, out, count, t);
+}
+
+void team_copy_hooks(step_share *share)
+{
+    share->begin = begin;
+    share->spread = spread;
+    share->window = window;
+    share->await = await;
+    share->read = read;
+    share->give = give;
+    share->add = add;
+}
+
+void team_copy_alone(team *x, const team_op *op)
+{
+    void *main = trainer_stream(x->t);
+    if (op->kind == OP_SPREAD) {
+        windows_spread(x->w, op->at, op->send, false);
+        windows_await(x->w, op->at, -1, main);
+        windows_read(x->w, op->at, main);
+        return;
+    }
+    for (int k = 1; k < x->ranks; k++) {
+        const int to = (x->rank + k) % x->ranks;
+        windows_give(x->w, to, (const char *)op->send + (size_t)to * x->row_bytes);
+    }
+    windows_settle(x->w);
+}
+
+void team_copy_sum(team *x, comm *c, void *values, size_t count, sb_dtype t, void *stream)
+{
+    const comm_dtype type = replica_comm_dtype(t);
+    const size_t bytes = count * comm_dtype_bytes(type);
+    sb_direct_sum p = {.dtype = t, .count = comm_size(c), .n = count, .out = values};
+    for (int r = 0; r < p.count; r++)
+        p.parts[r] = (char *)x->scratch + (size_t)r * bytes;
+    team_give(x, (team_op){OP_GATHER, c, values, x->scratch, count, type, 0}, stream);
+    if (x->communicating && !windows_add(x->at.d, &p, stream))
+        launch_fail(x->at.l, EXIT_CODE_FAILURE, "a sum of gradients: %s", sb_last_message());
+}
+
+/* ---- making and freeing ---- */
+
+/* What the ranks' gradients of a tensor take that team_copy_sum adds up: of all gains, or a layer's keys and values. */
+static size_t scratch_bytes(const team *x)
+{
+    const params *p = trainer_params(x->t);
+    int64_t first, most;
+    params_unit_range(p, params_gains(p), &first, &most);
+    for (int i = 0; i < p->count; i++)
+        if (p->tensors[i].kind == PARAM_K && p->tensors[i].count + p->tensors[i + 1].count > most)
+            most = p->tensors[i].count + p->tensors[i + 1].count;
+    return (size_t)x->ranks * (size_t)most * (size_t)sb_dtype_bytes(trainer_grad_dtype(x->t));
+}
+
+bool team_copy_open(team *x, char *why, size_t why_bytes)
+{
+    const size_t rows = (size_t)x->o.batch * (size_t)x->o.seq / (size_t)x->ranks;
+    x->row_bytes = rows * (size_t)x->o.config.d_model * (size_t)sb_dtype_bytes(x->o.precision->activations);
+    if (x->row_bytes % 16) {
+        snprintf(why, why_bytes, "copy engines move rows of a multiple of 16 bytes, not %zu", x->row_bytes);
+        return false;
+    }
+    x->w = windows_open(x->at.l, x->at.d, NULL, x->ranks, x->row_bytes, why, why_bytes);
+    if (!x->w)
+        return false;
+    x->extra_bytes = x->member ? (int64_t)(windows_bytes(x->ranks, x->row_bytes) + scratch_bytes(x)) : 0;
+    x->scratch = x->member ? device_malloc(x->at.d, scratch_bytes(x)) : NULL;
+    snprintf(why, why_bytes, "no memory for the ranks' gradients of gains");
+    return launch_all(x->at.l, "scratch", !x->member || x->scratch);
+}
+
+void team_copy_close(team *x)
+{
+    windows_free(x->w);
+    if (x->scratch)
+        device_free(x->at.d, x->scratch);
+}

@@ -17,6 +17,7 @@
 #include "bench/share/share.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
+#include "common/replica/parts.h"
 #include "common/session/profile.h"
 
 static option_spec option_table[] = {
@@ -43,7 +44,7 @@ static option_spec option_table[] = {
      .help = "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
              "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
              "gains counted by each rank in the norm; data parallelism between ranks that hold other parts, or whose "
-             "order is not the mesh's; rows behind their flag",
+             "order is not the mesh's; rows behind their flag; one number of a sum",
      .choices = TEAM_FAULTS},
     {0}};
 
@@ -137,6 +138,10 @@ static const char *contradiction(const share_case *k)
         return "--plant-error flag is for copies, which raise flags";
     if (k->way->windows && (k->data > 1 || k->o.clip_norm > 0))
         return "the way copy has neither data parallelism nor clipping beside it yet";
+    if (k->fault == TEAM_NUMBER && !share_has_bits(k))
+        return "--plant-error number is found by bits, which neither sums of more than two ranks by a library keep nor "
+               "a "
+               "mesh of two axes";
     if (k->fault == TEAM_KEY && k->m.tp <= k->o.config.heads_kv)
         return "--plant-error key is for fewer key and value heads than ranks";
     if (k->fault == TEAM_NORM && !(k->o.clip_norm > 0))

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of this folder share: problems, exchanges, a team for a case; see share.h. */
 #include "bench/share/share.h"
+#include "common/replica/parts.h"
 
 bool share_problem(share_case *k, const replica_problem *problem)
 {
     const row_status status = problem->no_memory ? ROW_OOM : k->fault ? ROW_FAIL : ROW_SKIP;
     row_status_set(k->w, status, "%s", problem->text);
     return false;
+}
+
+bool share_has_bits(const share_case *k)
+{
+    return k->data == 1 && !(k->o.clip_norm > 0) && parts_hold(k->way, k->m.tp);
 }
 
 team *share_team(share_case *k, const step_options *o, const team_way *way)

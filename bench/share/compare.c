@@ -18,16 +18,21 @@ share_bounds share_bounds_of(const step_options *o)
     }
 }
 
+float *share_read_trainer(trainer *t, bool grads)
+{
+    const params *p = trainer_params(t);
+    float *out = xcalloc((size_t)p->elements, sizeof *out);
+    for (int i = 0; i < p->count; i++)
+        (grads ? trainer_read_grad : trainer_read_param)(t, &p->tensors[i], out + p->tensors[i].first);
+    return out;
+}
+
 float *share_read(team *x, bool grads)
 {
-    if (!x->member)
-        return NULL;
-    const params *p = trainer_params(x->t);
-    float *out = xcalloc((size_t)p->elements, sizeof *out);
-    if (x->r)
-        (grads ? replica_read_grads : replica_read_params)(x->r, out);
-    for (int i = 0; i < p->count && !x->r; i++)
-        (grads ? trainer_read_grad : trainer_read_param)(x->t, &p->tensors[i], out + p->tensors[i].first);
+    if (!x->member || !x->r)
+        return x->member ? share_read_trainer(x->t, grads) : NULL;
+    float *out = xcalloc((size_t)trainer_params(x->t)->elements, sizeof *out);
+    (grads ? replica_read_grads : replica_read_params)(x->r, out);
     return out;
 }
 

@@ -13,6 +13,7 @@ share_bounds share_bounds_of(const step_options *o);
 
 /* Gradients, or parameters, by index; members of a group of data parallelism together, NULL on others. Caller frees. */
 float *share_read(team *x, bool grads);
+float *share_read_trainer(trainer *t, bool grads); /* likewise, of one trainer */
 /* The gradients whose sums this rank has; NULL: all. Caller frees. */
 bool *share_summed(const team *x);
 /* The loss of the last step over all ranks whose tokens differ; NAN where this stage has none. All ranks of the job. */

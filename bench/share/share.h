@@ -49,7 +49,9 @@
     {"err_norm", COLUMN_REAL, false, "check, with --clip: of the norm of the first step's gradients"},                 \
     {"err_grad", COLUMN_REAL, false, "check: worst tensor of gradients, relative L2 error against one rank"},          \
     {"err_param", COLUMN_REAL, false, "check: all parameters after 3 updates, difference from that one rank, relative " \
-     "to how far they moved"}
+     "to how far they moved"},                                                                                         \
+    {"bits_off", COLUMN_INT, false, "check: gradients, parameters and losses of all ranks with other bits than those of "   \
+     "one rank that computes the same parts; empty where sums come in another order"}
 /* clang-format on */
 
 typedef struct share_case {
@@ -80,7 +82,8 @@ bool share_problem(share_case *k, const replica_problem *problem);
 /* With the case's tokens; `way` NULL: the whole model on each rank. NULL after setting the row's status. */
 team *share_team(share_case *k, const step_options *o, const team_way *way);
 
-bool share_verify(share_case *k); /* false after setting the row's status */
+bool share_has_bits(const share_case *k); /* one rank that computes the same parts must have the same bits */
+bool share_verify(share_case *k);         /* false after setting the row's status */
 /* A step of the whole model on each rank, slowest: milliseconds, NAN where it does not fit; planned bytes. */
 bool share_one(share_case *k, double *ms, int64_t *bytes);
 bool share_time(share_case *k, team *x, share_times *m);

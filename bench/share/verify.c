@@ -2,6 +2,9 @@
 /* The check of a case before it is timed, on a slice of its model of two blocks: the loss and the gradients of a step, and
  * the parameters after three, against a trainer on each rank that has whole layers and the tokens of all ranks.
  *
+ * And against one rank that computes the parts of all ranks (replica/parts.h), whose bits they must have where it adds up as
+ * they do.
+ *
  * Sums over ranks are rounded in another order than sums within a product, so results differ by roundings. The bounds are at
  * least six times what sound runs show, and at most half of what the least planted error makes (tests/bench/test_columns_tp.c). */
 #include "bench/share/compare.h"
@@ -14,7 +17,9 @@
 
 #include "common/core/cache.h"
 #include "common/core/error.h"
+#include "common/core/numeric.h"
 #include "common/record/nvtx.h"
+#include "common/replica/parts.h"
 #include "common/session/watchdog.h"
 
 enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, STEPS = 3 };
@@ -23,6 +28,7 @@ static const double check_eps = 1e-5; /* of AdamW: small gradients' signs are no
 typedef struct outcome {
     bool ok;
     double err_loss, err_grad, err_norm, err_param;
+    int64_t bits_off;
     char reason[320];
 } outcome;
 
@@ -137,6 +143,7 @@ static void merge(const share_case *k, outcome *out)
         out->err_grad = fmax(out->err_grad, x->err_grad);
         out->err_norm = fmax(out->err_norm, x->err_norm);
         out->err_param = fmax(out->err_param, x->err_param);
+        out->bits_off += x->bits_off;
     }
     free(all);
 }
@@ -154,6 +161,60 @@ static bool steps_of(share_case *k, const step_options *slice, const team_way *w
     return ok;
 }
 
+/* ---- the bits of one rank that computes the same parts ---- */
+
+/* Elements of a and b that differ, and the tensor with the first one. */
+static int64_t differing(const params *p, const float *a, const float *b, const char **name)
+{
+    int64_t n = 0;
+    for (int i = 0; i < p->count; i++)
+        for (int64_t j = p->tensors[i].first; j < p->tensors[i].first + p->tensors[i].count; j++)
+            if (float_bits(a[j]) != float_bits(b[j]) && n++ == 0)
+                *name = p->tensors[i].name;
+    return n;
+}
+
+static void compare_bits(const share_case *k, parts *all, const seen *got, outcome *out)
+{
+    trainer *t = parts_of(all, launch_rank(k->l));
+    const char *name = "the loss", *what = "";
+    for (int i = 0; i < STEPS; i++) {
+        parts_step(all);
+        if (!t)
+            continue;
+        out->bits_off += trainer_loss(t) != got->losses[i];
+        float *mine = i == 0 || i == STEPS - 1 ? share_read_trainer(t, i == 0) : NULL;
+        const int64_t before = out->bits_off;
+        if (mine)
+            out->bits_off += differing(trainer_params(t), i ? got->after : got->grads, mine, &name);
+        if (before == 0 && out->bits_off > 0)
+            what = i ? "parameters: " : "gradients: ";
+        free(mine);
+    }
+    if (!out->bits_off || !out->ok)
+        return;
+    out->ok = false;
+    snprintf(out->reason, sizeof out->reason,
+             "on rank %d %lld numbers, the first of %s%s, have other bits than those of one rank that computes the "
+             "same parts",
+             launch_rank(k->l), (long long)out->bits_off, what, name);
+}
+
+/* False after setting the row's status. */
+static bool check_bits(share_case *k, const step_options *slice, const seen *got, outcome *out)
+{
+    replica_problem problem;
+    if (!share_has_bits(k))
+        return true;
+    phase_set("check: one rank that computes all parts");
+    parts *all = parts_create(&k->at, slice, k->ranks, k->way, &problem);
+    if (!all)
+        return share_problem(k, &problem);
+    compare_bits(k, all, got, out);
+    parts_free(all);
+    return true;
+}
+
 static bool check_slice(share_case *k, const step_options *slice, outcome *out)
 {
     seen want = {.grads = NULL}, got = {.grads = NULL};
@@ -163,6 +224,7 @@ static bool check_slice(share_case *k, const step_options *slice, outcome *out)
     bool ok = steps_of(k, &one, NULL, &want, NULL, NULL);
     phase_set("check: ranks that share layers");
     ok = ok && steps_of(k, slice, k->way, &got, &want, out);
+    ok = ok && check_bits(k, slice, &got, out);
     if (ok)
         merge(k, out);
     free_seen(&want);
@@ -185,6 +247,8 @@ bool share_verify(share_case *k)
     row_real(k->w, "err_grad", out.err_grad);
     row_real(k->w, "err_norm", k->o.clip_norm > 0 ? out.err_norm : NAN);
     row_real(k->w, "err_param", out.err_param);
+    if (share_has_bits(k))
+        row_int(k->w, "bits_off", out.bits_off);
     if (!out.ok)
         row_status_set(k->w, ROW_FAIL, "%s", out.reason);
     return out.ok;

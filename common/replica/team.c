@@ -51,6 +51,7 @@ static void scatter(void *user, const void *partial, void *mine, size_t count, s
     const comm_dtype type = replica_comm_dtype(t);
     leave_out(x, partial, count * (size_t)x->m.tp * comm_dtype_bytes(type));
     team_give(x, (team_op){OP_SCATTER, x->all, partial, mine, count, type, 0}, stream);
+    team_break_number(x, mine, t);
 }
 
 static void sum(void *user, void *values, size_t count, sb_dtype t, void *stream)
@@ -59,6 +60,7 @@ static void sum(void *user, void *values, size_t count, sb_dtype t, void *stream
     const comm_dtype type = replica_comm_dtype(t);
     leave_out(x, values, count * comm_dtype_bytes(type));
     team_give(x, (team_op){OP_SUM, x->all, values, values, count, type, 0}, stream);
+    team_break_number(x, values, t);
 }
 
 static void sum_gains(void *user, void *values, size_t count, sb_dtype t, void *stream)

@@ -31,11 +31,12 @@ typedef enum team_fault {
     TEAM_VOCAB,   /* ids of the logits off by one */
     TEAM_PADDING, /* columns that pad the logits count */
     TEAM_FLAG,    /* rows come behind their flag */
+    TEAM_NUMBER,  /* one number of a sum is that of its neighbour */
     TEAM_NORM,    /* gains and shared heads enter the norm once for each rank that has them */
     TEAM_GROUPS,  /* gradients are added up with ranks that hold other parts */
     TEAM_ORDER,   /* parts of layers go to ranks as if tp were outside of data parallelism */
 } team_fault;
-#define TEAM_FAULTS "none|chunk|partial|gain|key|vocab|padding|flag|norm|groups|order"
+#define TEAM_FAULTS "none|chunk|partial|gain|key|vocab|padding|flag|number|norm|groups|order"
 
 typedef struct team_options {
     mesh m;               /* of the first ranks of the job; cp 1 */

@@ -57,6 +57,7 @@ static void add(void *user, const void *own, const void *residual, void *out, si
     team_note(x, (team_op){.kind = OP_PARTS, .send = first, .count = count, .t = replica_comm_dtype(t)});
     x->sums++;
     windows_sum(x->w, own, residual, out, count, t);
+    team_break_number(x, out, t);
 }
 
 void team_copy_hooks(step_share *share)

@@ -19,6 +19,7 @@ struct team_op {
 void team_note(team *x, team_op op);
 void team_give(team *x, team_op op, void *stream); /* notes and enqueues */
 void team_enqueue(const team_op *op, void *stream);
+void team_break_number(team *x, void *sum, sb_dtype t); /* if it is the second sum of the step */
 bool team_breaks(const team *x, team_fault f);
 
 /* Every rank of the job, behind the trainer's creation. */

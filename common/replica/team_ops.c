@@ -46,3 +46,10 @@ bool team_breaks(const team *x, team_fault f)
 {
     return x->fault == f && x->rank == x->ranks - 1;
 }
+
+void team_break_number(team *x, void *sum, sb_dtype t)
+{
+    const size_t element = (size_t)sb_dtype_bytes(t);
+    if (x->sums == 2 && team_breaks(x, TEAM_NUMBER))
+        device_copy(x->at.d, sum, (char *)sum + element, element);
+}

@@ -416,7 +416,7 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 
 # Gloo itself is built without it: what it does inside is left out.
 tsan-tests: $(addprefix $(BUILD)/tests/,device/test_cpu_stream launch/test_launch comm/test_comm record/test_record \
-            comm/test_peer parallel/test_parallel step/test_offload data/test_data)
+            comm/test_peer parallel/test_parallel replica/test_copies step/test_offload data/test_data)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 

@@ -40,12 +40,13 @@ static void kept_edges_close(void *value)
 static edges *edges_of(pp_case *k)
 {
     const int max_ctas = (int)case_int(k->c, "max-ctas");
+    const bool copy = text_is(case_text(k->c, "transport"), "copy");
     char key[32];
-    snprintf(key, sizeof key, "%d of %d, %d", k->shape.ranks, k->ranks, max_ctas);
+    snprintf(key, sizeof key, "%d of %d, %d, %d", k->shape.ranks, k->ranks, max_ctas, copy);
     kept_edges *x = cache_find(k->s->kept, "edges", key);
     if (!x) {
         x = cache_add(k->s->kept, "edges", key, sizeof *x, kept_edges_close);
-        x->e = edges_open(k->l, k->s->dev, k->on.m, max_ctas, x->why, sizeof x->why);
+        x->e = edges_open(k->l, k->s->dev, k->on.m, copy, max_ctas, x->why, sizeof x->why);
     }
     if (!x->e)
         row_status_set(k->w, ROW_SKIP, "%s", x->why);

@@ -9,14 +9,28 @@
 
 /* ---- hops: those of the edges, with marks ---- */
 
-static void on_open(void *user, const step_hop *h)
+static step_hop to_open(pp_stage *s, const step_hop *h)
 {
-    pp_stage *s = user;
     step_hop to = *h;
     if (s->k->plant == PLANT_EARLY && s->k->stage == s->k->shape.ranks - 1 && !h->backward && h->micro > 0 && s->last)
         to.at = s->last;
     if (!h->backward)
         s->last = h->at;
+    return to;
+}
+
+static void on_place(void *user, const step_hop *h)
+{
+    pp_stage *s = user;
+    const step_hop to = to_open(s, h);
+    if (s->wire.place)
+        s->wire.place(s->wire.user, &to);
+}
+
+static void on_open(void *user, const step_hop *h)
+{
+    pp_stage *s = user;
+    const step_hop to = to_open(s, h);
     s->wire.open(s->wire.user, &to);
 }
 
@@ -141,8 +155,18 @@ static bool make_trainer(pp_stage *s, step_options *o)
     s->wait_from = events(d, s->sends);
     s->wait_to = events(d, s->sends);
     s->wire = edges_hops(k->edges, &k->shape, s->ends);
-    trainer_set_hops(s->t, &(step_hops){s, on_open, on_receive, on_send, on_sent, on_begun, on_ended});
+    trainer_set_hops(s->t, &(step_hops){s, on_place, on_open, on_receive, on_send, on_sent, on_begun, on_ended});
     return true;
+}
+
+/* Where others put what comes; every rank finds the same. */
+static bool connect(pp_stage *s)
+{
+    char why[400] = "";
+    if (edges_connect(s->k->edges, s->t, &s->k->shape, why, sizeof why))
+        return true;
+    row_status_set(s->k->w, ROW_SKIP, "%s", why);
+    return false;
 }
 
 bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_stage *s)
@@ -152,7 +176,7 @@ bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_
     plant_stage(s, &o);
     s->table = stages_table(k->table, s->ends, k->stage);
     plant_actions(s);
-    if (make_trainer(s, &o))
+    if (make_trainer(s, &o) && connect(s))
         return true;
     pp_stage_close(s);
     return false;
@@ -161,6 +185,7 @@ bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_
 void pp_stage_close(pp_stage *s)
 {
     device *d = s->k->s->dev;
+    edges_disconnect(s->k->edges);
     if (s->x)
         team_settle(s->x);
     if (s->graph)

@@ -251,8 +251,7 @@ const uint32_t *peer_leave_word(launch *l, device *d, char *why, size_t why_byte
     return leave.word;
 }
 
-/* Whether no other rank's memory can be reached, and why; all ranks find the same. */
-static bool nothing_to_reach(launch *l, device *d, int ranks, char *why, size_t why_bytes)
+bool peer_unreachable(launch *l, device *d, int ranks, char *why, size_t why_bytes)
 {
     const bool gpu = device_kind_of(d) == DEVICE_CUDA, several = ranks >= 2 && ranks <= SB_DIRECT_RANKS_MAX;
     why[0] = 0;
@@ -280,7 +279,7 @@ static peer_memory memory_of(launch *l, const int *members, int ranks)
 peer_memory *peer_memory_open(launch *l, device *d, const int *members, int ranks, void *mine, char *why,
                               size_t why_bytes)
 {
-    if (nothing_to_reach(l, d, ranks, why, why_bytes))
+    if (peer_unreachable(l, d, ranks, why, why_bytes))
         return NULL;
     peer_memory *m = xcalloc(1, sizeof *m);
     *m = memory_of(l, members, ranks);
@@ -319,7 +318,7 @@ void peer_all_gather(launch *l, int rank, int ranks, const void *const *slices, 
 peers *peers_open(launch *l, device *d, const int *members, int ranks, size_t message_bytes, char *why,
                   size_t why_bytes)
 {
-    if (nothing_to_reach(l, d, ranks, why, why_bytes))
+    if (peer_unreachable(l, d, ranks, why, why_bytes))
         return NULL;
     peers *p = xcalloc(1, sizeof *p);
     p->l = l;

@@ -16,6 +16,8 @@
 typedef struct peer_memory peer_memory;
 peer_memory *peer_memory_open(launch *l, device *d, const int *members, int ranks, void *mine, char *why,
                               size_t why_bytes);
+/* Whether there is no such memory, and why, before anything is opened; all ranks find the same. */
+bool peer_unreachable(launch *l, device *d, int ranks, char *why, size_t why_bytes);
 /* When no member uses that of another any more, and before one frees what it has shown. NULL is fine. */
 void peer_memory_close(peer_memory *m);
 void *const *peer_memory_at(const peer_memory *m); /* of each member, as it is reached here */

@@ -112,6 +112,8 @@ device *device_cpu_open(void)
         .stream_record = cpu_stream_record,
         .stream_wait = cpu_stream_wait,
         .event_mark = cpu_event_mark,
+        .flag_raise = cpu_flag_raise,
+        .flag_lower = cpu_flag_lower,
         .event_ms = cpu_event_ms,
         .graph_begin = graph_begin,
         .graph_end = graph_end,

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,6 +248,31 @@ void cpu_stream_wait(device *d, void *stream, device_event *e)
 void cpu_event_mark(device *d, device_event *e)
 {
     cpu_stream_record(d, NULL, e);
+}
+
+/* ---- flags: between threads of one process ---- */
+
+static void raise_flag(void *arg)
+{
+    __atomic_store_n(*(uint32_t **)arg, 1, __ATOMIC_RELEASE);
+}
+
+static void lower_flag(void *arg)
+{
+    uint32_t *flag = *(uint32_t **)arg;
+    while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+        sched_yield();
+    __atomic_store_n(flag, 0, __ATOMIC_RELAXED);
+}
+
+void cpu_flag_raise(device *d, void *stream, uint32_t *flag)
+{
+    cpu_stream_run(d, stream, raise_flag, &flag, sizeof flag);
+}
+
+void cpu_flag_lower(device *d, void *stream, uint32_t *flag)
+{
+    cpu_stream_run(d, stream, lower_flag, &flag, sizeof flag);
 }
 
 double cpu_event_ms(device *d, device_event *from, device_event *to)

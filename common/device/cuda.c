@@ -190,6 +190,37 @@ static void event_mark(device *d, device_event *e)
                                                                                 : cudaEventRecordDefault));
 }
 
+/* ---- flags: stream memory operations, asked of the running driver, so that nothing links against libcuda ---- */
+
+typedef int (*flag_fn)(cudaStream_t stream, unsigned long long at, uint32_t value, unsigned flags);
+
+static void flag_op(device *d, const char *name, void *stream, const uint32_t *flag, uint32_t value, unsigned flags)
+{
+    void *found = NULL;
+    enum cudaDriverEntryPointQueryResult how;
+    use(d);
+    CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how));
+    const flag_fn op = (flag_fn)found;
+    const int code = how == cudaDriverEntryPointSuccess
+                         ? op(stream ? stream : d->stream, (unsigned long long)(uintptr_t)flag, value, flags)
+                         : -1;
+    if (code != 0)
+        die(EXIT_CODE_FAILURE, "%s: CUDA driver error %d", name, code);
+}
+
+/* The write has a fence of the whole system in front of it: whoever sees it sees what was written before. */
+static void flag_raise(device *d, void *stream, uint32_t *flag)
+{
+    flag_op(d, "cuStreamWriteValue32", stream, flag, 1, 0);
+}
+
+static void flag_lower(device *d, void *stream, uint32_t *flag)
+{
+    enum { WAIT_EQUAL = 1 /* CU_STREAM_WAIT_VALUE_EQ */ };
+    flag_op(d, "cuStreamWaitValue32", stream, flag, 1, WAIT_EQUAL);
+    flag_op(d, "cuStreamWriteValue32", stream, flag, 0, 0);
+}
+
 static double event_ms(device *d, device_event *from, device_event *to)
 {
     float ms;
@@ -341,6 +372,8 @@ device *device_cuda_open(int ordinal)
         .stream_record = stream_record,
         .stream_wait = stream_wait,
         .event_mark = event_mark,
+        .flag_raise = flag_raise,
+        .flag_lower = flag_lower,
         .event_ms = event_ms,
         .graph_begin = graph_begin,
         .graph_end = graph_end,

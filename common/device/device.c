@@ -208,6 +208,14 @@ void device_event_mark(device *d, device_event *e)
 {
     d->ops->event_mark(d, e);
 }
+void device_flag_raise(device *d, void *stream, uint32_t *flag)
+{
+    d->ops->flag_raise(d, stream, flag);
+}
+void device_flag_lower(device *d, void *stream, uint32_t *flag)
+{
+    d->ops->flag_lower(d, stream, flag);
+}
 void device_event_sync(device *d, device_event *e)
 {
     d->ops->event_ms(d, e, e);

@@ -80,6 +80,11 @@ void device_stream_record(device *d, void *stream, device_event *e);
 void device_stream_wait(device *d, void *stream, device_event *e);
 /* Either end may also be of device_host_malloc. */
 void device_stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes);
+/* Words of device memory by which streams of several processes wait for each other, 0 in the beginning. Raise: behind all that is
+ * enqueued there, which whoever has lowered the word sees; the word may lie in another GPU's memory, as it is reached
+ * here. Lower: waits until the word, in this device's own memory, is raised, and makes it 0 again. No kernel waits. */
+void device_flag_raise(device *d, void *stream, uint32_t *flag);
+void device_flag_lower(device *d, void *stream, uint32_t *flag);
 /* Like device_event_record, but while a graph is captured the event becomes a node of it: after each launch it holds
  * the time at which the graph passed that point. It orders nothing. */
 void device_event_mark(device *d, device_event *e);

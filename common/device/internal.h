@@ -29,6 +29,8 @@ typedef struct device_ops {
     void (*stream_record)(device *d, void *stream, device_event *e);
     void (*stream_wait)(device *d, void *stream, device_event *e);
     void (*event_mark)(device *d, device_event *e);
+    void (*flag_raise)(device *d, void *stream, uint32_t *flag);
+    void (*flag_lower)(device *d, void *stream, uint32_t *flag);
     double (*event_ms)(device *d, device_event *from, device_event *to);
     bool (*graph_begin)(device *d);
     device_graph *(*graph_end)(device *d);

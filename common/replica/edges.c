@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors between the ranks of a pipeline by the library of the device (NCCL, Gloo). Each edge, from one rank to another for one
+/* Tensors between the ranks of a pipeline: by copies (copies.c), for which memory is opened here, or by the library of the device
+ * (NCCL, Gloo). There each edge, from one rank to another for one
  * kind of tensor, has a communicator of its own, so that no transfer stands in front of another one: NCCL runs the ops of a
  * communicator in their order. Edges are made at set-up, connected at once. A receive is posted when its memory is open, one
  * action ahead (common/step/hops.c), and waits on its stream for the sender.
@@ -11,6 +12,9 @@
 #include "common/core/error.h"
 #include "common/core/stats.h"
 #include "common/replica/stages.h"
+
+#include "common/comm/peer.h"
+#include "common/replica/copies.h"
 
 enum { FROM, TO, ENDS_OF_AN_EDGE, AHEAD = 2 /* receives of a kind that one stage has posted, at most */ };
 
@@ -38,6 +42,11 @@ struct edges {
     crossing *crossings; /* (stages, 2) */
     int room;
     device_event *now; /* what main has so far */
+
+    bool copy;
+    copies *copies;              /* of the same trainer; NULL: the library moves tensors, or there is no trainer */
+    uint32_t *flags;             /* this rank's words */
+    peer_memory *words, *places; /* of all ranks */
 };
 
 /* ---- making ---- */
@@ -57,16 +66,26 @@ static bool open_edge(edges *e, int from, int to, bool backward, int max_ctas, c
     return true;
 }
 
-edges *edges_open(launch *l, device *d, mesh m, int max_ctas, char *why, size_t why_bytes)
+edges *edges_open(launch *l, device *d, mesh m, bool copy, int max_ctas, char *why, size_t why_bytes)
 {
+    if (copy && mesh_world(m) != m.pp) {
+        snprintf(why, why_bytes, "copies between stages are for a pipeline that has no other axis beside it");
+        return NULL;
+    }
+    if (copy && peer_unreachable(l, d, m.pp, why, why_bytes))
+        return NULL;
     edges *e = xcalloc(1, sizeof *e);
     const int ranks = m.pp, all = mesh_world(m), inside = all / ranks, rank = launch_rank(l);
-    *e = (edges){
-        .l = l, .d = d, .ranks = ranks, .rank = rank < all ? rank / inside : -1, .ring = {rank % inside, inside}};
+    *e = (edges){.l = l,
+                 .d = d,
+                 .ranks = ranks,
+                 .rank = rank < all ? rank / inside : -1,
+                 .ring = {rank % inside, inside},
+                 .copy = copy};
     e->of = xcalloc(4 * (size_t)ranks, sizeof *e->of);
     e->now = device_event_create(d);
     bool ok = (e->all = comm_create(l, d, &(comm_options){.name = "pipeline", .ranks = all}, why, why_bytes));
-    for (int from = 0; from < ranks && ok; from++)
+    for (int from = 0; from < ranks && ok && !copy; from++)
         for (int side = 0; side < 2 && ok; side++) {
             const int to = (from + (side ? ranks - 1 : 1)) % ranks;
             if (to == from || (ranks == 2 && side))
@@ -123,13 +142,9 @@ static edge *edge_between(edges *e, int from, int to, bool backward)
     die(EXIT_CODE_FAILURE, "bug: a pipeline has no edge from rank %d to rank %d", from, to);
 }
 
-/* The stage in front of the boundary that a hop crosses. */
 static int front_of(const edges *e, const step_hop *h)
 {
-    int s = 0;
-    while (e->ends[s] != h->layer && s < pipeline_stages(&e->shape) - 1)
-        s++;
-    return s;
+    return stages_front(&e->shape, e->ends, h->layer);
 }
 
 static edge *edge_of(edges *e, const step_hop *h)
@@ -191,6 +206,10 @@ static void on_sent(void *user, const step_hop *h)
 
 step_hops edges_hops(edges *e, const pipeline_shape *s, const int *ends)
 {
+    if (e->copy) {
+        e->copies = copies_create(e->d, s, ends, e->rank);
+        return copies_hops(e->copies);
+    }
     drop_crossings(e);
     e->shape = *s;
     e->ends = ends;
@@ -204,15 +223,68 @@ step_hops edges_hops(edges *e, const pipeline_shape *s, const int *ends)
     return (step_hops){.user = e, .open = on_open, .receive = on_receive, .send = on_send, .sent = on_sent};
 }
 
+/* ---- memory of the other ranks ---- */
+
+static void show_words(edges *e, const pipeline_shape *s)
+{
+    const size_t bytes = 2 * (size_t)copies_count(s) * sizeof *e->flags;
+    e->flags = device_malloc(e->d, bytes);
+    if (!e->flags)
+        launch_fail(e->l, EXIT_CODE_FAILURE, "no memory for %zu bytes of words between stages", bytes);
+    device_memset(e->d, e->flags, 0, bytes);
+    device_sync(e->d);
+}
+
+bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, size_t why_bytes)
+{
+    if (!e->copy)
+        return true;
+    const size_t n = (size_t)copies_count(s);
+    int64_t *mine = xcalloc(n, sizeof *mine), *all = xcalloc(n * (size_t)launch_size(e->l), sizeof *all);
+    copies_memory of[SB_DIRECT_RANKS_MAX] = {{NULL, NULL}};
+    if (t) {
+        show_words(e, s);
+        trainer_rehearse(t);
+        copies_places(e->copies, trainer_scratch(t), mine);
+    }
+    launch_gather(e->l, "places", mine, n * sizeof *mine, all);
+    e->words = peer_memory_open(e->l, e->d, NULL, s->ranks, e->flags, why, why_bytes);
+    if (e->words)
+        e->places = peer_memory_open(e->l, e->d, NULL, s->ranks, t ? trainer_scratch(t) : NULL, why, why_bytes);
+    for (int r = 0; r < s->ranks && e->places; r++)
+        of[r] = (copies_memory){peer_memory_at(e->places)[r], peer_memory_at(e->words)[r]};
+    if (t && e->places)
+        copies_connect(e->copies, of, all);
+    free(mine);
+    free(all);
+    return e->places != NULL;
+}
+
+void edges_disconnect(edges *e)
+{
+    if (!e->copy)
+        return;
+    device_sync(e->d);
+    launch_barrier(e->l, "stages are done"); /* none may still send where another unmaps or frees */
+    peer_memory_close(e->places);
+    peer_memory_close(e->words);
+    launch_barrier(e->l, "stages are apart");
+    if (e->flags)
+        device_free(e->d, e->flags);
+    copies_free(e->copies);
+    e->copies = NULL;
+    e->places = e->words = NULL;
+    e->flags = NULL;
+}
+
 /* ---- a hop alone ---- */
 
-double edges_hop_ms(edges *e, void *at, size_t bytes)
+static double library_hop_ms(edges *e, void *at, size_t bytes)
 {
     enum { ROUNDS = 12, WARM = 2 };
     samples ms = {0};
     device_event *from = device_event_create(e->d), *to = device_event_create(e->d);
-    comm_barrier(e->all, device_stream(e->d));
-    for (int i = 0; i < ROUNDS && e->rank < 2; i++) {
+    for (int i = 0; i < ROUNDS; i++) {
         edge *there = edge_between(e, 0, 1, false), *back = edge_between(e, 1, 0, true);
         edge *first = e->rank == 0 ? there : back; /* this rank sends on it */
         void *stream = there->stream;
@@ -228,11 +300,21 @@ double edges_hop_ms(edges *e, void *at, size_t bytes)
         else
             device_event_sync(e->d, to);
     }
-    comm_barrier(e->all, device_stream(e->d));
-    device_sync(e->d);
     const double median = stats_of(&ms).median;
     samples_free(&ms);
     device_event_destroy(e->d, from);
     device_event_destroy(e->d, to);
     return median;
+}
+
+double edges_hop_ms(edges *e, void *at, size_t bytes)
+{
+    double ms = NAN;
+    comm_barrier(e->all, device_stream(e->d));
+    device_sync(e->d);
+    if (e->rank < 2)
+        ms = e->copy ? copies_hop_ms(e->copies, at, bytes) : library_hop_ms(e, at, bytes);
+    comm_barrier(e->all, device_stream(e->d));
+    device_sync(e->d);
+    return ms;
 }

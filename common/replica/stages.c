@@ -45,6 +45,14 @@ void stages_balanced(const pipeline_shape *s, int layers, const stage_costs *cos
         ends[i] += ends[i - 1];
 }
 
+int stages_front(const pipeline_shape *s, const int *ends, int layer)
+{
+    int front = 0;
+    while (ends[front] != layer && front < pipeline_stages(s) - 1)
+        front++;
+    return front;
+}
+
 step_table *stages_table(const pipeline_table *t, const int *ends, int rank)
 {
     const pipeline_shape *s = &t->shape;

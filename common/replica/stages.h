@@ -8,6 +8,7 @@
 #include "common/comm/comm.h"
 #include "common/pipeline/pipeline.h"
 #include "common/step/options.h"
+#include "common/train/trainer.h"
 
 /* ---- stages.c ---- */
 
@@ -21,21 +22,29 @@ typedef struct stage_costs {
 void stages_even(const pipeline_shape *s, int layers, int *ends);
 void stages_balanced(const pipeline_shape *s, int layers, const stage_costs *costs, int *ends);
 
+/* The stage in front of the boundary that a hop of this layer crosses. */
+int stages_front(const pipeline_shape *s, const int *ends, int layer);
+
 /* What a rank does in a step; by stages_table_free. */
 step_table *stages_table(const pipeline_table *t, const int *ends, int rank);
 void stages_table_free(step_table *t);
 
 /* ---- edges.c ---- */
 
-/* A communicator and a stream for each direction between two neighbours and for each kind of tensor: the residual stream,
- * and its gradient. All ranks of the job make and destroy them together. The ranks of a mesh that differ on pp alone are a
+/* How tensors move: by the library of the device, with a communicator and a stream for each direction between two neighbours and for
+ * each kind of tensor (the residual stream, and its gradient); or by copies into memory of GPUs of one host (copies.h), on a
+ * mesh of pp alone. All ranks of the job make and destroy them together. The ranks of a mesh that differ on pp alone are a
  * ring; there are several side by side. */
 typedef struct edges edges;
-edges *edges_open(launch *l, device *d, mesh m, int max_ctas, char *why, size_t why_bytes); /* NULL: why */
+edges *edges_open(launch *l, device *d, mesh m, bool copy, int max_ctas, char *why, size_t why_bytes); /* NULL: why */
 void edges_close(edges *e);
 comm *edges_all(const edges *e); /* of all ranks of the mesh */
 /* The hops of a trainer whose stages these are: before its first step. `ends` is used until the next call. */
 step_hops edges_hops(edges *e, const pipeline_shape *s, const int *ends);
+/* Every rank of the job, members with the trainer that has these hops: they learn where tensors go. False on all, with a sentence,
+ * where memory is out of reach. Disconnect likewise, before the trainer is freed and after a false one, too. */
+bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, size_t why_bytes);
+void edges_disconnect(edges *e);
 /* Milliseconds of a hop of so many bytes from rank 0 to rank 1 and back, halved, with nothing beside it; the same on both; NAN
  * elsewhere. Members call it together, between steps, with memory of that size. */
 double edges_hop_ms(edges *e, void *at, size_t bytes);

@@ -39,6 +39,8 @@ static void open(step *s, const step_action *a)
     const step_hop h = hop_of(s, p, m, backward, true);
     if (step_launching(s) && s->hops.open)
         s->hops.open(s->hops.user, &h);
+    if (s->rehearsing && s->hops.place)
+        s->hops.place(s->hops.user, &h);
 }
 
 void hops_open(step *s, int action)

@@ -179,6 +179,8 @@ typedef struct step_hop {
  * hand on theirs without. Set them after trainer_tune and before the first step. */
 typedef struct step_hops {
     void *user;
+    /* By trainer_rehearse alone: where a tensor will come in every step, h->at. */
+    void (*place)(void *user, const step_hop *h);
     /* A tensor that comes. open: behind all that main has so far, h->at may be written; called one action ahead of the one
      * that reads it. receive: main is to wait until it has been written; called in that action. */
     void (*open)(void *user, const step_hop *h);

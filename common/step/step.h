@@ -112,6 +112,7 @@ typedef struct step {
     bool sums_in_products;      /* step_sums_in_products */
     bool adds;                  /* they are added to those of the micro-batches before */
     bool eager;                 /* FUSION_NONE */
+    bool rehearsing;            /* nothing is launched, and hops learn their places */
     bool swiglu_matmul;         /* step_fuses_swiglu */
     struct step_float8 *float8; /* of the blocks' products; NULL: none is in float8 */
 

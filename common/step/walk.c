@@ -25,7 +25,7 @@ void *step_pointer(const step *s, arena_slot slot)
 
 bool step_launching(const step *s)
 {
-    return !arena_planning(s->arena) && s->status == SB_OK;
+    return !arena_planning(s->arena) && !s->rehearsing && s->status == SB_OK;
 }
 
 bool step_go(step *s)

@@ -15,16 +15,15 @@
 /* The plan has the memory of optimizer_all, also where the hook does without. */
 static void update(step *s)
 {
-    const bool launching = !arena_planning(s->arena);
     range_push("optimizer");
     arena_phase(s->arena, PHASE_OPTIMIZER);
     optimizer_take_workspace(s);
     if (s->hooks.update) {
-        if (launching && s->status == SB_OK)
+        if (step_launching(s))
             s->hooks.update(s->hooks.user);
     } else if (!optimizer_overlaps(s)) {
         optimizer_all(s);
-    } else if (launching && s->back != s->main) {
+    } else if (step_launching(s) && s->back != s->main) {
         device_stream_record(s->dev, s->back, s->joined);
         device_stream_wait(s->dev, s->main, s->joined);
     }
@@ -58,7 +57,7 @@ static void begin_batch(trainer *t)
         t->summing = false;
         t->sums++;
     }
-    if (!t->summing && s->hooks.begin && !arena_planning(s->arena))
+    if (!t->summing && s->hooks.begin && !arena_planning(s->arena) && !s->rehearsing)
         s->hooks.begin(s->hooks.user, t->sums == 0, !one_part || t->sums == s->micro_batches - 1);
     t->summing = true;
 }
@@ -128,6 +127,13 @@ bool trainer_launch(trainer *t)
     if (s->status == SB_OK)
         arena_run_end(s->arena);
     return s->status == SB_OK;
+}
+
+void trainer_rehearse(trainer *t)
+{
+    t->step.rehearsing = true;
+    trainer_launch(t);
+    t->step.rehearsing = false;
 }
 
 /* Captures the step; without a graph the step goes on being launched op by op. */

@@ -29,6 +29,9 @@ void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets);
 void trainer_set_lr(trainer *t, double lr);
 void trainer_set_loss_scale(trainer *t, double scale); /* of the fp16 policy; it starts at 65536 */
 
+/* Walks a step as it will be and launches nothing: tells the hops where tensors will come. Before the first step. */
+void trainer_rehearse(trainer *t);
+
 /* Enqueues one step on the device's stream: the graph with FUSION_GRAPH where graphs exist (captured at the second
  * step: the first runs eagerly and warms up), else op by op. False with sb_last_message. Does not wait. */
 bool trainer_step(trainer *t);

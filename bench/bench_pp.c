@@ -30,6 +30,11 @@ static option_spec option_table[] = {
      .help =
          "scale gradients down to this L2 norm over all of them, for which all stages wait for each other at the end",
      .max = 1e9, .unset = "0: never"},
+    {"update", OPTION_CHOICE, OPTION_LIST, "units",
+     .help = "AdamW of a unit of parameters (a block, the head, the embedding) as soon as its gradients are summed, "
+             "beside what "
+             "follows; or of all when a rank's last action is over. With --clip: when the norm of all stages is known",
+     .choices = "units|after"},
     {"chunks", OPTION_INT, OPTION_LIST, "2", .help = "of interleaved: parts of the model on each rank", .min = 2,
      .max = PIPELINE_CHUNKS_MOST, .unit = "chunks"},
     {"balance", OPTION_CHOICE, OPTION_LIST, "even",
@@ -97,6 +102,9 @@ static const column_spec column_table[] = {
     {"launched", COLUMN_TEXT, false, "graph: the step with its hops is one CUDA graph; eager: the host launches it"},
     {"timeline", COLUMN_TEXT, false,
      "file in pipeline/ beside the rows: the actions as predicted, and of the median step"},
+    {"updated", COLUMN_TEXT, false,
+     "when a rank's AdamW ran: units, each behind its last gradients; after, behind its last action; norm, behind all "
+     "ranks"},
     {"backend", COLUMN_TEXT, false, "the library that moves tensors, and its version"},
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},
     {"plan_pct", COLUMN_REAL, false,

@@ -137,6 +137,7 @@ bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
     out->o.shard.prefetch = 1;
     out->shape = (pipeline_shape){row, out->on.m.pp, chunks_of(c, row), step_micro_batches(&out->o)};
     out->ranks = mesh_world(out->on.m);
+    out->o.update_units = text_is(case_text(c, "update"), "units") && !pp_shares(out);
     out->rank = launch_rank(out->l);
     out->member = out->rank < out->ranks;
     out->stage = out->member ? mesh_coords(out->on.m, out->rank).pp : 0;

@@ -67,6 +67,7 @@ static void costs_here(pp_case *k, stage_costs *out)
     step_options o = k->o;
     o.config.layers = BLOCKS;
     o.micro_batches = MICROS;
+    o.update_units = false;
     o.table = &table;
     trainer *t = model_trainer_untimed(k->s, &o, k->w);
     if (!t)
@@ -155,9 +156,10 @@ double pp_one_rank_ms(pp_case *k)
     const step_options *o = &k->o;
     const model_config *c = &o->config;
     char key[256];
-    snprintf(key, sizeof key, "%d %d %d %d %d %d x %d %d %d %s %d %d %d %d %d %g %d", c->layers, c->vocab, c->d_model,
-             c->d_ff, c->heads, c->heads_kv, o->batch, o->seq, o->micro_batches, o->precision->name, o->grad_fp32,
-             o->moments, o->recompute, o->loss_chunk, o->overlap, o->clip_norm, k->graph);
+    snprintf(key, sizeof key, "%d %d %d %d %d %d x %d %d %d %s %d %d %d %d %d %d %g %d", c->layers, c->vocab,
+             c->d_model, c->d_ff, c->heads, c->heads_kv, o->batch, o->seq, o->micro_batches, o->precision->name,
+             o->grad_fp32, o->moments, o->recompute, o->loss_chunk, o->overlap, o->update_units, o->clip_norm,
+             k->graph);
     double *known = cache_find(k->s->kept, "one rank", key);
     if (!known) {
         known = cache_add(k->s->kept, "one rank", key, sizeof *known, NULL);

@@ -332,6 +332,7 @@ void pp_time(pp_case *k)
         t.hop_ms = hop_alone(k);
         measure_all(&t);
         row_text(k->w, "launched", s.graph ? "graph" : "eager");
+        row_text(k->w, "updated", k->o.clip_norm > 0 ? "norm" : k->o.update_units ? "units" : "after");
         row_text(k->w, "backend", comm_backend(edges_all(k->edges)));
         row_int(k->w, "hosts", launch_hosts(k->l));
         row_int(k->w, "plan_chunks", k->shape.chunks);

@@ -157,8 +157,20 @@ static int waiting_w(const step_table *t)
     return most;
 }
 
-/* The plan with the micro-batches of the schedule's bound before the first backward, and the gradients that each waiting W reads: the
- * outputs' of a block's four products, and the logits'. */
+/* The most blocks in a stage of this rank. */
+static int most_blocks(const pp_case *k, const int *ends)
+{
+    int most = 0;
+    for (int chunk = 0; chunk < k->shape.chunks; chunk++) {
+        const int stage = pipeline_stage(&k->shape, k->stage, chunk),
+                  blocks = ends[stage] - (stage ? ends[stage - 1] : 0);
+        most = blocks > most ? blocks : most;
+    }
+    return most;
+}
+
+/* The plan with the micro-batches of the schedule's bound before the first backward, and what each waiting W reads: the gradients of the
+ * outputs of a block's four products, what went in where it is computed again, and the logits' gradient. */
 static double most_bytes(const pp_case *k, const int *ends, const pp_stage *s)
 {
     step_options o = s->x->o;
@@ -166,7 +178,8 @@ static double most_bytes(const pp_case *k, const int *ends, const pp_stage *s)
     o.table = most;
     const double bound = (double)trainer_planned_bytes(k->s->dev, k->at.kernels, k->at.ctx, &o);
     const model_config *c = &o.config;
-    const double columns = 3. * c->d_model + 2. * model_kv_dim(c) + 2. * c->d_ff +
+    const double outputs = 3. * c->d_model + 2. * model_kv_dim(c) + 2. * c->d_ff, inputs = 3. * c->d_model + c->d_ff;
+    const double columns = most_blocks(k, ends) * (outputs + (o.recompute == RECOMPUTE_NONE ? 0 : inputs)) +
                            (k->stage == pipeline_loss_rank(&k->shape) ? c->vocab : 0);
     const double gradients = columns * o.batch * o.seq * sb_dtype_bytes(o.precision->activations);
     const double place = (double)c->d_model * o.batch * o.seq * sb_dtype_bytes(o.precision->activations);
@@ -194,9 +207,10 @@ static bool within_bound(pp_case *k, const int *ends, const pp_stage *s, outcome
 
 static step_options slice_of(const pp_case *k)
 {
+    const int stages = pipeline_stages(&k->shape);
     step_options o = k->o;
-    o.config.layers = pipeline_stages(&k->shape);
-    o.deterministic = true; /* bits are compared */
+    o.config.layers = stages + (k->o.config.layers % stages != 0); /* blocks that do not divide, likewise */
+    o.deterministic = true;                                        /* bits are compared */
     if (pp_shares(k))
         o.eps = check_eps;
     return o;
@@ -224,6 +238,7 @@ static trainer *make_whole(pp_case *k, const step_options *slice)
     char why[400] = "";
     step_options o = *slice;
     o.batch *= k->on.data;
+    o.update_units = false; /* what a rank's update is compared with */
     tune_parts(k, slice);
     trainer *t = k->member ? trainer_create(k->s->dev, k->s->mem, k->at.kernels, k->at.ctx, &o, why, sizeof why) : NULL;
     if (k->member && !t)

@@ -19,9 +19,9 @@ bool optimizer_wants_statistics(const step *s)
 bool optimizer_overlaps(const step *s)
 {
     /* Statistics over all gradients must be known before the first update. */
-    return s->o.mode == STEP_TRAIN && s->overlap == OVERLAP_ALL && !s->eager && !optimizer_wants_statistics(s) &&
-           s->micro_batches == 1 && s->part_count == 1 && !s->splits && !s->hooks.update &&
-           s->o.split_layers.ranks <= 1;
+    const bool alone = s->overlap == OVERLAP_ALL && s->micro_batches == 1 && s->part_count == 1 && !s->splits;
+    return s->o.mode == STEP_TRAIN && (alone || s->o.update_units) && !s->eager && !optimizer_wants_statistics(s) &&
+           !s->hooks.update && s->o.split_layers.ranks <= 1;
 }
 
 void optimizer_begin(step *s, void *stream)

@@ -7,7 +7,7 @@
 #include "kernels/shared/direct_adamw.h"
 
 bool optimizer_wants_statistics(const step *s); /* of all gradients, before the first update: clipping, a loss scale */
-bool optimizer_overlaps(const step *s);         /* AdamW of a block runs while backward goes on */
+bool optimizer_overlaps(const step *s);         /* AdamW of a unit runs while backward goes on */
 void optimizer_begin(step *s, void *stream);    /* a new update starts */
 void optimizer_range(step *s, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
 /* Like optimizer_range on GPUs that reach each other's memory; p.update is filled in here. */

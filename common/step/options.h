@@ -78,6 +78,9 @@ typedef struct step_options {
     fusion fusion;
     bool deterministic; /* attention backward too; everything else always is */
     overlap overlap;
+    bool
+        update_units; /* AdamW of a unit as soon as its gradients of all micro-batches are summed, beside what follows; not
+                             where statistics over all gradients come first */
     int optimizer_blocks; /* AdamW beside backward: blocks it may use; 0: a third as many as multiprocessors */
     int loss_chunk;       /* tokens whose logits exist at once; 0: all. Only with a backward, which has the loss then */
     bool share_grad_memory;                                /* activations may lie where gradients are not written yet */

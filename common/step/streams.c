@@ -19,7 +19,7 @@ void overlap_use(step *s, overlap o)
 {
     s->overlap = s->eager ? OVERLAP_NONE : o;
     s->side = s->overlap == OVERLAP_NONE ? s->main : s->own_side;
-    s->back = s->overlap == OVERLAP_ALL ? s->own_back : s->main;
+    s->back = s->overlap == OVERLAP_ALL || (s->o.update_units && !s->eager) ? s->own_back : s->main;
 }
 
 /* What `to` enqueues from here on waits for all that `from` has enqueued. */

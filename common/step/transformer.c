@@ -362,7 +362,7 @@ void part_weights(step *s, step_part *p, step_micro *m)
         switch (n->kind) {
         case NOTE_PRODUCT: linear_dw_left(s, n); break;
         case NOTE_DROP: step_drop(s, &n->x); break;
-        case NOTE_UNIT: unit_grads_end(s, n->layer); break;
+        case NOTE_UNIT: unit_left(s, n->layer); break;
         }
     }
     m->note_count = 0;

@@ -296,20 +296,32 @@ static int layer_behind(const step *s, int unit)
     return unit == layers ? -1 : unit < 0 ? layers : unit;
 }
 
-/* All gradients of the unit are enqueued, or left to a W: its AdamW may run beside what follows. */
-void unit_made(step *s, int unit)
+static void unit_update(step *s, int unit)
 {
     int64_t first, count;
-    if (s->micro->split)
-        step_defer(s, (step_note){.kind = NOTE_UNIT, .layer = layer_behind(s, unit)});
-    else
-        unit_grads_end(s, layer_behind(s, unit));
-    side_unit_end(s, unit);
-    if (!optimizer_overlaps(s))
+    if (!optimizer_overlaps(s) || !last_sums(s, s->part))
         return;
     back_follow(s, unit);
     params_range(s->params, layer_behind(s, unit), &first, &count);
     optimizer_range(s, first, count, first, s->o.optimizer_blocks, s->back);
+}
+
+/* All gradients of the unit are enqueued, or left to a W: its AdamW may run beside what follows. */
+void unit_made(step *s, int unit)
+{
+    if (s->micro->split)
+        step_defer(s, (step_note){.kind = NOTE_UNIT, .layer = unit});
+    else
+        unit_grads_end(s, layer_behind(s, unit));
+    side_unit_end(s, unit);
+    if (!s->micro->split)
+        unit_update(s, unit);
+}
+
+void unit_left(step *s, int unit)
+{
+    unit_grads_end(s, layer_behind(s, unit));
+    unit_update(s, unit);
 }
 
 /* Gains that are apart are ready with those of the first block's norms, which main made. The update waits for the last

@@ -14,6 +14,7 @@ void unit_release(step *s);                /* of the unit acquired last: all tha
 void unit_grads_begin(step *s, int layer); /* its gradients are made next */
 void unit_grads_end(step *s, int layer);   /* they are enqueued */
 void unit_made(step *s, int unit);         /* or left to a W; a unit as in streams.h */
+void unit_left(step *s, int unit);         /* and that W has enqueued them */
 int64_t units_held(const step *s);         /* elements of this rank's slices, with what it has whole */
 void units_end(step *s);                   /* those of all units of a part, for a micro-batch */
 bool unit_grads_apart(const step *s);      /* they do not lie at the start of the block */

@@ -247,7 +247,7 @@ static void make_streams(trainer *t)
     step *s = &t->step;
     s->main = device_stream(s->dev);
     /* A kernel of the CPU runs on the thread that calls it, so there all streams of a step are the main one. */
-    if (s->o.overlap != OVERLAP_NONE && !s->eager && device_kind_of(s->dev) == DEVICE_CUDA) {
+    if ((s->o.overlap != OVERLAP_NONE || s->o.update_units) && !s->eager && device_kind_of(s->dev) == DEVICE_CUDA) {
         s->own_side = device_stream_create(s->dev, STREAM_BACKGROUND, "side");
         s->own_back = device_stream_create(s->dev, STREAM_BACKGROUND, "background");
     }

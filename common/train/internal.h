@@ -14,8 +14,9 @@ struct trainer {
     device_event *mark[4]; /* start, after forward, after backward, end */
     device_graph *graph;
     int steps;
-    int sums;     /* micro-batches of this step whose gradients are made */
-    bool summing; /* the hooks know that the next one has begun */
+    int sums;      /* micro-batches of this step whose gradients are made */
+    bool summing;  /* the hooks know that the next one has begun */
+    bool updating; /* an update that overlaps has begun */
 };
 
 void trainer_walk(trainer *t);            /* plans, or launches */

@@ -41,7 +41,7 @@ void trainer_walk_begin(trainer *t)
     units_begin(s, true);
     float8_begin(s);
     t->sums = 0;
-    t->summing = false;
+    t->summing = t->updating = false;
     s->spreads = 0;
     s->ahead = -1;
     if (step_launching(s) && s->share.begin)
@@ -81,8 +81,9 @@ static void act(trainer *t, int i)
             step_drop(s, &m->logits);
         break;
     case STEP_B:
-        if (optimizer_overlaps(s))
+        if (optimizer_overlaps(s) && !t->updating)
             optimizer_begin(s, s->main);
+        t->updating = true;
         part_backward(s, p, m, !table_whole(s, i));
         s->in_flight--;
         break;
@@ -112,9 +113,9 @@ void trainer_walk(trainer *t)
         hops_open(s, i);
         act(t, i);
     }
-    hops_end(s);
-    if (s->o.mode == STEP_TRAIN)
+    if (s->o.mode == STEP_TRAIN) /* beside what is still on its way to other ranks */
         update(s);
+    hops_end(s);
     if (marks)
         device_event_mark(s->dev, t->mark[3]);
 }

@@ -153,6 +153,7 @@ static void same_as_whole(const char *schedule, int ranks_count, int chunks, int
     o.micro_batches = micros;
     whole.t = create(&o);
     run(&whole);
+    o.update_units = true; /* each rank's, unit by unit */
     stages_even(&s, LAYERS, ends);
     for (int r = 0; r < s.ranks; r++)
         rank_create(&ranks[r], &o, all, ends, r);

@@ -19,7 +19,8 @@ Between measured and predicted bubble there are at most {max(abs(err_points))} p
 @table
 SELECT status, variant AS schedule, ranks AS "ranks:", size || ', S ' || seq || ', ' || precision AS model,
     micro_batches || ' x ' || batch AS "micro-batches", plan_chunks AS "chunks:", cut AS blocks,
-    iif(coalesce(mesh, 'pp') = 'pp', '', mesh || ', ' || strategy) AS "mesh?", iif(clip > 0, 'yes', '') AS "clip?",
+    iif(coalesce(mesh, 'pp') = 'pp', '', mesh || ', ' || strategy) AS "mesh?", transport, updated AS "update",
+    iif(clip > 0, 'yes', '') AS "clip?",
     step_ms AS "step ms:", bubble_pct AS "bubble %:", predicted_bubble_pct AS "predicted %:", err_points AS "points:",
     n(stage_min_ms) || ' to ' || n(stage_max_ms) AS "stage ms", hop_us AS "hop us:",
     send_wait_ms AS "waits to send ms:",

@@ -3,7 +3,7 @@
  *
  * Attention whose sequence is shared by ranks, forward and backward: context parallelism. A rank has two chunks of the
  * tokens, one from the head and one from the tail, so that a causal mask gives all ranks the same work (--order contiguous: the
- * same tokens in a row). The ways (bench/cp/ways.c) are how queries meet the keys of other ranks.
+ * same tokens in a row). The ways (common/context) are how queries meet the keys of other ranks.
  *
  * One row is one shape, number of ranks, order and way. Each rank's o, lse, dq, dk and dv are compared with the whole sequence on
  * one rank before anything is timed. Sample i is the slowest rank's.
@@ -41,7 +41,7 @@ static option_spec option_table[] = {
      .choices = "head-tail|contiguous"},
     {"groups", OPTION_INT, OPTION_LIST, "0",
      .help = "of gather: groups of key and value heads that are moved one after another; they divide --heads-kv",
-     .max = 256, .unit = "groups", .unset = "0: 4, or the next smaller divisor"},
+     .max = 256, .unit = "groups", .unset = "0: the fewest that are at least 4, or all heads"},
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL op", .max = 64,
      .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "gather,all-to-all,ring",
@@ -58,7 +58,7 @@ static option_spec option_table[] = {
      .help =
          "test the check on the last rank: head and tail swapped; its queries placed at the sequence's start; "
          "parts merged without scaling them; dk and dv of its second chunk's queries left out; its own chunks alone",
-     .choices = CP_PLANTS},
+     .choices = CONTEXT_FAULTS},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -180,9 +180,11 @@ static void fill_times(cp_case *k, const cp_times *t)
     const double both = fwd.median + bwd.median;
     const double compute = stats_of(&t->fwd[CP_COMPUTE]).median + stats_of(&t->bwd[CP_COMPUTE]).median;
     const double moves_fwd = stats_of(&t->fwd[CP_MOVES]).median, moves_bwd = stats_of(&t->bwd[CP_MOVES]).median;
-    const double speedup = (t->one_fwd + t->one_bwd) / both, balance = context_balance_pct(&k->shape, k->way->way);
-    const context_load load = {k->way->way, k->shape.ranks, k->groups, balance / 100,
-                               t->one_fwd,  t->one_bwd,     moves_fwd, moves_bwd};
+    const double speedup = (t->one_fwd + t->one_bwd) / both,
+                 balance = context_balance_pct(&k->setup.shape, k->setup.way);
+    const context_load load = {
+        k->setup.way, k->setup.shape.ranks, k->x->groups, balance / 100, context_first_share(&k->setup.shape),
+        t->one_fwd,   t->one_bwd,           moves_fwd,    moves_bwd};
     const double predicted = context_predicted_ms(&load);
     row_real(k->w, "fwd_ms", fwd.median);
     row_real(k->w, "fwd_p10_ms", fwd.p10);
@@ -194,7 +196,7 @@ static void fill_times(cp_case *k, const cp_times *t)
     row_real(k->w, "one_fwd_ms", t->one_fwd);
     row_real(k->w, "one_bwd_ms", t->one_bwd);
     row_real(k->w, "speedup", speedup);
-    row_real(k->w, "efficiency_pct", 100 * speedup / k->shape.ranks);
+    row_real(k->w, "efficiency_pct", 100 * speedup / k->setup.shape.ranks);
     row_real(k->w, "compute_ms", compute);
     row_real(k->w, "exposed_ms", both - compute);
     row_real(k->w, "moves_ms", moves_fwd + moves_bwd);
@@ -207,10 +209,10 @@ static void fill_times(cp_case *k, const cp_times *t)
 /* What arrived is what is needed, no byte more. */
 static void fill_moved(cp_case *k, const cp_times *t)
 {
-    const sb_attention *a = &k->base;
+    const sb_attention *a = &k->setup.whole;
     const int64_t columns = 2 * (int64_t)a->batch * a->head_dim;
-    const context_widths widths = {columns * a->heads, columns * a->heads_kv, (int)k->element};
-    const double paper = context_moved_bytes(&k->shape, k->way->way, &widths);
+    const context_widths widths = {columns * a->heads, columns * a->heads_kv, (int)k->x->element};
+    const double paper = context_moved_bytes(&k->setup.shape, k->setup.way, &widths);
     row_real(k->w, "moved_bytes", t->moved_bytes);
     if (fabs(t->moved_bytes - paper) > 0.5)
         row_status_set(k->w, ROW_FAIL, "%.0f bytes arrived at a rank, on paper %.0f", t->moved_bytes, paper);
@@ -219,8 +221,7 @@ static void fill_moved(cp_case *k, const cp_times *t)
 static void fill_case(cp_case *k, const cp_times *t)
 {
     fill_moved(k, t);
-    row_int(k->w, "peak_bytes", (int64_t)launch_most(k->l, "peak", (double)k->peak_bytes, k->shape.ranks));
-    row_int(k->w, "n_groups", k->groups);
+    row_int(k->w, "peak_bytes", (int64_t)launch_most(k->l, "peak", (double)k->peak_bytes, k->setup.shape.ranks));
     row_text(k->w, "backend", comm_backend(k->comm));
     row_int(k->w, "hosts", launch_hosts(k->l));
 }
@@ -240,8 +241,10 @@ static double most_tflops(const cp_case *k)
 /* A rank that leaves keys out is fast: above what it can reach, the row is wrong. */
 static void fill_rates(cp_case *k, const cp_times *t)
 {
-    const double fwd = attention_forward_flops(&k->base) / k->shape.ranks / stats_of(&t->fwd[CP_ALL]).median * 1e-9;
-    const double bwd = attention_backward_flops(&k->base) / k->shape.ranks / stats_of(&t->bwd[CP_ALL]).median * 1e-9;
+    const double fwd =
+        attention_forward_flops(&k->setup.whole) / k->setup.shape.ranks / stats_of(&t->fwd[CP_ALL]).median * 1e-9;
+    const double bwd =
+        attention_backward_flops(&k->setup.whole) / k->setup.shape.ranks / stats_of(&t->bwd[CP_ALL]).median * 1e-9;
     const double most = most_tflops(k);
     row_real(k->w, "rank_fwd_tflops", fwd);
     row_real(k->w, "rank_bwd_tflops", bwd);
@@ -256,7 +259,10 @@ static void run(session *s, const bench_case *c, row *w)
     cp_case k;
     cp_times t;
     const bool check = option_flag(s->opt, "check") && !session_profiling(s);
-    if (cp_prepare(&k, s, c, w) && (!check || cp_verify(&k)) && s->timing.iters > 0) {
+    const bool ready = cp_prepare(&k, s, c, w);
+    if (ready)
+        row_int(w, "n_groups", k.x->groups);
+    if (ready && (!check || cp_verify(&k)) && s->timing.iters > 0) {
         if (cp_time(&k, &t) && (!check || cp_verify_again(&k))) {
             fill_times(&k, &t);
             fill_case(&k, &t);

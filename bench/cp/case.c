@@ -13,7 +13,7 @@
 
 bool cp_agree(cp_case *k, const char *name)
 {
-    return replica_agree_row(&(replica_place){.l = k->l, .mem = k->s->mem}, name, k->w, k->shape.ranks, k->wrong);
+    return replica_agree_row(&(replica_place){.l = k->l, .mem = k->s->mem}, name, k->w, k->setup.shape.ranks, k->wrong);
 }
 
 /* ---- set-up ---- */
@@ -32,11 +32,11 @@ static comm *communicator(cp_case *k)
 {
     const int max_ctas = (int)case_int(k->c, "max-ctas");
     char key[32];
-    snprintf(key, sizeof key, "%d %d", k->shape.ranks, max_ctas);
+    snprintf(key, sizeof key, "%d %d", k->setup.shape.ranks, max_ctas);
     world *w = cache_find(k->s->kept, "context", key);
     if (!w) {
         w = cache_add(k->s->kept, "context", key, sizeof *w, world_close);
-        const comm_options o = {.name = "context", .ranks = k->shape.ranks, .max_ctas = max_ctas, .pairs = true};
+        const comm_options o = {.name = "context", .ranks = k->setup.shape.ranks, .max_ctas = max_ctas, .pairs = true};
         w->c = comm_create(k->l, k->s->dev, &o, w->why, sizeof w->why);
     }
     if (!w->c)
@@ -59,139 +59,132 @@ static attention_problem problem_of(const bench_case *c)
     return (attention_problem){.shape = a, .op = "flash", .seq_first = true};
 }
 
-static int groups_of(const bench_case *c, const cp_way *way, const sb_attention *a, int ranks)
+static context_way way_named(const char *name)
 {
-    if (way->way != CONTEXT_GATHER)
-        return way->way == CONTEXT_ALL_TO_ALL ? ranks : 1;
-    int groups = (int)case_int(c, "groups");
-    if (groups == 0)
-        for (groups = 4; a->heads_kv % groups; groups--)
-            ;
-    return groups;
-}
-
-/* Whether the way takes the case; the same on all ranks. */
-static bool applicable(cp_case *k)
-{
-    const sb_attention *a = &k->base;
-    const int n = k->shape.ranks;
-    if (k->way->way == CONTEXT_ALL_TO_ALL && (a->heads_kv % n || a->heads % n))
-        row_status_set(k->w, ROW_SKIP, "an all-to-all gives each of %d ranks as many heads; there are %d of keys", n,
-                       a->heads_kv);
-    else if (a->heads_kv % k->groups)
-        row_status_set(k->w, ROW_SKIP, "%d key and value heads make no %d equal groups", a->heads_kv, k->groups);
-    else if (k->plant != PLANT_NONE && !(k->way->plants & 1u << k->plant))
-        row_status_set(k->w, ROW_SKIP, "%s has no such error to plant", k->way->name);
-    return row_status_get(k->w) == ROW_OK;
+    int way = 0;
+    while (strcmp(context_rows[way].name, name) != 0)
+        way++;
+    return way;
 }
 
 static void case_of(cp_case *k, session *s, const bench_case *c, row *w)
 {
     *k = (cp_case){.s = s, .l = launch_of(s), .c = c, .w = w};
+    const attention_context *at = s->user;
     const attention_problem p = problem_of(c);
-    k->base = p.shape;
-    k->shape = (context_shape){.ranks = (int)case_int(c, "ranks"),
-                               .contiguous = strcmp(case_text(c, "order"), "contiguous") == 0,
-                               .causal = k->base.causal,
-                               .seq = k->base.seq_q};
-    k->rank = launch_rank(k->l);
-    k->member = k->rank < k->shape.ranks;
-    k->way = cp_ways;
-    while (strcmp(k->way->name, case_variant(c)) != 0)
-        k->way++;
-    k->groups = groups_of(c, k->way, &k->base, k->shape.ranks);
-    k->rows = k->base.seq_q / (2 * k->shape.ranks);
-    k->element = (size_t)sb_dtype_bytes(k->base.dtype);
-    k->wire = k->element == 4 ? COMM_FP32 : k->base.dtype == SB_BF16 ? COMM_BF16 : COMM_FP16;
-    k->plant = (cp_plant)option_choice(k->s->opt, "plant-error");
-    const bool broken = k->rank == k->shape.ranks - 1;
-    for (int i = 0; i < 2; i++)
-        k->at[i] = broken && k->plant == PLANT_POSITION
-                       ? i
-                       : context_chunk(&k->shape, k->rank, broken && k->plant == PLANT_ORDER ? 1 - i : i);
+    const int ranks = (int)case_int(c, "ranks"), rank = launch_rank(k->l);
+    k->member = rank < ranks;
+    k->setup = (context_setup){.d = s->dev,
+                               .kernels = at->kernels,
+                               .ctx = at->ctx,
+                               .op = sb_attention_find(at->kernels, p.op),
+                               .whole = p.shape,
+                               .shape = {.ranks = ranks,
+                                         .contiguous = strcmp(case_text(c, "order"), "contiguous") == 0,
+                                         .causal = p.shape.causal,
+                                         .seq = p.shape.seq_q},
+                               .way = way_named(case_variant(c)),
+                               .rank = k->member ? rank : 0,
+                               .groups = (int)case_int(c, "groups"),
+                               .fault = (context_fault)option_choice(s->opt, "plant-error"),
+                               .pieces = true,
+                               .any_rank = true};
+}
+
+static bool applicable(cp_case *k)
+{
+    char why[200];
+    if (context_problem(&k->setup, why, sizeof why))
+        row_status_set(k->w, ROW_SKIP, "%s", why);
+    return row_status_get(k->w) == ROW_OK;
+}
+
+/* NaN: what nobody writes can't pass the check. */
+static void *filled(cp_case *k, size_t bytes, const char *tag)
+{
+    void *data = memory_alloc(k->s->mem, bytes, tag);
+    if (data)
+        device_memset(k->s->dev, data, 0xff, bytes);
+    return data;
+}
+
+size_t cp_elements(const cp_case *k, const cp_tensor *t)
+{
+    return t->keys ? k->x->k_piece : k->x->q_piece;
+}
+
+static bool tensor_alloc(cp_case *k, cp_tensor *t, context_tensor *pass, bool keys, const char *tag)
+{
+    *t = (cp_tensor){.keys = keys};
+    const int64_t piece = (int64_t)cp_elements(k, t),
+                  row = (int64_t)(keys ? k->x->heads_kv : k->x->heads) * k->x->head_dim;
+    t->at = (context_tensor){filled(k, 2 * (size_t)(piece * k->x->groups) * k->x->element, tag), row,
+                             row * k->setup.whole.batch, 2 * piece, piece};
+    *pass = t->at;
+    return t->at.data;
 }
 
 static bool allocate(cp_case *k)
 {
-    const sb_attention *a = &k->base;
-    const int g = k->groups, heads = a->heads / g, heads_kv = a->heads_kv / g, d = a->head_dim;
-    const size_t lse = sizeof(float) * (size_t)a->batch * (size_t)a->heads * (size_t)k->rows;
-    for (int i = 0; i < 2; i++)
-        if (!(k->lse[i] = memory_alloc(k->s->mem, lse, "lse")))
-            return false;
-        else
-            device_memset(k->s->dev, k->lse[i], 0xff, lse);
-    return cp_tensor_alloc(k, &k->q, g, 2, heads, d, "q") && cp_tensor_alloc(k, &k->k, g, 2, heads_kv, d, "k") &&
-           cp_tensor_alloc(k, &k->v, g, 2, heads_kv, d, "v") && cp_tensor_alloc(k, &k->o, g, 2, heads, d, "o") &&
-           cp_tensor_alloc(k, &k->d_o, g, 2, heads, d, "d_o") && cp_tensor_alloc(k, &k->dq, g, 2, heads, d, "dq") &&
-           cp_tensor_alloc(k, &k->dk, g, 2, heads_kv, d, "dk") && cp_tensor_alloc(k, &k->dv, g, 2, heads_kv, d, "dv") &&
-           k->way->allocate(k);
+    const sb_attention *a = &k->setup.whole;
+    const size_t forward = context_workspace(k->x, false), backward = context_workspace(k->x, true);
+    const size_t saved = context_saved_bytes(k->x);
+    context_pass *p = &k->pass;
+    p->lse = filled(k, 2 * sizeof(float) * (size_t)a->batch * (size_t)a->heads * (size_t)k->x->rows, "lse");
+    p->workspace = filled(k, forward > backward ? forward : backward, "workspace");
+    p->saved = saved ? filled(k, saved, "whole heads") : NULL;
+    return p->lse && p->workspace && (p->saved || !saved) && tensor_alloc(k, &k->q, &p->q, false, "q") &&
+           tensor_alloc(k, &k->k, &p->k, true, "k") && tensor_alloc(k, &k->v, &p->v, true, "v") &&
+           tensor_alloc(k, &k->o, &p->o, false, "o") && tensor_alloc(k, &k->d_o, &p->d_o, false, "d_o") &&
+           tensor_alloc(k, &k->dq, &p->dq, false, "dq") && tensor_alloc(k, &k->dk, &p->dk, true, "dk") &&
+           tensor_alloc(k, &k->dv, &p->dv, true, "dv");
 }
 
-/* The workspace of any call of any rank, whose parts the check computes here, too. Fewer keys may need more of it: a kernel
- * that cannot fill the GPU with blocks of queries splits the keys. */
-static bool plan(cp_case *k)
+bool cp_ran(cp_case *k)
 {
-    const int own[] = {k->at[0], k->at[1]};
-    const bool asked = k->base.deterministic;
-    k->planning = true;
-    for (int rank = 0; rank <= k->shape.ranks; rank++)
-        for (int deterministic = asked; deterministic < 2; deterministic++) {
-            for (int i = 0; i < 2; i++)
-                k->at[i] = rank == k->shape.ranks ? own[i] : context_chunk(&k->shape, rank, i);
-            k->base.deterministic = deterministic;
-            cp_forward(k);
-            cp_backward(k);
-        }
-    k->base.deterministic = asked;
-    k->planning = false;
-    if (k->status != SB_OK) {
-        row_status_set(k->w, k->status == SB_UNSUPPORTED ? ROW_SKIP : ROW_FAIL, "%s", k->why);
-        return false;
-    }
-    if (k->workspace_bytes)
-        k->workspace = memory_alloc(k->s->mem, k->workspace_bytes, "workspace");
-    return k->workspace || !k->workspace_bytes;
+    const context *x = k->x;
+    if (x->status != SB_OK && row_status_get(k->w) == ROW_OK)
+        row_status_set(k->w, x->status == SB_UNSUPPORTED ? ROW_SKIP : ROW_FAIL, "%s", x->why);
+    return x->status == SB_OK;
 }
 
-static void streams_open(cp_case *k)
+bool cp_pass(cp_case *k, bool backward)
 {
-    device *d = k->s->dev;
-    k->side = device_stream_create(d, STREAM_URGENT, "cp");
-    k->begun = device_event_create(d);
-    for (int i = 0; i < CP_PLACES; i++) {
-        k->arrived[i] = device_event_create(d);
-        k->used[i] = device_event_create(d);
-        k->computed[i] = device_event_create(d);
-        k->returned[i] = device_event_create(d);
-    }
+    return context_run(k->x, &k->pass, backward, device_stream(k->s->dev));
 }
 
 void cp_finish(cp_case *k)
 {
-    device *d = k->s->dev;
-    if (!k->side)
-        return;
-    device_stream_destroy(d, k->side);
-    device_event_destroy(d, k->begun);
-    for (int i = 0; i < CP_PLACES; i++) {
-        device_event_destroy(d, k->arrived[i]);
-        device_event_destroy(d, k->used[i]);
-        device_event_destroy(d, k->computed[i]);
-        device_event_destroy(d, k->returned[i]);
+    context_free(k->x);
+}
+
+/* ---- pieces ---- */
+
+void cp_take_piece(cp_case *k, const cp_tensor *t, void *piece, int group, int which, const sb_tensor *whole)
+{
+    const context *x = k->x;
+    const int64_t row = t->at.b, token = (int64_t)context_chunk(&x->as.shape, x->rank, which) * x->rows;
+    const sb_dtype dtype = x->as.whole.dtype;
+    for (int b = 0; b < x->as.whole.batch; b++) {
+        const int64_t from = b * whole->stride_b + group * row + token * whole->stride_s;
+        context_add(k->x, (context_operand){dtype, (char *)whole->data + from * (int64_t)x->element, whole->stride_s},
+                    (context_operand){.data = NULL},
+                    (context_operand){dtype, (char *)piece + b * row * (int64_t)x->element, t->at.s}, (size_t)x->rows,
+                    (size_t)row);
     }
 }
 
 static void take(cp_case *k, const cp_tensor *t, int group, int which, const sb_tensor *whole)
 {
-    cp_piece_copy(k, t, cp_piece(k, t, group, which), group, which, whole, false);
+    cp_take_piece(k, t, context_piece(k->x, &t->at, group, which), group, which, whole);
 }
 
 /* This rank's part of the whole sequence's inputs. */
 static void take_inputs(cp_case *k)
 {
     const sb_attention *w = &k->whole.a;
-    for (int g = 0; g < k->groups; g++)
+    k->x->main = device_stream(k->s->dev);
+    for (int g = 0; g < k->x->groups; g++)
         for (int i = 0; i < 2; i++) {
             take(k, &k->q, g, i, &w->q);
             take(k, &k->k, g, i, &w->k);
@@ -213,9 +206,10 @@ bool cp_prepare(cp_case *k, session *s, const bench_case *c, row *w)
         return false;
     const size_t before = memory_current(s->mem);
     memory_peak_reset(s->mem);
-    if (k->member && allocate(k)) {
-        streams_open(k);
-        if (plan(k))
+    k->x = context_create(&k->setup);
+    if (k->member) {
+        context_connect(k->x, k->comm);
+        if (cp_ran(k) && allocate(k))
             take_inputs(k);
         k->peak_bytes = memory_peak(s->mem) - before;
     }

@@ -14,31 +14,32 @@ typedef struct part { /* a call: some queries and the keys from the first on, of
 
 static sb_tensor tensor(cp_case *k, int heads)
 {
-    const int64_t row = (int64_t)heads * k->base.head_dim, all = row * k->base.seq_q;
-    const size_t bytes = (size_t)(all * k->base.batch) * k->element;
-    return (sb_tensor){memory_alloc(k->s->mem, bytes, "parts"), all, k->base.head_dim, row};
+    const int64_t row = (int64_t)heads * k->setup.whole.head_dim, all = row * k->setup.whole.seq_q;
+    const size_t bytes = (size_t)(all * k->setup.whole.batch) * k->x->element;
+    return (sb_tensor){memory_alloc(k->s->mem, bytes, "parts"), all, k->setup.whole.head_dim, row};
 }
 
 /* From a token on, the heads of a group. */
 static sb_tensor at(const cp_case *k, sb_tensor t, int token, int heads, const part *p)
 {
     const int64_t head = (int64_t)p->group * (heads / p->groups);
-    t.data = (char *)t.data + (size_t)(token * t.stride_s + head * t.stride_h) * k->element;
+    t.data = (char *)t.data + (size_t)(token * t.stride_s + head * t.stride_h) * k->x->element;
     return t;
 }
 
 /* lse: (B, heads of the group, rows) on the device, to its place. */
 static void keep_lse(cp_case *k, const part *p, const float *lse, float *whole)
 {
-    const int heads = k->base.heads / p->groups;
+    const int heads = k->setup.whole.heads / p->groups;
     const size_t n = (size_t)p->rows;
-    float *host = xcalloc((size_t)k->base.batch * (size_t)heads * n, sizeof *host);
+    float *host = xcalloc((size_t)k->setup.whole.batch * (size_t)heads * n, sizeof *host);
     device_sync(k->s->dev);
-    device_download(k->s->dev, host, lse, (size_t)k->base.batch * (size_t)heads * n * sizeof *host);
-    for (int b = 0; b < k->base.batch; b++)
+    device_download(k->s->dev, host, lse, (size_t)k->setup.whole.batch * (size_t)heads * n * sizeof *host);
+    for (int b = 0; b < k->setup.whole.batch; b++)
         for (int h = 0; h < heads; h++)
             memcpy(whole +
-                       ((size_t)b * (size_t)k->base.heads + (size_t)(p->group * heads + h)) * (size_t)k->base.seq_q +
+                       ((size_t)b * (size_t)k->setup.whole.heads + (size_t)(p->group * heads + h)) *
+                           (size_t)k->setup.whole.seq_q +
                        p->first,
                    host + (size_t)(b * heads + h) * n, n * sizeof *host);
     free(host);
@@ -48,8 +49,8 @@ static void keep_lse(cp_case *k, const part *p, const float *lse, float *whole)
 static void run(cp_case *k, const part *p, float *lse, const cp_results *out, const sb_tensor *dk, const sb_tensor *dv)
 {
     const sb_attention *w = &k->whole.a;
-    const int heads = k->base.heads, heads_kv = k->base.heads_kv;
-    sb_attention a = k->base;
+    const int heads = k->setup.whole.heads, heads_kv = k->setup.whole.heads_kv;
+    sb_attention a = k->setup.whole;
     a.heads = heads / p->groups;
     a.heads_kv = heads_kv / p->groups;
     a.seq_q = p->rows;
@@ -63,8 +64,8 @@ static void run(cp_case *k, const part *p, float *lse, const cp_results *out, co
     a.dk = at(k, *dk, 0, heads_kv, p);
     a.dv = at(k, *dv, 0, heads_kv, p);
     a.lse = lse;
-    cp_attend(k, a, false);
-    cp_attend(k, a, true);
+    context_attend(k->x, a, false);
+    context_attend(k->x, a, true);
     keep_lse(k, p, lse, out->lse);
 }
 
@@ -72,30 +73,33 @@ static void run(cp_case *k, const part *p, float *lse, const cp_results *out, co
 static void add(cp_case *k, sb_dtype type, const sb_tensor *to, sb_dtype type_from, const sb_tensor *from, int tokens,
                 bool sum)
 {
-    const size_t row = (size_t)k->base.heads_kv * (size_t)k->base.head_dim;
-    for (int b = 0; b < k->base.batch; b++) {
+    const size_t row = (size_t)k->setup.whole.heads_kv * (size_t)k->setup.whole.head_dim;
+    for (int b = 0; b < k->setup.whole.batch; b++) {
         char *x = (char *)to->data + (size_t)(b * to->stride_b * sb_dtype_bytes(type));
         const char *y = (const char *)from->data + (size_t)(b * from->stride_b * sb_dtype_bytes(type_from));
-        cp_add(k, type_from, y, type, sum ? x : NULL, type, x, (size_t)tokens, row);
+        const int64_t ld = (int64_t)row;
+        context_add(k->x, (context_operand){type_from, y, ld}, (context_operand){type, sum ? x : NULL, ld},
+                    (context_operand){type, x, ld}, (size_t)tokens, row);
     }
 }
 
 static bool all_to_all(cp_case *k, float *lse, const cp_results *out)
 {
-    for (int r = 0; r < k->shape.ranks; r++)
-        run(k, &(part){0, k->base.seq_q, k->base.seq_q, r, k->shape.ranks}, lse, out, &out->dk, &out->dv);
+    for (int r = 0; r < k->setup.shape.ranks; r++)
+        run(k, &(part){0, k->setup.whole.seq_q, k->setup.whole.seq_q, r, k->setup.shape.ranks}, lse, out, &out->dk,
+            &out->dv);
     return true;
 }
 
 static bool gather(cp_case *k, float *lse, const cp_results *out)
 {
-    const context_shape *s = &k->shape;
-    const size_t sums = (size_t)k->base.batch * (size_t)out->dk.stride_b * sizeof(float);
+    const context_shape *s = &k->setup.shape;
+    const size_t sums = (size_t)k->setup.whole.batch * (size_t)out->dk.stride_b * sizeof(float);
     const sb_tensor *to[] = {&out->dk, &out->dv};
     sb_tensor shares[2][2], sum[2]; /* of the first and second chunk's queries: dk, dv; sums in fp32 */
     for (int t = 0; t < 2; t++) {
-        shares[0][t] = tensor(k, k->base.heads_kv);
-        shares[1][t] = tensor(k, k->base.heads_kv);
+        shares[0][t] = tensor(k, k->setup.whole.heads_kv);
+        shares[1][t] = tensor(k, k->setup.whole.heads_kv);
         sum[t] = *to[t];
         sum[t].data = memory_alloc(k->s->mem, sums, "parts");
         if (!shares[0][t].data || !shares[1][t].data || !sum[t].data)
@@ -104,29 +108,30 @@ static bool gather(cp_case *k, float *lse, const cp_results *out)
     }
     for (int r = 0; r < s->ranks; r++) {
         for (int i = 0; i < 2; i++)
-            for (int g = 0; g < k->groups; g++) {
+            for (int g = 0; g < k->x->groups; g++) {
                 const int chunk = context_chunk(s, r, i), seen = s->causal ? chunk + 1 : 2 * s->ranks;
-                run(k, &(part){chunk * k->rows, k->rows, seen * k->rows, g, k->groups}, lse, out, &shares[i][0],
-                    &shares[i][1]);
+                run(k, &(part){chunk * k->x->rows, k->x->rows, seen * k->x->rows, g, k->x->groups}, lse, out,
+                    &shares[i][0], &shares[i][1]);
             }
-        const int both = (s->causal ? context_chunk(s, r, 0) + 1 : 2 * s->ranks) * k->rows;
+        const int both = (s->causal ? context_chunk(s, r, 0) + 1 : 2 * s->ranks) * k->x->rows;
         for (int t = 0; t < 2; t++) {
-            add(k, k->base.dtype, &shares[1][t], k->base.dtype, &shares[0][t], both, true);
-            add(k, SB_FP32, &sum[t], k->base.dtype, &shares[1][t], context_seen(s, r) * k->rows, true);
+            add(k, k->setup.whole.dtype, &shares[1][t], k->setup.whole.dtype, &shares[0][t], both, true);
+            add(k, SB_FP32, &sum[t], k->setup.whole.dtype, &shares[1][t], context_seen(s, r) * k->x->rows, true);
         }
     }
     for (int t = 0; t < 2; t++)
-        add(k, k->base.dtype, to[t], SB_FP32, &sum[t], k->base.seq_q, false);
+        add(k, k->setup.whole.dtype, to[t], SB_FP32, &sum[t], k->setup.whole.seq_q, false);
     return true;
 }
 
 bool cp_parts(cp_case *k, cp_results *out)
 {
-    const size_t n = (size_t)k->base.batch * (size_t)k->base.heads * (size_t)k->base.seq_q;
+    const size_t n = (size_t)k->setup.whole.batch * (size_t)k->setup.whole.heads * (size_t)k->setup.whole.seq_q;
     float *lse = memory_alloc(k->s->mem, n * sizeof *lse, "parts");
-    *out = (cp_results){tensor(k, k->base.heads), tensor(k, k->base.heads), tensor(k, k->base.heads_kv),
-                        tensor(k, k->base.heads_kv), xcalloc(n, sizeof(float))};
+    *out =
+        (cp_results){tensor(k, k->setup.whole.heads), tensor(k, k->setup.whole.heads),
+                     tensor(k, k->setup.whole.heads_kv), tensor(k, k->setup.whole.heads_kv), xcalloc(n, sizeof(float))};
     if (!lse || !out->o.data || !out->dq.data || !out->dk.data || !out->dv.data)
         return false;
-    return (k->way->way == CONTEXT_ALL_TO_ALL ? all_to_all : gather)(k, lse, out) && k->status == SB_OK;
+    return (k->setup.way == CONTEXT_ALL_TO_ALL ? all_to_all : gather)(k, lse, out) && k->x->status == SB_OK;
 }

@@ -56,7 +56,7 @@ static void time_whole(cp_case *k, one_rank *one)
 /* Rank 0 alone, once for all cases of a shape; the others wait. */
 static void one_rank_of(cp_case *k, cp_times *t)
 {
-    const sb_attention *a = &k->base;
+    const sb_attention *a = &k->setup.whole;
     char key[160];
     snprintf(key, sizeof key, "%d %d %d %d %d %d causal %d deterministic %d", a->batch, a->heads, a->heads_kv, a->seq_q,
              a->head_dim, a->dtype, a->causal, a->deterministic);
@@ -77,11 +77,11 @@ static void one_rank_of(cp_case *k, cp_times *t)
 static double sample(cp_case *k, bool backward, int kind, device_event *from, device_event *to)
 {
     device *d = k->s->dev;
-    k->computing = kind != CP_MOVES;
-    k->moving = kind != CP_COMPUTE;
+    k->x->computing = kind != CP_MOVES;
+    k->x->moving = kind != CP_COMPUTE;
     comm_barrier(k->comm, device_stream(d));
     device_event_record(d, from);
-    (backward ? cp_backward : cp_forward)(k);
+    cp_pass(k, backward);
     device_event_record(d, to);
     const double ms = device_event_ms(d, from, to);
     watchdog_beat();
@@ -113,7 +113,7 @@ static int samples_of(cp_case *k)
     if (k->member)
         take_samples(k, warmup, ignored);
     free(ignored);
-    const double each = launch_most(k->l, "estimate", (host_seconds() - start) / warmup, k->shape.ranks);
+    const double each = launch_most(k->l, "estimate", (host_seconds() - start) / warmup, k->setup.shape.ranks);
     if (!(t->max_s > 0) || each * t->iters <= t->max_s)
         return t->iters;
     const int fit = (int)(t->max_s / each), least = t->iters < samples_least ? t->iters : samples_least;
@@ -123,8 +123,8 @@ static int samples_of(cp_case *k)
 static bool once(void *arg)
 {
     cp_case *k = arg;
-    k->computing = k->moving = true;
-    return cp_forward(k) && cp_backward(k);
+    k->x->computing = k->x->moving = true;
+    return cp_pass(k, false) && cp_pass(k, true);
 }
 
 bool cp_time(cp_case *k, cp_times *t)
@@ -147,23 +147,22 @@ bool cp_time(cp_case *k, cp_times *t)
     launch_gather(k->l, "samples", mine, (size_t)(n * each) * sizeof *mine, all);
     for (int i = 0; i < n * each; i++) {
         double most = 0;
-        for (int r = 0; r < k->shape.ranks; r++)
+        for (int r = 0; r < k->setup.shape.ranks; r++)
             most = fmax(most, all[(size_t)r * (size_t)(n * each) + (size_t)i]);
         samples_add(i % 2 ? &t->bwd[i / 2 % CP_KINDS] : &t->fwd[i / 2 % CP_KINDS], most);
     }
     free(all);
     free(mine);
-    k->received_bytes = 0;
-    k->computing = k->moving = true;
+    k->x->received_bytes = 0;
+    k->x->computing = k->x->moving = true;
     if (k->member) {
-        cp_forward(k);
-        cp_backward(k);
+        cp_pass(k, false);
+        cp_pass(k, true);
         device_sync(k->s->dev);
         measure_again(k->s, "attention", once, k);
     }
-    t->moved_bytes = launch_most(k->l, "moved", k->received_bytes, k->shape.ranks);
+    t->moved_bytes = launch_most(k->l, "moved", k->x->received_bytes, k->setup.shape.ranks);
     scope_pop();
-    if (k->status != SB_OK && row_status_get(k->w) == ROW_OK)
-        row_status_set(k->w, ROW_FAIL, "%s", k->why);
+    cp_ran(k);
     return cp_agree(k, "timing");
 }

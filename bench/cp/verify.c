@@ -53,8 +53,8 @@ static bool all_finite(sb_dtype dtype, const void *data, size_t n)
 /* "chunk 3, the second of rank 1" */
 static void say_where(const cp_case *k, int which, char *out, size_t bytes)
 {
-    snprintf(out, bytes, "chunk %d, the %s of rank %d", context_chunk(&k->shape, k->rank, which),
-             which ? "second" : "first", k->rank);
+    snprintf(out, bytes, "chunk %d, the %s of rank %d", context_chunk(&k->setup.shape, k->x->rank, which),
+             which ? "second" : "first", k->x->rank);
 }
 
 static void compare(cp_case *k, compared *c, sb_dtype dtype, const void *got, const void *want, size_t n,
@@ -87,17 +87,17 @@ static void compare(cp_case *k, compared *c, sb_dtype dtype, const void *got, co
 
 static void compare_tensor(cp_case *k, compared *c, const cp_tensor *t, const sb_tensor *whole)
 {
-    const size_t bytes = t->piece * k->element;
+    const size_t bytes = cp_elements(k, t) * k->x->element;
     void *place = memory_alloc(k->s->mem, bytes, "comparison");
     char *got = xmalloc(bytes), *want = xmalloc(bytes), where[80];
-    for (int g = 0; g < k->groups && place; g++)
+    for (int g = 0; g < k->x->groups && place; g++)
         for (int i = 0; i < 2; i++) {
-            cp_piece_copy(k, t, place, g, i, whole, false);
+            cp_take_piece(k, t, place, g, i, whole);
             device_sync(k->s->dev);
             device_download(k->s->dev, want, place, bytes);
-            device_download(k->s->dev, got, cp_piece(k, t, g, i), bytes);
+            device_download(k->s->dev, got, context_piece(k->x, &t->at, g, i), bytes);
             say_where(k, i, where, sizeof where);
-            compare(k, c, k->base.dtype, got, want, t->piece, where);
+            compare(k, c, k->setup.whole.dtype, got, want, cp_elements(k, t), where);
         }
     memory_release(k->s->mem, place);
     free(got);
@@ -108,14 +108,16 @@ static void compare_tensor(cp_case *k, compared *c, const cp_tensor *t, const sb
 static void compare_lse(cp_case *k, compared *c, const float *lse, int group, int first, int rows, const float *whole,
                         const char *where)
 {
-    const int heads = k->q.heads;
+    const int heads = k->x->heads;
     const size_t n = (size_t)rows;
-    float *got = xcalloc((size_t)(k->base.batch * heads) * n, sizeof *got);
-    device_download(k->s->dev, got, lse, (size_t)(k->base.batch * heads) * n * sizeof *got);
-    for (int b = 0; b < k->base.batch; b++)
+    float *got = xcalloc((size_t)(k->setup.whole.batch * heads) * n, sizeof *got);
+    device_download(k->s->dev, got, lse, (size_t)(k->setup.whole.batch * heads) * n * sizeof *got);
+    for (int b = 0; b < k->setup.whole.batch; b++)
         for (int h = 0; h < heads; h++)
             compare(k, c, SB_FP32, got + (size_t)(b * heads + h) * n,
-                    whole + ((size_t)b * (size_t)k->base.heads + (size_t)(group * heads + h)) * (size_t)k->base.seq_q +
+                    whole +
+                        ((size_t)b * (size_t)k->setup.whole.heads + (size_t)(group * heads + h)) *
+                            (size_t)k->setup.whole.seq_q +
                         first,
                     n, where);
     free(got);
@@ -124,16 +126,16 @@ static void compare_lse(cp_case *k, compared *c, const float *lse, int group, in
 static void compare_all_lse(cp_case *k, compared *c, const float *whole)
 {
     char where[80];
-    if (k->way->way == CONTEXT_ALL_TO_ALL) {
-        snprintf(where, sizeof where, "the heads of rank %d", k->rank);
-        compare_lse(k, c, k->lse_whole, k->rank, 0, k->base.seq_q, whole, where);
+    if (k->setup.way == CONTEXT_ALL_TO_ALL) {
+        snprintf(where, sizeof where, "the heads of rank %d", k->x->rank);
+        compare_lse(k, c, k->pass.lse, k->x->rank, 0, k->setup.whole.seq_q, whole, where);
         return;
     }
-    for (int g = 0; g < k->groups; g++)
+    for (int g = 0; g < k->x->groups; g++)
         for (int i = 0; i < 2; i++) {
             say_where(k, i, where, sizeof where);
-            compare_lse(k, c, cp_lse(k, g, i), g, context_chunk(&k->shape, k->rank, i) * k->rows, k->rows, whole,
-                        where);
+            compare_lse(k, c, context_lse(k->x, g, i), g, context_chunk(&k->setup.shape, k->x->rank, i) * k->x->rows,
+                        k->x->rows, whole, where);
         }
 }
 
@@ -150,7 +152,7 @@ static comparison compare_results(cp_case *k, const cp_results *r, const char *w
     const sb_tensor *whole[] = {&r->o, NULL, &r->dq, &r->dk, &r->dv};
     comparison all;
     for (int i = 0; i < COMPARED; i++) {
-        const double bound = 2 * check_attention_bound(sb_dtype_name(k->base.dtype), i > OF_LSE).rel_l2;
+        const double bound = 2 * check_attention_bound(sb_dtype_name(k->setup.whole.dtype), i > OF_LSE).rel_l2;
         all.of[i] = (compared){.name = names[i], .number = i, .with = with, .bound = bound, .bits = bits};
         if (i == OF_LSE)
             compare_all_lse(k, &all.of[i], r->lse);
@@ -178,15 +180,13 @@ static cp_results whole_of(const cp_case *k)
 /* Forward and backward, back to back so often. */
 static bool pass(cp_case *k, int times)
 {
-    k->computing = k->moving = true;
+    k->x->computing = k->x->moving = true;
     for (int i = 0; i < times; i++) {
-        cp_forward(k);
-        cp_backward(k);
+        cp_pass(k, false);
+        cp_pass(k, true);
     }
     device_sync(k->s->dev);
-    if (k->status != SB_OK && row_status_get(k->w) == ROW_OK)
-        row_status_set(k->w, k->status == SB_UNSUPPORTED ? ROW_SKIP : ROW_FAIL, "%s", k->why);
-    return k->status == SB_OK;
+    return cp_ran(k);
 }
 
 /* The bits of what one rank computes in the same parts. */
@@ -213,32 +213,32 @@ static bool verify_whole(cp_case *k, double err[COMPARED])
 
 static bool merges(const cp_case *k)
 {
-    return k->way->way == CONTEXT_RING;
+    return k->setup.way == CONTEXT_RING;
 }
 
 static void verify_member(cp_case *k, double err[COMPARED], bool *bits)
 {
-    const bool asked = k->base.deterministic, cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
-    k->base.deterministic = true; /* atomics have no bits to compare */
+    const bool asked = k->x->as.whole.deterministic, cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
+    k->x->as.whole.deterministic = true; /* atomics have no bits to compare */
     const bool ran = pass(k, 1);
     if (ran)
         *bits = verify_whole(k, err);
     if (ran && !merges(k))
         verify_parts(k);
-    k->base.deterministic = asked;
+    k->x->as.whole.deterministic = asked;
     if (ran && !cpu && !asked && pass(k, 1))
         verify_whole(k, err);
-    if (row_status_get(k->w) == ROW_OK && cpu && !merges(k) && k->rows % CPU_TILE == 0 && !*bits)
+    if (row_status_get(k->w) == ROW_OK && cpu && !merges(k) && k->x->rows % CPU_TILE == 0 && !*bits)
         row_status_set(k->w, ROW_FAIL, "rank %d's o, lse or dq has other bits than the whole sequence on one rank",
-                       k->rank);
+                       k->x->rank);
 }
 
 static void fill_errors(cp_case *k, const double err[COMPARED], bool bits)
 {
     static const char *const columns[] = {"err_o", "err_lse", "err_dq", "err_dk", "err_dv"};
     for (int i = 0; i < COMPARED; i++)
-        row_real(k->w, columns[i], launch_most(k->l, columns[i], err[i], k->shape.ranks));
-    row_int(k->w, "whole_bits", launch_most(k->l, "bits", !bits, k->shape.ranks) == 0);
+        row_real(k->w, columns[i], launch_most(k->l, columns[i], err[i], k->setup.shape.ranks));
+    row_int(k->w, "whole_bits", launch_most(k->l, "bits", !bits, k->setup.shape.ranks) == 0);
 }
 
 bool cp_verify(cp_case *k)

@@ -54,14 +54,25 @@ static void no_way_differs_from_one_rank(void **state)
     csv_free(c);
 }
 
-/* Heads that no two ranks can share alike. */
+/* Fewer heads of keys than ranks or groups, and numbers that neither divides: each way takes them or says why not. */
 static void odd_heads(void **state)
 {
-    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --heads 5 --heads-kv 5,1 --seq 36");
-    assert_int_equal(c->rows, 6);
+    csv *c = rows_of(*state, EXIT_CODE_OK,
+                     "--iters 0 --ranks 2,3,4 --heads 12 --heads-kv 12,6,3,1 --seq 48 "
+                     "--head-dim 16 --variant gather,all-to-all");
+    assert_int_equal(c->rows, 24);
+    for (size_t r = 0; r < c->rows; r++) {
+        const int kv = (int)csv_real(c, r, "heads_kv"), ranks = (int)csv_real(c, r, "ranks");
+        const bool gather = strcmp(csv_cell(c, r, "variant"), "gather") == 0;
+        assert_string_equal(csv_cell(c, r, "status"), gather || kv % ranks == 0 ? "ok" : "skip");
+        if (gather)
+            assert_int_equal((int)csv_real(c, r, "n_groups"), kv == 12 ? 4 : kv);
+    }
+    csv_free(c);
+    c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --heads 10 --heads-kv 5,2 --seq 36 --groups 0,4");
     for (size_t r = 0; r < c->rows; r++)
-        assert_string_equal(csv_cell(c, r, "status"),
-                            strcmp(csv_cell(c, r, "variant"), "all-to-all") == 0 ? "skip" : "ok");
+        if (strcmp(csv_cell(c, r, "variant"), "gather") == 0 && csv_real(c, r, "groups") == 4)
+            assert_non_null(strstr(csv_cell(c, r, "reason"), "key and value heads make no 4 equal groups"));
     csv_free(c);
 }
 

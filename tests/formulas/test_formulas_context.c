@@ -59,16 +59,34 @@ static void moved(void **state)
     assert_true(context_moved_bytes(&s, CONTEXT_GATHER, &w) == (2 * 4 + 2) * 4);
 }
 
+/* Two ranks: chunks 0 and 1 come first, of which each rank has one; the first rank sees chunk 2 of the other one, too. */
+static void what_comes_first(void **state)
+{
+    (void)state;
+    context_shape s = {2, false, true, 16};
+    assert_int_equal(context_first_chunks(&s), 2);
+    near(context_first_share(&s), 0.5, 0);
+    s.causal = false;
+    assert_int_equal(context_first_chunks(&s), 4);
+    near(context_first_share(&s), 1, 0);
+    s = (context_shape){3, true, true, 18};
+    assert_int_equal(context_first_chunks(&s), 5);
+    near(context_first_share(&s), 1, 0);
+}
+
 static void predicted(void **state)
 {
     (void)state;
-    context_load l = {CONTEXT_ALL_TO_ALL, 2, 4, 1, 100, 200, 8, 16};
+    context_load l = {CONTEXT_ALL_TO_ALL, 2, 4, 1, 1, 100, 200, 8, 16};
     near(context_predicted_ms(&l), 50 + 100 + 24, 1e-9);
     l.way = CONTEXT_GATHER; /* a quarter of the moves, and what the rest can't hide: nothing */
     near(context_predicted_ms(&l), 150 + 6, 1e-9);
-    l.moves_fwd = 80; /* 20 beside 12.5, three times */
-    near(context_predicted_ms(&l), 150 + 24 + 3 * 7.5, 1e-9);
-    l = (context_load){CONTEXT_RING, 2, 1, 0.5, 100, 200, 110, 16}; /* one hop beside half of 100; the sums' last hop */
+    l.first = 0.5; /* half of its keys are there before the first group's first call */
+    near(context_predicted_ms(&l), 150 + 4, 1e-9);
+    l.moves_fwd = 80, l.moves_bwd = 96; /* 20 beside 12.5, three times */
+    near(context_predicted_ms(&l), 150 + 20 + 4 + 3 * 7.5, 1e-9);
+    l = (context_load){CONTEXT_RING, 2,   1,   0.5, 1,
+                       100,          200, 110, 16}; /* one hop beside half of 100; the sums' last hop */
     near(context_predicted_ms(&l), 300 + 8 + 60, 1e-9);
     l.ranks = 1;
     near(context_predicted_ms(&l), 600, 1e-9);
@@ -78,6 +96,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_chunk_has_one_owner),
                                        cmocka_unit_test(head_tail_is_balanced), cmocka_unit_test(moved),
-                                       cmocka_unit_test(predicted)};
+                                       cmocka_unit_test(what_comes_first), cmocka_unit_test(predicted)};
     return cmocka_run_group_tests_name("context", tests, NULL, NULL);
 }

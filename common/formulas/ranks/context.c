@@ -26,6 +26,14 @@ int context_seen(const context_shape *s, int rank)
     return s->causal ? context_chunk(s, rank, 1) + 1 : 2 * s->ranks;
 }
 
+int context_first_chunks(const context_shape *s)
+{
+    int most = 0;
+    for (int r = 0; r < s->ranks; r++)
+        most = context_chunk(s, r, 0) + 1 > most ? context_chunk(s, r, 0) + 1 : most;
+    return s->causal ? most : 2 * s->ranks;
+}
+
 double context_pairs(const context_shape *s, int rank)
 {
     const double rows = (double)(s->seq / (2 * s->ranks));
@@ -52,6 +60,21 @@ static int foreign(const context_shape *s, int rank)
 {
     const int seen = context_seen(s, rank);
     return seen - (context_chunk(s, rank, 0) < seen) - (context_chunk(s, rank, 1) < seen);
+}
+
+double context_first_share(const context_shape *s)
+{
+    const int first = context_first_chunks(s);
+    int before = 0, all = 0;
+    for (int r = 0; r < s->ranks; r++) {
+        int own = 0;
+        for (int i = 0; i < 2; i++)
+            own += context_chunk(s, r, i) < first;
+        const int seen = context_seen(s, r) < first ? context_seen(s, r) : first;
+        before = seen - own > before ? seen - own : before;
+        all = foreign(s, r) > all ? foreign(s, r) : all;
+    }
+    return all ? (double)before / all : 1;
 }
 
 /* Shares of the rank's chunks' dk and dv that other ranks make. */
@@ -89,7 +112,8 @@ double context_predicted_ms(const context_load *l)
     /* A ring's blocks are its groups; the first has nothing to wait for. */
     const bool ring = l->way == CONTEXT_RING;
     const double n = ring ? l->ranks : l->groups, hops = ring ? n - 1 : n;
-    const double first = ring ? 0 : (l->moves_fwd + l->moves_bwd) / n;
+    const double share = (l->moves_bwd - l->moves_fwd) / n; /* of a gather's backward: dk and dv of the last group */
+    const double first = ring ? 0 : l->first * 2 * l->moves_fwd / n + fmax(0, share);
     const double last = ring ? l->moves_bwd / n : 0; /* the sums come home behind the last block */
     return fwd + bwd + first + last + (n - 1) * fmax(0, l->moves_fwd / hops - fwd / n) +
            (n - 1) * fmax(0, l->moves_bwd / n - bwd / n);

@@ -23,6 +23,8 @@ int context_chunk(const context_shape *s, int rank, int which); /* which: 0 its 
 int context_owner(const context_shape *s, int chunk, int *which);
 /* How many chunks, from the sequence's first on, some query of the rank sees. */
 int context_seen(const context_shape *s, int rank);
+/* How many chunks, from the sequence's first on, a query of some rank's first chunk sees: a gather moves these first. */
+int context_first_chunks(const context_shape *s);
 double context_pairs(const context_shape *s, int rank); /* pairs of query and key of one head that the mask leaves */
 /* Mean of the ranks' pairs over the most; an all-to-all, which shares heads, has the same on all. */
 double context_balance_pct(const context_shape *s, context_way way);
@@ -36,13 +38,17 @@ double context_moved_bytes(const context_shape *s, context_way way, const contex
 
 typedef struct context_load { /* milliseconds */
     context_way way;
-    int ranks, groups;           /* groups of heads that a gather moves one after another */
-    double balance;              /* context_balance_pct / 100 */
+    int ranks, groups; /* groups of heads that a gather moves one after another */
+    double balance;    /* context_balance_pct / 100 */
+    double first;      /* of a gather's moves: the share that is there before the first call, context_first_share */
     double one_fwd, one_bwd;     /* the whole sequence on one rank */
     double moves_fwd, moves_bwd; /* all of a pass's moves with nothing beside them */
 } context_load;
+double
+context_first_share(const context_shape *s); /* of the chunks that the rank receives which receives most of the first */
 /* Forward and backward: compute divided by the ranks, and the moves that it cannot hide. A gather hides all groups but
- * the first behind the compute of the group before, and in the backward the sums of all but the last; a ring hides each hop behind
+ * the first behind the compute of the group before, of the first what its first calls do not need, and in the backward the sums of
+ * all but the last; a ring hides each hop behind
  * a block; an all-to-all hides nothing. */
 double context_predicted_ms(const context_load *l);
 

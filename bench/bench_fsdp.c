@@ -43,6 +43,13 @@ static option_spec option_table[] = {
     {"replicas", OPTION_INT, OPTION_LIST, "2",
      .help = "of hsdp: so many groups of ranks hold the model, each in slices", .min = 2, .max = 65536,
      .unit = "replicas"},
+    {"cp", OPTION_INT, OPTION_LIST, "1",
+     .help = "neighbouring ranks that share each sequence: --batch is then that of all of them, and each has --seq / "
+             "cp tokens "
+             "of it, from its head and tail",
+     .min = 1, .max = 1024, .unit = "ranks"},
+    {"cp-way", OPTION_CHOICE, OPTION_LIST, "gather", .help = "how their queries meet each other's keys (bench_cp)",
+     .choices = CONTEXT_WAYS},
     {0}};
 
 static variant_spec variant_table[DDP_VARIANTS] = {
@@ -137,5 +144,12 @@ int main(int argc, char **argv)
 {
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two communicators of a rank at once, as in bench_zero1 */
     ddp_add_variants(variant_table, mine);
+    for (option_spec *o = option_table; o->name; o++)
+        if (strcmp(o->name, "plant-error") == 0) {
+            o->choices = "none|gradient|parameter|half|stale|order|position|own|tail|merge|group";
+            o->help = DDP_PLANT_HELP
+                "; of --cp: head and tail swapped; positions from 0 on; its own chunks alone; dk and dv of "
+                "its second chunk's queries left out; parts merged without scaling them; gradients summed by nobody";
+        }
     return ddp_main(&info, option_table, argc, argv);
 }

@@ -59,14 +59,6 @@ static attention_problem problem_of(const bench_case *c)
     return (attention_problem){.shape = a, .op = "flash", .seq_first = true};
 }
 
-static context_way way_named(const char *name)
-{
-    int way = 0;
-    while (strcmp(context_rows[way].name, name) != 0)
-        way++;
-    return way;
-}
-
 static void case_of(cp_case *k, session *s, const bench_case *c, row *w)
 {
     *k = (cp_case){.s = s, .l = launch_of(s), .c = c, .w = w};
@@ -83,7 +75,7 @@ static void case_of(cp_case *k, session *s, const bench_case *c, row *w)
                                          .contiguous = strcmp(case_text(c, "order"), "contiguous") == 0,
                                          .causal = p.shape.causal,
                                          .seq = p.shape.seq_q},
-                               .way = way_named(case_variant(c)),
+                               .way = context_way_named(case_variant(c)),
                                .rank = k->member ? rank : 0,
                                .groups = (int)case_int(c, "groups"),
                                .fault = (context_fault)option_choice(s->opt, "plant-error"),

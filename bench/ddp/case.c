@@ -39,6 +39,13 @@ static const char *contradiction(const ddp_case *k)
     const strategy *s = parallel_strategy(k->p.strategy);
     const bool at_once = s->grouped || s->grouping == GROUP_WHOLE, sharded = s->share != SHARE_NONE;
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
+    const int sharers = k->o.context.ranks;
+    if (sharers > 1 && k->ranks % sharers)
+        return "--ranks is not a multiple of --cp, the ranks that share each sequence";
+    if (sharers > 1 && !text_is(k->o.attention, "flash") && !text_is(k->o.attention, "flash_portable"))
+        return "--cp is for --attention flash and flash_portable, which keep no scores";
+    if (sharers < 2 && case_has(k->c, "cp-way") && !text_is(case_text(k->c, "cp-way"), "gather"))
+        return "--cp 1 shares no sequences: --cp-way gather is the same";
     if (k->o.grad_fp32 && k->o.precision->grad == SB_FP32)
         return "gradients of this precision are fp32: --grad-dtype policy is the same";
     if (k->o.sums != SUMS_AS_MADE && step_sums_dtype(&k->o) == step_made_dtype(&k->o))
@@ -94,13 +101,43 @@ static void set_place(ddp_case *k)
                             .known = b->known};
 }
 
+/* --cp: a rank has two chunks of each sequence. False with a sentence. */
+static bool share_sequences(ddp_case *k, char *why, size_t why_bytes)
+{
+    static const struct {
+        const char *name;
+        context_fault fault;
+    } faults[] = {{"order", CONTEXT_ORDER},
+                  {"position", CONTEXT_POSITION},
+                  {"own", CONTEXT_OWN},
+                  {"tail", CONTEXT_TAIL},
+                  {"merge", CONTEXT_MERGE}};
+    const char *planted = option_text(k->s->opt, "plant-error");
+    const bench_case *c = k->c;
+    const int n = case_has(c, "cp") ? (int)case_int(c, "cp") : 1;
+    if (k->o.seq % (2 * n) && n > 1) {
+        snprintf(why, why_bytes, "--seq %d is not a multiple of %d, two chunks for each of --cp %d ranks", k->o.seq,
+                 2 * n, n);
+        return false;
+    }
+    if (n == 1)
+        return true;
+    k->o.context =
+        (step_context){.ranks = n, .rank = launch_rank(k->l) % n, .way = context_way_named(case_text(c, "cp-way"))};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        if (text_is(planted, faults[i].name))
+            k->o.context.fault = faults[i].fault;
+    k->o.seq /= n;
+    return true;
+}
+
 bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
 {
     char why[512] = "";
     *out = (ddp_case){.s = s, .l = launch_of(s), .c = c, .w = w, .ranks = (int)case_int(c, "ranks")};
     set_place(out);
     out->member = launch_rank(out->l) < out->ranks;
-    if (!model_case_options(c, &out->o, why, sizeof why)) {
+    if (!model_case_options(c, &out->o, why, sizeof why) || !share_sequences(out, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
         return false;
     }
@@ -145,6 +182,7 @@ double ddp_case_estimate(const options *opt, const bench_case *c)
     if (!s || !model_case_options(c, &o, why, sizeof why))
         return 0;
     const int ranks = (int)case_int(c, "ranks");
+    o.seq /= case_has(c, "cp") ? (int)case_int(c, "cp") : 1;
     const int replicas = s->reduce == REDUCE_HYBRID && case_int(c, "replicas") > 0 ? (int)case_int(c, "replicas") : 1;
     const int slices = ranks > replicas ? ranks / replicas : 1;
     const int every = case_has(c, "free-every") ? (int)case_int(c, "free-every") : 1;

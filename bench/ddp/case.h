@@ -9,6 +9,9 @@
 #include "common/replica/replica.h"
 
 /* clang-format off */
+#define DDP_PLANT_HELP                                                                                                 \
+    "test the check on the last rank: change one gradient before it is summed, or one parameter after an update; from " \
+    "the second update on leave out half of a tensor's gradient, or sum that of the step before"
 #define DDP_OPTIONS(update)                                                                                            \
     LAUNCH_RANKS("2", "2"),                                                                                            \
     MODEL_OPTIONS("xl", "tiny", "128,512", "32", "fp32,bf16", "train-step"),                                           \
@@ -36,9 +39,7 @@
      .help = "at the end, record what runs when on which stream: timeline/<variant>.csv and .json beside the "         \
       "CSV file, of several cases of a variant those of the last one"},                                                \
     {"plant-error", OPTION_CHOICE, 0, "none",                                                                          \
-     .help = "test the check on the last rank: change one gradient before it is summed, or one parameter "             \
-      "after an update; from the second update on leave out half of a tensor's gradient, or sum that of the "          \
-      "step before",                                                                                                   \
+     .help = DDP_PLANT_HELP,                                                                                           \
      .choices = "none|gradient|parameter|half|stale"}
 #define DDP_BUCKET_MB(def, cpu)                                                                                        \
     {"bucket-mb", OPTION_REAL, OPTION_LIST, def,                                                                       \

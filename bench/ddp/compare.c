@@ -44,8 +44,26 @@ static double unit_of(sb_dtype t) /* of rounding: half the distance of two neigh
     return t == SB_BF16 ? 0x1p-8 : t == SB_FP16 || t == SB_TF32 ? 0x1p-11 : 0x1p-24;
 }
 
+/* Ranks that share sequences add up, within a sum over tokens, in another order than one product does, and attention sees its
+ * keys in other pieces: each op rounds differently from the first on, as where ranks share layers (bench/share/verify.c). */
+static bounds bounds_of_context(const replica *r)
+{
+    switch (r->o.precision->compute) {
+    case SB_FP32:
+        return r->o.split ? (bounds){.grad = 2e-3, .first = 2e-2, .after = 2e-2}
+                          : (bounds){.grad = 2e-4, .first = 5e-3, .after = 5e-3};
+    case SB_TF32: return (bounds){.grad = 1e-2, .first = 2e-2, .after = 2e-2};
+    default:
+        return (bounds){.grad = 1e-1,
+                        .first = 5e-1,
+                        .after = 5e-1}; /* an update of AdamW keeps the sign of a small gradient, or not */
+    }
+}
+
 static bounds bounds_of(const ddp_case *k, const replica *r)
 {
+    if (step_context_ranks(&r->o) > 1)
+        return bounds_of_context(r);
     const sb_dtype wire = trainer_grad_dtype(r->t) == SB_TF32 ? SB_FP32 : trainer_grad_dtype(r->t);
     const int batches = step_micro_batches(&r->o), terms = k->ranks * batches;
     const double sum = unit_of(wire) * sqrt(terms > 1 ? terms - 1 : 1);

@@ -171,7 +171,7 @@ int ddp_reference_micros(const ddp_case *k, const step_options *slice)
 /* The batches of a step on all ranks, in the order of samples, as the reference takes them. */
 static int batches_of(const ddp_case *k, int micros)
 {
-    return k->ranks * step_micro_batches(&k->o) / micros;
+    return k->ranks / step_context_ranks(&k->o) * step_micro_batches(&k->o) / micros;
 }
 
 /* One step for the sums of gradients; more steps if parameters are wanted. */
@@ -212,6 +212,8 @@ static trainer *alone(ddp_case *k, const step_options *slice, int ranks, int mic
 {
     const model_bench *b = k->s->user;
     step_options o = *slice;
+    o.seq = (int)step_context_shape(slice).seq; /* whole sequences */
+    o.context = (step_context){.ranks = 1};
     o.ranks = ranks;
     o.micro_batches = micros;
     o.granularity = parallel_granularity(k->ranks);

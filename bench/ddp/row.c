@@ -85,14 +85,23 @@ static void fill_ranks(const ddp_case *k, const ddp_times *m)
     free(all);
 }
 
+/* The sequences that this rank shares with others, whole. */
+static transformer_shape whole_shape(const ddp_case *k)
+{
+    transformer_shape shape = model_shape(&k->o);
+    shape.seq = step_context_shape(&k->o).seq;
+    return shape;
+}
+
 static void fill_rates(const ddp_case *k, double step_ms)
 {
-    const transformer_shape shape = model_shape(&k->o);
+    const transformer_shape mine = model_shape(&k->o), shape = whole_shape(k);
     const double causal = transformer_step_flops(&shape, FLOPS_CAUSAL),
                  full = transformer_step_flops(&shape, FLOPS_FULL);
-    const double given = option_real(k->s->opt, "peak-tflops"), to_tflops = 1 / (step_ms * 1e9);
+    const double given = option_real(k->s->opt, "peak-tflops"), sharers = step_context_ranks(&k->o);
+    const double to_tflops = 1 / (step_ms * 1e9 * sharers);
     const double peak = given > 0 ? given : model_peak_tflops(&k->o, device_get_info(k->s->dev)->name);
-    row_real(k->w, "tokens_per_s", k->ranks * transformer_tokens(&shape) / (step_ms * 1e-3));
+    row_real(k->w, "tokens_per_s", k->ranks * transformer_tokens(&mine) / (step_ms * 1e-3));
     row_real(k->w, "tflops", causal * to_tflops);
     row_real(k->w, "mfu_causal_pct", 100 * causal * to_tflops / peak);
     row_real(k->w, "mfu_full_pct", 100 * full * to_tflops / peak);
@@ -133,7 +142,7 @@ static void fill_case(const ddp_case *k, const replica *r, const ddp_times *m)
     char checksum[20] = "";
     if (m->checksum)
         snprintf(checksum, sizeof checksum, "%016llx", (unsigned long long)m->checksum);
-    row_int(k->w, "global_batch", model_shape(&k->o).batch * k->ranks);
+    row_int(k->w, "global_batch", model_shape(&k->o).batch * k->ranks / step_context_ranks(&k->o));
     row_int(k->w, "buckets", r->plan->b.n);
     row_real(k->w, "peak_bytes", peak);
     row_real(k->w, "device_used_bytes", m->used_bytes);

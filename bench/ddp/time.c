@@ -202,7 +202,7 @@ static void time_collectives(replica *r, int calls, double *ms)
         at[i] = device_event_create(r->at.d);
     device_memset(r->at.d, trainer_grad_arena(r->t), 0, bytes);
     for (int i = 0; i <= calls; i++) {
-        parallel_collectives_alone(r->p);
+        replica_collectives_alone(r);
         device_event_record(r->at.d, at[i]);
         watchdog_beat();
     }

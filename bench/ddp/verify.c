@@ -57,11 +57,11 @@ static void slice_key(const ddp_case *k, const step_options *o, char *out, size_
     snprintf(out, bytes,
              "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d/%d moments %d "
              "ranks %d units "
-             "%d/%d clip %g micro %d in products %d chunk %d away %d",
+             "%d/%d clip %g micro %d in products %d chunk %d away %d cp %d",
              c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq,
              (unsigned long long)o->seed, o->precision->name, o->attention, o->recompute, o->recompute_every, o->split,
              o->grad_fp32, o->sums, o->moments, k->ranks, o->shard.ranks, o->shard.small, o->clip_norm,
-             o->micro_batches, ddp_reference_micros(k, o), o->loss_chunk, o->offload);
+             o->micro_batches, ddp_reference_micros(k, o), o->loss_chunk, o->offload, o->context.ranks);
 }
 
 /* ---- the ranks ---- */
@@ -77,7 +77,7 @@ static float *read_grads(replica *r)
 
 /* On the last rank, in the tensor that is ready first. */
 typedef struct plant {
-    enum { PLANT_NONE, PLANT_GRADIENT, PLANT_PARAMETER, PLANT_HALF, PLANT_STALE } kind;
+    enum { PLANT_NONE, PLANT_GRADIENT, PLANT_PARAMETER, PLANT_HALF, PLANT_STALE, PLANT_GROUP } kind;
     int steps;   /* so far, the one for the sums included */
     void *saved; /* of PLANT_STALE: the gradients of the step before, and room for this one's */
 } plant;
@@ -85,11 +85,11 @@ typedef struct plant {
 /* By name, since bench_run has faults of its own in other places. */
 static plant plant_of(const ddp_case *k)
 {
-    static const char *const names[] = {"none", "gradient", "parameter", "half", "stale"};
+    static const char *const names[] = {"none", "gradient", "parameter", "half", "stale", "group"};
     const char *name = option_text(k->s->opt, "plant-error");
     plant p = {PLANT_NONE, 0, NULL};
-    for (int i = 0; i < 5 && launch_rank(k->l) == k->ranks - 1; i++)
-        if (strcmp(name, names[i]) == 0)
+    for (int i = 0; i <= PLANT_GROUP; i++) /* nobody sums, or the last rank is wrong */
+        if (strcmp(name, names[i]) == 0 && (i == PLANT_GROUP || launch_rank(k->l) == k->ranks - 1))
             p.kind = i;
     return p;
 }
@@ -163,6 +163,8 @@ static bool verify_run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_
 {
     r->tamper = p->kind != PLANT_NONE ? tamper : NULL;
     r->user = p;
+    if (p->kind == PLANT_GROUP && r->member)
+        parallel_communicate(r->p, false);
     r->hold = true;
     phase_set("check: gradients of a step on all ranks");
     replica_step(r);
@@ -251,9 +253,11 @@ bool ddp_verify(ddp_case *k)
     char reference_key[512], key[640];
     slice_key(k, &slice, reference_key, sizeof reference_key);
     snprintf(key, sizeof key,
-             "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d prefetch %d/%d gather %d replicas %d",
+             "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d prefetch %d/%d gather %d replicas %d "
+             "cp %s",
              reference_key, p.strategy, (long long)p.bucket_bytes, p.update, p.update_blocks, p.max_ctas, k->graph,
-             slice.overlap, slice.shard.prefetch, slice.shard.free_every, p.gather, p.replicas);
+             slice.overlap, slice.shard.prefetch, slice.shard.free_every, p.gather, p.replicas,
+             context_rows[slice.context.way].name);
     ddp_outcome *known = cache_find(k->s->kept, "check", key);
     if (!known) {
         ddp_outcome new = {.ok = true};

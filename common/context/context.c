@@ -6,6 +6,15 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
+#include "common/core/text.h"
+
+context_way context_way_named(const char *name)
+{
+    int way = 0;
+    while (!text_is(context_rows[way].name, name))
+        way++;
+    return way;
+}
 
 int context_groups(int heads_kv)
 {
@@ -134,11 +143,28 @@ bool context_run(context *k, const context_pass *p, bool backward, void *main)
 {
     if (!k->side)
         die(EXIT_CODE_FAILURE, "bug: a context that nobody connected");
-    k->now = *p;
+    k->now = k->last[backward] = *p;
+    k->passes[backward]++;
     k->main = main;
     k->carved = (char *)p->workspace + context_aligned(k->op_workspace[backward]);
     record(k, main, k->begun);
     await(k, k->side, k->begun);
     (backward ? k->row->backward : k->row->forward)(k);
     return k->status == SB_OK;
+}
+
+void context_moves_alone(context *k, void *main)
+{
+    const bool computing = k->computing, moving = k->moving;
+    const int64_t forwards = k->passes[1] ? k->passes[0] / k->passes[1] : 0;
+    const context_pass forward = k->last[0], backward = k->last[1];
+    k->computing = false;
+    k->moving = true;
+    for (int64_t i = 0; i < forwards; i++)
+        context_run(k, &forward, false, main);
+    context_run(k, &backward, true, main);
+    k->passes[0] -= forwards;
+    k->passes[1]--;
+    k->computing = computing;
+    k->moving = moving;
 }

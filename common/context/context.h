@@ -34,6 +34,7 @@ typedef struct context_row {
     void (*forward)(context *k), (*backward)(context *k); /* enqueue */
 } context_row;
 extern const context_row context_rows[]; /* by context_way */
+context_way context_way_named(const char *name);
 
 /* A rank's q, for example: `b`, `s`, `group` and `which` are elements from one sequence, token, group of heads or chunk to the
  * next. A chunk of a group is contiguous as a piece, (C, B, heads of the group, D): then it moves without a copy. */
@@ -75,8 +76,9 @@ struct context {
     int at[2];                     /* the chunks of this rank, as the mask sees them */
     comm_dtype wire;
     size_t element, q_piece, k_piece; /* bytes of an element; elements of a piece of q and of k */
-    context_pass now;
-    char *carved; /* of the workspace, so far */
+    context_pass now, last[2];        /* of a forward and a backward */
+    int64_t passes[2];                /* so far */
+    char *carved;                     /* of the workspace, so far */
     void *main, *side;
     device_event *begun, *arrived[CONTEXT_PLACES], *first_arrived[CONTEXT_PLACES], *used[CONTEXT_PLACES],
         *computed[CONTEXT_PLACES], *returned[CONTEXT_PLACES];
@@ -103,6 +105,8 @@ size_t context_saved_bytes(const context *k);
 size_t context_workspace(const context *k, bool backward);
 /* Enqueues a pass on main, and does not wait. False after a failure, see why. */
 bool context_run(context *k, const context_pass *p, bool backward, void *main);
+/* The moves of the last forward, so often as there are forwards for each backward, and of the last backward, with no compute. */
+void context_moves_alone(context *k, void *main);
 
 /* ---- also for checks ---- */
 

@@ -17,10 +17,15 @@
 void replica_set_tokens(trainer *t, uint64_t seed, int rank)
 {
     const step_options *o = trainer_options_of(t);
-    const size_t n = (size_t)o->batch * (size_t)o->seq * (size_t)step_micro_batches(o);
+    const context_shape whole = step_context_shape(o);
+    const size_t sequences = (size_t)o->batch * (size_t)step_micro_batches(o), n = sequences * (size_t)o->seq;
+    const uint64_t before = (uint64_t)(rank / whole.ranks) * sequences; /* ranks' samples follow each other */
+    const int rows = whole.ranks > 1 ? o->seq / 2 : o->seq;
     int32_t *ids = xmalloc(2 * n * sizeof *ids);
     for (size_t i = 0; i < n; i++) {
-        const uint64_t place = (uint64_t)rank * n + i; /* sample x seq + position: rank's samples follow each other */
+        const int at = (int)(i % (size_t)o->seq), chunk = context_chunk(&whole, rank % whole.ranks, at / rows);
+        const uint64_t place = (before + i / (size_t)o->seq) * (uint64_t)whole.seq + (uint64_t)chunk * (uint64_t)rows +
+                               (uint64_t)(at % rows);
         ids[i] = (int32_t)(rng_uniform(seed, 0xdd9, place) * o->config.vocab);
         ids[n + i] = (int32_t)(rng_uniform(seed, 0xdda, place) * o->config.vocab);
     }

@@ -271,6 +271,20 @@ static bool make_trainer(replica *r, replica_problem *problem)
     return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(at, r->t, &r->o, problem);
 }
 
+/* Ranks of data parallelism whose tokens are of the same sequences: neighbours. */
+static bool open_sharers(replica *r, char *why, size_t why_bytes)
+{
+    const int n = r->o.context.ranks;
+    const comm_options o = {.name = "sequences", .max_ctas = r->plan->o.max_ctas, .pairs = true};
+    if (n < 2)
+        return true;
+    const mesh m = {1, 1, r->plan->o.ranks / n, n, 1};
+    const bool ok = comm_open_axes(r->at.l, r->at.d, NULL, m, MESH_CP, &o, &r->sharers, why, why_bytes);
+    if (ok && r->member)
+        trainer_connect(r->t, r->sharers);
+    return ok;
+}
+
 /* A process alone needs none: its trainer updates by itself. */
 static bool make_strategy(replica *r, replica_problem *problem)
 {
@@ -278,6 +292,8 @@ static bool make_strategy(replica *r, replica_problem *problem)
         return true;
     const parallel_model m = model_of(r);
     char why[400] = "";
+    if (!replica_agree(&r->at, "sequences", open_sharers(r, why, sizeof why), why, problem))
+        return false;
     r->p = parallel_create(r->at.l, r->plan, &m, why, sizeof why);
     if (!replica_agree(&r->at, "strategy", !r->member || r->p, why, problem))
         return false;
@@ -315,6 +331,7 @@ void replica_free(replica *r)
     if (r->p)
         replica_settle(r);
     parallel_free(r->p);
+    comm_destroy(r->sharers);
     trainer_free(r->t);
     parallel_plan_free(r->plan);
     free(r);
@@ -354,6 +371,15 @@ void replica_communicate(replica *r, bool on)
     r->communicating = on;
     if (r->p)
         parallel_communicate(r->p, on);
+    if (r->sharers && r->member)
+        trainer_context(r->t)->moving = on;
+}
+
+void replica_collectives_alone(replica *r)
+{
+    parallel_collectives_alone(r->p);
+    for (int i = 0; r->sharers && i < r->o.config.layers * step_micro_batches(&r->o); i++)
+        context_moves_alone(trainer_context(r->t), trainer_stream(r->t));
 }
 
 static device_graph *capture(replica *r)

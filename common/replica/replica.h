@@ -37,6 +37,7 @@ typedef struct replica {
     parallel_plan *plan;
     trainer *t; /* NULL if not a member, as is p */
     parallel *p;
+    comm *sharers;           /* of the ranks that share this one's sequences; NULL: it has whole ones */
     device_graph *graphs[2]; /* of a step without communication, and with; NULL: it is launched op by op */
     bool communicating;
     bool hold;              /* the strategy leaves out the updates of the next steps */
@@ -74,6 +75,8 @@ void replica_free(replica *r); /* NULL is fine */
 
 /* Enqueues a step, or ends the job with a message. */
 void replica_step(replica *r);
+/* What ranks give each other in a step, with no compute beside it: the collectives of the strategy, the moves of contexts. */
+void replica_collectives_alone(replica *r);
 void replica_settle(replica *r);               /* waits until all that is under way is done */
 void replica_communicate(replica *r, bool on); /* the steps from here on: with communication or not */
 /* Captures steps with and without communication as graphs, after at least one step. All ranks together. Returns false
@@ -83,7 +86,7 @@ bool replica_capture(replica *r, replica_problem *problem);
 /* ---- what goes in and comes out ---- */
 
 /* Sets the tokens of this rank's part of the global batch. A sample depends on its number alone, not on how many ranks
- * there are. */
+ * there are. Ranks that share sequences have their chunks of the same ones, and of the targets. */
 void replica_set_tokens(trainer *t, uint64_t seed, int rank);
 /* Sets a loss scale, if the precision has one, at which the gradients of a check do not overflow. */
 void replica_set_safe_loss_scale(trainer *t);

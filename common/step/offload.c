@@ -59,8 +59,7 @@ static int tensors_of(const step *s, block_slots *b, tensor *out)
 
 static size_t bytes_of(const step *s, const tensor *x)
 {
-    const sb_attention shape = step_attention(&s->o);
-    return x->columns ? step_rows(s, x->columns) : s->attention->saved_bytes(s->ctx, &shape);
+    return x->columns ? step_rows(s, x->columns) : s->attention_needs.saved;
 }
 
 void offload_create(step *s)

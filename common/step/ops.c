@@ -3,6 +3,8 @@
  * plans. */
 #include "common/step/ops.h"
 
+#include <stdio.h>
+
 #include "common/record/nvtx.h"
 #include "common/step/exchange.h"
 #include "common/step/tensors.h"
@@ -173,7 +175,7 @@ void rope(step *s, int layer, arena_slot qkv, bool inverse)
     }
 }
 
-/* ---- attention ---- */
+/* ---- attention: one call of an op, or where ranks share sequences a pass of a context, which makes several ---- */
 
 sb_attention step_attention(const step_options *o)
 {
@@ -189,10 +191,97 @@ sb_attention step_attention(const step_options *o)
                           .deterministic = o->deterministic};
 }
 
+static context_setup setup_of(const step_options *o, device *d, const sb_kernels *k, sb_context *ctx)
+{
+    const context_shape shape = step_context_shape(o);
+    context_setup x = {.d = d,
+                       .kernels = k,
+                       .ctx = ctx,
+                       .op = sb_attention_find(k, o->attention),
+                       .whole = step_attention(o),
+                       .shape = shape,
+                       .way = o->context.way,
+                       .rank = o->context.rank,
+                       .groups = o->context.groups,
+                       .fault = o->context.fault == CONTEXT_POSITION ? CONTEXT_NONE : o->context.fault};
+    x.whole.seq_q = x.whole.seq_k = (int)shape.seq;
+    return x;
+}
+
+context *step_context_create(const step_options *o, device *d, const sb_kernels *k, sb_context *ctx, char *why,
+                             size_t why_bytes)
+{
+    const context_setup x = setup_of(o, d, k, ctx);
+    if (context_problem(&x, why, why_bytes))
+        return NULL;
+    if (x.op->saved_bytes(ctx, &x.whole)) {
+        snprintf(why, why_bytes, "ranks that share sequences need attention that keeps no scores: flash");
+        return NULL;
+    }
+    context *c = context_create(&x);
+    c->stands_in = true;
+    if (c->status == SB_OK)
+        return c;
+    snprintf(why, why_bytes, "%s", c->why);
+    context_free(c);
+    return NULL;
+}
+
+attention_bytes step_attention_bytes(const step_options *o, const sb_kernels *k, sb_context *ctx)
+{
+    const sb_attention a = step_attention(o);
+    const sb_attention_op *op = sb_attention_find(k, o->attention);
+    char why[256];
+    if (o->context.ranks < 2)
+        return (attention_bytes){op->saved_bytes(ctx, &a), op->forward_workspace(ctx, &a),
+                                 op->backward_workspace(ctx, &a)};
+    context *c = step_context_create(o, NULL, k, ctx, why, sizeof why);
+    const attention_bytes bytes =
+        c ? (attention_bytes){context_saved_bytes(c), context_workspace(c, false), context_workspace(c, true)}
+          : (attention_bytes){0};
+    context_free(c);
+    return bytes;
+}
+
 /* A view of `heads` heads that start `column` elements into each token's row of `width`. */
 static sb_tensor view(const step *s, arena_slot slot, int64_t column, int64_t width)
 {
     return (sb_tensor){step_at(step_pointer(s, slot), column * s->element), s->o.seq * width, s->head_dim, width};
+}
+
+static context_tensor chunks(const step *s, const sb_tensor *t, int heads_of_group)
+{
+    return (context_tensor){t->data, t->stride_b, t->stride_s, heads_of_group * t->stride_h,
+                            s->o.seq / 2 * t->stride_s};
+}
+
+static sb_status attend(step *s, const sb_attention *a, bool backward)
+{
+    if (!s->context)
+        return (backward ? s->attention->backward : s->attention->forward)(s->ctx, a, s->main);
+    const int q = s->context->heads, kv = s->context->heads_kv;
+    const context_pass p = {.q = chunks(s, &a->q, q),
+                            .k = chunks(s, &a->k, kv),
+                            .v = chunks(s, &a->v, kv),
+                            .o = chunks(s, &a->o, q),
+                            .d_o = chunks(s, &a->d_o, q),
+                            .dq = chunks(s, &a->dq, q),
+                            .dk = chunks(s, &a->dk, kv),
+                            .dv = chunks(s, &a->dv, kv),
+                            .lse = a->lse,
+                            .saved = a->saved,
+                            .workspace = a->workspace};
+    return context_run(s->context, &p, backward, s->main) ? SB_OK : s->context->status;
+}
+
+static void run_attention(step *s, int layer, sb_attention *a, bool backward)
+{
+    a->workspace_bytes = backward ? s->attention_needs.backward : s->attention_needs.forward;
+    arena_slot workspace = step_take(s, a->workspace_bytes, MEMORY_WORKSPACE, layer, "attention");
+    a->workspace = step_pointer(s, workspace);
+    if (step_go(s))
+        step_done(s, attend(s, a, backward));
+    step_drop(s, &workspace);
 }
 
 static sb_attention attention_of(const step *s, const block_slots *b)
@@ -209,33 +298,21 @@ static sb_attention attention_of(const step *s, const block_slots *b)
 
 void attention_forward(step *s, int layer, block_slots *b)
 {
-    const sb_attention shape = step_attention(&s->o);
     b->att = step_take(s, step_rows(s, s->width), MEMORY_ACTIVATION, layer, "attention_out");
     b->lse = step_take(s, (size_t)s->tokens * (size_t)s->heads * sizeof(float), MEMORY_ACTIVATION, layer, "lse");
-    b->saved = step_take(s, s->attention->saved_bytes(s->ctx, &shape), MEMORY_ACTIVATION, layer, "probabilities");
-    const size_t bytes = s->attention->forward_workspace(s->ctx, &shape);
-    arena_slot workspace = step_take(s, bytes, MEMORY_WORKSPACE, layer, "attention");
+    b->saved = step_take(s, s->attention_needs.saved, MEMORY_ACTIVATION, layer, "probabilities");
     sb_attention a = attention_of(s, b);
-    a.workspace = step_pointer(s, workspace), a.workspace_bytes = bytes;
-    if (step_go(s))
-        step_done(s, s->attention->forward(s->ctx, &a, s->main));
-    step_drop(s, &workspace);
+    run_attention(s, layer, &a, false);
 }
 
 void attention_backward(step *s, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv)
 {
-    const sb_attention shape = step_attention(&s->o);
-    const size_t bytes = s->attention->backward_workspace(s->ctx, &shape);
-    arena_slot workspace = step_take(s, bytes, MEMORY_WORKSPACE, layer, "attention");
     sb_attention a = attention_of(s, b);
-    a.workspace = step_pointer(s, workspace), a.workspace_bytes = bytes;
     a.d_o = view(s, d_att, 0, s->width);
     a.dq = view(s, d_qkv, 0, s->qkv);
     a.dk = view(s, d_qkv, s->width, s->qkv);
     a.dv = view(s, d_qkv, s->width + s->kv, s->qkv);
-    if (step_go(s))
-        step_done(s, s->attention->backward(s->ctx, &a, s->main));
-    step_drop(s, &workspace);
+    run_attention(s, layer, &a, true);
 }
 
 /* ---- the loss ---- */

@@ -26,7 +26,11 @@ bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *c
 void rope(step *s, int layer, arena_slot qkv, bool inverse);
 void attention_forward(step *s, int layer, block_slots *b);
 void attention_backward(step *s, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv);
-sb_attention step_attention(const step_options *o);
+sb_attention step_attention(const step_options *o); /* of the tokens that this rank has */
+attention_bytes step_attention_bytes(const step_options *o, const sb_kernels *k, sb_context *ctx);
+/* Where ranks share sequences; NULL and a sentence where they cannot. */
+context *step_context_create(const step_options *o, device *d, const sb_kernels *k, sb_context *ctx, char *why,
+                             size_t why_bytes);
 /* Logits (rows, V) of tokens [first, first + rows) become their gradient, with `backward`. */
 void cross_entropy(step *s, int first, int rows, arena_slot logits, bool backward);
 /* The mean over all tokens, from what cross_entropy left for each. */

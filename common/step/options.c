@@ -34,6 +34,17 @@ int step_micro_batches(const step_options *o)
     return o->micro_batches > 1 ? o->micro_batches : 1;
 }
 
+int step_context_ranks(const step_options *o)
+{
+    return o->context.ranks > 1 ? o->context.ranks : 1;
+}
+
+context_shape step_context_shape(const step_options *o)
+{
+    const int ranks = step_context_ranks(o);
+    return (context_shape){ranks, o->context.contiguous, true, (int64_t)o->seq * ranks};
+}
+
 recompute_schedule step_schedule(const step_options *o)
 {
     if (o->schedule)

@@ -4,6 +4,7 @@
 #ifndef STEPBENCH_STEP_OPTIONS_H
 #define STEPBENCH_STEP_OPTIONS_H
 
+#include "common/context/context.h"
 #include "common/formulas/recompute.h"
 #include "common/model/config.h"
 #include "common/model/params.h"
@@ -58,6 +59,15 @@ typedef struct step_table {
     int action_count;
 } step_table;
 
+/* How ranks share each sequence. They are ranks of data parallelism, too: `ranks` below counts them. */
+typedef struct step_context {
+    int ranks, rank;
+    bool contiguous; /* as of a context_shape */
+    context_way way;
+    int groups;          /* as of a context_setup */
+    context_fault fault; /* CONTEXT_POSITION: positions begin with 0 on the last rank, too */
+} step_context;
+
 typedef struct step_options {
     model_config config;
     int batch, seq;
@@ -103,7 +113,12 @@ typedef struct step_options {
     bool keep_rows;           /* all rows of a norm's output stay for the backward, which else gathers them once more */
     bool windows;             /* with rows_apart: rows come and go piece by piece (pieces.c) */
     bool gather_logits;       /* for the loss, instead of three numbers a row */
+    /* Context parallelism: `seq` is what this rank has of each sequence, two chunks. Needs trainer_connect. */
+    step_context context; /* ranks 0 or 1: whole sequences */
 } step_options;
+/* The whole sequences of the ranks that share them; ranks is 1 where nobody does. */
+context_shape step_context_shape(const step_options *o);
+int step_context_ranks(const step_options *o); /* that share them, 1 or more */
 /* What backward computes again, block by block. */
 recompute_schedule step_schedule(const step_options *o);
 int step_micro_batches(const step_options *o); /* of a step, 1 or more */

@@ -85,6 +85,10 @@ typedef struct step_part {
     } sent[2];
 } step_part;
 
+typedef struct attention_bytes { /* of a block: what forward keeps for backward; workspace of both */
+    size_t saved, forward, backward;
+} attention_bytes;
+
 typedef struct step {
     step_options o;
     step_hooks hooks;
@@ -94,6 +98,8 @@ typedef struct step {
     const sb_kernels *k;
     sb_context *ctx;
     const sb_attention_op *attention;
+    attention_bytes attention_needs;
+    context *context; /* of ranks that share sequences; NULL: this one has whole ones */
     recompute_schedule schedule;
     params *params;
     arena *arena;

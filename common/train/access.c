@@ -222,6 +222,16 @@ static sb_status fill_sharded(step *s)
     return done;
 }
 
+/* Where in the whole sequence a token is that is `at` here. */
+static int position(const step *s, int at)
+{
+    const context_shape shape = step_context_shape(&s->o);
+    const int rows = s->o.seq / 2, rank = s->o.context.rank;
+    if (shape.ranks == 1 || (s->o.context.fault == CONTEXT_POSITION && rank == shape.ranks - 1))
+        return at;
+    return context_chunk(&shape, rank, at / rows) * rows + at % rows;
+}
+
 static void fill_rope(step *s)
 {
     const int half = s->head_dim / 2;
@@ -229,7 +239,7 @@ static void fill_rope(step *s)
     for (int i = 0; i < half; i++) {
         const double turn = pow(s->o.config.rope_theta, -2.0 * i / s->head_dim);
         for (int at = 0; at < s->o.seq; at++) {
-            const double angle = at * turn;
+            const double angle = position(s, at) * turn;
             table[((size_t)at * (size_t)half + (size_t)i) * 2] = (float)cos(angle);
             table[((size_t)at * (size_t)half + (size_t)i) * 2 + 1] = (float)sin(angle);
         }

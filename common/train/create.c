@@ -81,6 +81,8 @@ static bool check(step *s, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "parameters are sharded together with their gradients");
     if ((o->shard.grads || o->shard.params) && o->state_elements < 1 && o->mode == STEP_TRAIN)
         return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs their state alone");
+    if (o->context.ranks > 1 && o->seq % 2)
+        return refuse(why, why_bytes, "a rank that shares sequences has two chunks of as many tokens of each");
     if (!check_split(o, why, why_bytes))
         return false;
     if (!float8_supported(s->k, s->ctx, o->precision))
@@ -279,6 +281,17 @@ static void create_params(step *s)
         params_pad(s->params, s->o.granularity);
 }
 
+static bool create_attention(step *s, char *why, size_t why_bytes)
+{
+    const sb_attention a = step_attention(&s->o);
+    if (s->attention->supported(s->ctx, &a) != SB_OK)
+        return refuse(why, why_bytes, sb_last_message());
+    if (s->o.context.ranks > 1 && !(s->context = step_context_create(&s->o, s->dev, s->k, s->ctx, why, why_bytes)))
+        return false;
+    s->attention_needs = step_attention_bytes(&s->o, s->k, s->ctx);
+    return true;
+}
+
 /* All but the memory of the device. */
 static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const step_options *o,
                                char *why, size_t why_bytes)
@@ -295,9 +308,7 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
     s->schedule = step_schedule(&s->o);
     s->o.schedule = o->schedule ? &s->schedule : NULL;
     s->swiglu_matmul = step_fuses_swiglu(&s->o, k, ctx);
-    const sb_attention a = step_attention(&s->o);
-    if (s->attention->supported(ctx, &a) != SB_OK) {
-        snprintf(why, why_bytes, "%s", sb_last_message());
+    if (!create_attention(s, why, why_bytes)) {
         free(t);
         return NULL;
     }
@@ -389,6 +400,7 @@ void trainer_free(trainer *t)
     arena_free(s->arena);
     units_free(s);
     float8_free(s);
+    context_free(s->context);
     params_free(s->params);
     free(t);
 }

@@ -73,11 +73,10 @@ static void ask_products(const step_options *o, const sb_kernels *k, sb_context 
 
 static void ask_attention(const step_options *o, const sb_kernels *k, sb_context *ctx, memory_scratch *s)
 {
-    const sb_attention a = step_attention(o);
-    const sb_attention_op *op = sb_attention_find(k, o->attention);
-    s->attention_saved = (int64_t)op->saved_bytes(ctx, &a);
-    s->attention_forward = (int64_t)op->forward_workspace(ctx, &a);
-    s->attention_backward = (int64_t)op->backward_workspace(ctx, &a);
+    const attention_bytes bytes = step_attention_bytes(o, k, ctx);
+    s->attention_saved = (int64_t)bytes.saved;
+    s->attention_forward = (int64_t)bytes.forward;
+    s->attention_backward = (int64_t)bytes.backward;
 }
 
 static void ask_rows(const step_options *o, const sb_kernels *k, sb_context *ctx, memory_scratch *s)

@@ -78,6 +78,9 @@ void trainer_set_hooks(trainer *t, const step_hooks *hooks); /* after trainer_tu
 void trainer_set_hops(trainer *t,
                       const step_hops *hops); /* likewise; needed where a part's neighbour is on another rank */
 void trainer_set_share(trainer *t, const step_share *share); /* likewise; needed where ranks share layers */
+/* Likewise; needed where ranks share sequences, whose communicator it is. */
+void trainer_connect(trainer *t, comm *c);
+context *trainer_context(const trainer *t); /* NULL: there is none */
 
 /* What strategies work on; valid until trainer_free. Arenas over the index space, of trainer_params(t)->elements; what
  * is sharded is one of slices instead, each at a rank's part of where its unit begins, state_elements in all. */

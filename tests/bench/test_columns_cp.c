@@ -103,6 +103,83 @@ static void planted_errors_are_found(void **state)
     }
 }
 
+/* ---- within a training step ---- */
+
+static csv *steps_of(const char *folder, int code, const char *arguments)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    char *all = xasprintf("--heads 6 --d-model 96 --precision fp32 --grad-dtype policy --iters 0 %s", arguments);
+    csv *c = bench_rows(folder, "bench_fsdp", "", all, code);
+    free(all);
+    return c;
+}
+
+/* Beside data parallelism, slices, micro-batches and recomputation; fewer heads of keys than ranks; more ranks than share. */
+static void steps_give_what_one_rank_gives(void **state)
+{
+    csv *c = steps_of(*state, EXIT_CODE_OK,
+                      "--ranks 2,3,4 --cp 2,3,4 --cp-way gather,ring --heads-kv 3 --seq 48 --variant ddp,fsdp");
+    size_t ok = 0;
+    for (size_t r = 0; r < c->rows; r++) {
+        const bool fits = (int)csv_real(c, r, "ranks") % (int)csv_real(c, r, "cp") == 0;
+        assert_string_equal(csv_cell(c, r, "status"), fits ? "ok" : "skip");
+        ok += fits;
+        if (fits)
+            assert_true(csv_real(c, r, "err_grad") < 1e-5);
+    }
+    assert_int_equal(ok, 4 * 2 * 2);
+    csv_free(c);
+    c = steps_of(*state, EXIT_CODE_OK,
+                 "--ranks 2 --cp 2 --cp-way all-to-all,gather --seq 16 --variant fsdp "
+                 "--micro-batches 2 --recompute block --clip 1 --update after");
+    assert_int_equal(c->rows, 2);
+    for (size_t r = 0; r < c->rows; r++)
+        assert_string_equal(csv_cell(c, r, "status"), "ok");
+    csv_free(c);
+}
+
+/* What is off first; the last layer's gradients of k_proj are the first that need dk. */
+static const struct {
+    const char *name, *way, *reason;
+} planted_steps[] = {{"position", "gather", "the sum of gradients of lm_head"},
+                     {"order", "all-to-all", "the sum of gradients of lm_head"},
+                     {"own", "gather", "the sum of gradients of lm_head"},
+                     {"tail", "gather", "the sum of gradients of layers.1.attn.k_proj"},
+                     {"merge", "ring", "the sum of gradients of lm_head"},
+                     {"group", "gather", "after step 1 of the checked slice the parameters of rank 1"}};
+
+static void planted_errors_of_steps_are_found(void **state)
+{
+    for (size_t i = 0; i < sizeof planted_steps / sizeof *planted_steps; i++) {
+        char *arguments = xasprintf("--ranks 2 --cp 2 --seq 16 --variant ddp --plant-error %s --cp-way %s",
+                                    planted_steps[i].name, planted_steps[i].way);
+        csv *c = steps_of(*state, EXIT_CODE_VERIFY, arguments);
+        assert_non_null(strstr(csv_cell(c, 0, "reason"), planted_steps[i].reason));
+        csv_free(c);
+        free(arguments);
+    }
+}
+
+/* As many tokens a second, in sequences that are shared; what a rank computes is that of the whole ones. */
+static void columns_of_steps(void **state)
+{
+    csv *c = bench_rows(*state, "bench_fsdp", "",
+                        "--ranks 2 --cp 1,2 --seq 16 --variant ddp --precision fp32 --grad-dtype policy --iters 2 "
+                        "--warmup 1 --peak-tflops 1",
+                        EXIT_CODE_OK);
+    assert_int_equal(c->rows, 2);
+    for (size_t r = 0; r < 2; r++) {
+        const double cp = csv_real(c, r, "cp"), batch = csv_real(c, r, "batch") * 2 / cp;
+        assert_true(csv_real(c, r, "global_batch") == batch);
+        assert_true(fabs(csv_real(c, r, "tokens_per_s") * csv_real(c, r, "step_ms") * 1e-3 / (batch * 16) - 1) < 1e-6);
+    }
+    const double flops0 = csv_real(c, 0, "tflops") * csv_real(c, 0, "step_ms");
+    assert_true(fabs(csv_real(c, 1, "tflops") * csv_real(c, 1, "step_ms") / flops0 - 0.5) < 1e-6);
+    csv_free(c);
+}
+
 static void bad_input_is_refused(void **state)
 {
     assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2,3 --seq 16"));
@@ -208,9 +285,15 @@ static void columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_folder(no_way_differs_from_one_rank),    in_folder(odd_heads),
-        in_folder(planted_errors_are_found),        in_folder(bad_input_is_refused),
-        in_folder(faster_than_the_device_is_wrong), in_folder(columns),
+        in_folder(no_way_differs_from_one_rank),
+        in_folder(odd_heads),
+        in_folder(planted_errors_are_found),
+        in_folder(steps_give_what_one_rank_gives),
+        in_folder(planted_errors_of_steps_are_found),
+        in_folder(columns_of_steps),
+        in_folder(bad_input_is_refused),
+        in_folder(faster_than_the_device_is_wrong),
+        in_folder(columns),
     };
     return cmocka_run_group_tests_name("cp", tests, NULL, NULL);
 }

@@ -9,8 +9,6 @@
 #include "common/step/tensors.h"
 #include "common/step/units.h"
 
-static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-
 static sb_embedding embedding_of(const step *s)
 {
     return (sb_embedding){.dtype = s->dtype,
@@ -44,7 +42,7 @@ void embedding_forward(step *s, step_micro *m)
 void head_forward(step *s, step_micro *m)
 {
     block_slots *head = &m->blocks[s->o.config.layers];
-    *head = nothing;
+    *head = block_nothing;
     head->x = m->x;
     m->x = -1;
     step_need(s, -1);

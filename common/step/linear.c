@@ -84,7 +84,7 @@ static void forward_here(step *s, int which, int layer, const share_piece *x, ar
         p.d = step_at(step_pointer(s, y), ((int64_t)x->at * ldy + row) * s->element);
         if (residual >= 0 && sum < 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : step_pointer(s, residual), p.ldc = ldy;
-        float8_operands cast = float8_take(s, which, layer, PASS_Y, false, &p, s->main);
+        float8_operands cast = float8_take(s, which, layer, PASS_Y, false, false, &p, s->main);
         linear_run(s, &l, "forward", layer, p, -1, s->main);
         float8_drop(s, &cast, false);
     }
@@ -123,7 +123,7 @@ static void dx_here(step *s, int which, int layer, const share_piece *dy, arena_
         p.d = step_at(step_pointer(s, dx), (int64_t)dy->at * l.in * s->element);
         if (i > 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : p.d, p.ldc = l.in;
-        float8_operands cast = float8_take(s, which, layer, PASS_DX, !s->micro->split, &p, s->main);
+        float8_operands cast = float8_take(s, which, layer, PASS_DX, !s->micro->split, false, &p, s->main);
         linear_run(s, &l, "dx", layer, p, -1, s->main);
         float8_drop(s, &cast, false);
     }
@@ -219,8 +219,8 @@ size_t linear_side_workspace(const step *s)
     return most;
 }
 
-/* `aside`: on the side stream, where there is one. */
-static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, bool aside)
+/* `turned`: x is the input in float8, transposed. `aside`: on the side stream, where there is one. */
+static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, bool turned, bool aside)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
@@ -236,7 +236,7 @@ static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, 
         p.d = step_at(dw, (int64_t)row * l.in * s->made_element);
         if (s->adds)
             add_to(s, &p, p.d);
-        float8_operands cast = float8_take(s, which, layer, PASS_DW, aside, &p, stream);
+        float8_operands cast = float8_take(s, which, layer, PASS_DW, aside, turned, &p, stream);
         linear_run(s, &l, dw_name(p.c), layer, p, aside ? s->work.workspace : -1, stream);
         float8_drop(s, &cast, aside);
     }
@@ -250,15 +250,20 @@ static void make_dw(step *s, int which, int layer, arena_slot dy, arena_slot x, 
 
 void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
 {
-    arena_slot all = share_outputs(s, linear_of(s, which).first) ? share_input(s, layer, x, true) : x;
+    arena_slot none = -1, *copy = which == LINEAR_HEAD ? &none : &s->micro->blocks[layer].turned[which];
+    const bool turned = *copy >= 0;
+    arena_slot all = turned ? *copy : share_outputs(s, linear_of(s, which).first) ? share_input(s, layer, x, true) : x;
     if (s->micro->split)
-        step_defer(s, (step_note){NOTE_PRODUCT, which, layer, dy, all});
+        step_defer(s, (step_note){NOTE_PRODUCT, which, layer, dy, all, turned});
     else
-        make_dw(s, which, layer, dy, all, true);
-    share_side_drop(s, x, &all);
+        make_dw(s, which, layer, dy, all, turned, true);
+    if (turned)
+        side_drop(s, copy);
+    else
+        share_side_drop(s, x, &all);
 }
 
 void linear_dw_left(step *s, const step_note *n)
 {
-    make_dw(s, n->which, n->layer, n->dy, n->x, false);
+    make_dw(s, n->which, n->layer, n->dy, n->x, n->turned, false);
 }

@@ -4,7 +4,8 @@
  * same bits. Head, embedding, norms, attention and the residual stream stay in 16 bits.
  *
  * Weights are cast once a step, where the first micro-batch meets them, both ways at once, and the copies stay; gathered or eager
- * ones are cast where they are used. A gradient is cast both ways at once for dx and dw, unless a W makes dw later. */
+ * ones are cast where they are used. An input is cast both ways at once where its forward keeps it for dw, and so is a gradient for
+ * dx and dw, unless a W makes dw later. */
 #include "common/step/linear_float8.h"
 
 #include <stdlib.h>
@@ -35,6 +36,7 @@ struct step_float8 {
     size_t bytes;                      /* of all */
     int which, layer;                  /* whose gradient is cast, */
     arena_slot gradient[2];            /* as it lies and transposed; -1: not, or read already */
+    arena_slot input;                  /* of the layer whose forward comes next; -1: not cast yet */
 };
 
 static size_t aligned(size_t bytes)
@@ -66,13 +68,15 @@ bool float8_shape(const step *s, int which, linear_pass pass, sb_matmul *p)
     return true;
 }
 
-static void weight_shape(const step *s, int which, int *out, int *in)
+/* The shape of a layer's weight; false: its products are in 16 bits. */
+static bool layer_fits(const step *s, int which, int *out, int *in)
 {
     const int of[LINEAR_HEAD][2] = {[LINEAR_QKV] = {s->qkv, s->d},
                                     [LINEAR_O] = {s->d, s->width},
                                     [LINEAR_GATE_UP] = {2 * s->f, s->d},
                                     [LINEAR_W2] = {s->d, s->f}};
     *out = of[which][0], *in = of[which][1];
+    return *out % UNIT == 0 && *in % UNIT == 0 && s->tokens % UNIT == 0;
 }
 
 static void place_weights(step *s)
@@ -83,8 +87,7 @@ static void place_weights(step *s)
         for (int l = s->parts[k].holds.first; l < s->parts[k].holds.end; l++)
             for (int which = 0; which < LINEAR_HEAD; which++) {
                 int out, in;
-                weight_shape(s, which, &out, &in);
-                if (out % UNIT != 0 || in % UNIT != 0 || s->tokens % UNIT != 0)
+                if (!layer_fits(s, which, &out, &in))
                     continue;
                 size_t *at = f->weights[l * LINEAR_HEAD + which].at;
                 at[0] = f->bytes;
@@ -103,7 +106,8 @@ void float8_create(step *s)
     s->float8 = xcalloc(1, sizeof *s->float8);
     *s->float8 = (struct step_float8){
         .products = {float8_product_find(r->y), float8_product_find(r->dx), r->dw ? float8_product_find(r->dw) : NULL},
-        .gradient = {-1, -1}};
+        .gradient = {-1, -1},
+        .input = -1};
     if (!s->eager && !s->o.shard.params)
         place_weights(s);
 }
@@ -226,10 +230,39 @@ static arena_slot shared_gradient(step *s, int which, int layer, linear_pass pas
     return slot;
 }
 
+static size_t turned_bytes_of(const step *s, int in)
+{
+    return copy_of(s->float8->products[PASS_Y]->a.scaling, in, s->tokens).bytes;
+}
+
+size_t float8_turned_bytes(const step *s, int which)
+{
+    int out, in;
+    if (!s->float8 || !layer_fits(s, which, &out, &in))
+        return 0;
+    return turned_bytes_of(s, in);
+}
+
+void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turned)
+{
+    struct step_float8 *f = s->float8;
+    int out, in;
+    if (!f || s->eager || !f->products[PASS_DW] || !layer_fits(s, which, &out, &in))
+        return;
+    const float8_operand *a = &f->products[PASS_Y]->a;
+    const copy y = copy_of(a->scaling, s->tokens, in), t = copy_of(a->scaling, in, s->tokens);
+    const matrix m = {step_pointer(s, x), s->tokens, in, in, a->format};
+    *turned = step_take(s, turned_bytes_of(s, in), MEMORY_ACTIVATION, layer, "x in float8, transposed");
+    f->input = take(s, &y, layer, "x in float8");
+    cast(s, &m, &y, step_pointer(s, f->input), &t, step_pointer(s, *turned), s->main);
+}
+
 /* ---- products ---- */
 
-float8_operands float8_take(step *s, int which, int layer, linear_pass pass, bool shared, sb_matmul *p, void *stream)
+float8_operands float8_take(step *s, int which, int layer, linear_pass pass, bool shared, bool turned, sb_matmul *p,
+                            void *stream)
 {
+    struct step_float8 *f = s->float8;
     float8_operands out = {-1, -1};
     const sb_matmul wide = *p; /* in 16 bits */
     if (!float8_shape(s, which, pass, p))
@@ -239,11 +272,15 @@ float8_operands float8_take(step *s, int which, int layer, linear_pass pass, boo
     const matrix ma = {wide.a, a_turned ? p->k : p->m, a_turned ? p->m : p->k, wide.lda, p->dtype},
                  mb = {wide.b, b_turned ? p->k : p->n, b_turned ? p->n : p->k, wide.ldb, p->dtype_b};
     char *at_b;
-    if (shared && pass != PASS_Y && s->float8->products[PASS_DW] && !s->eager)
+    if (pass == PASS_Y && f->input >= 0)
+        out.a = f->input, f->input = -1;
+    else if (shared && pass != PASS_Y && f->products[PASS_DW] && !s->eager)
         out.a = shared_gradient(s, which, layer, pass, &ma, &a);
     else
         out.a = cast_alone(s, &ma, &a, a_turned, layer, pass == PASS_Y ? "x in float8" : "dy in float8", stream);
-    if (pass != PASS_DW && s->float8->weights) {
+    if (turned) {
+        at_b = (char *)(uintptr_t)wide.b;
+    } else if (pass != PASS_DW && f->weights) {
         at_b = resident_weight(s, which, layer, b_turned, &mb);
     } else {
         out.b = cast_alone(s, &mb, &b, b_turned, layer, pass == PASS_DW ? "x in float8" : "w in float8", stream);

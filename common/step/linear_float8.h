@@ -17,13 +17,19 @@ void float8_begin(step *s);                /* a step begins: no copy of a weight
  * of 16, has no float8 there. */
 bool float8_shape(const step *s, int which, linear_pass pass, sb_matmul *p);
 
+/* Casts x, the input of a layer whose forward comes next, both ways at once; the forward takes the one copy, and *turned is the
+ * one for dw. Does nothing where that product, or dw's, is not in float8, and in an eager step. */
+void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turned);
+size_t float8_turned_bytes(const step *s, int which);
+
 /* What a product's casts hold of the arena. */
 typedef struct float8_operands {
     arena_slot a, b;
 } float8_operands;
 /* The same with its operands: casts what p->a and p->b point to. `shared`: dx and dw of this layer both come now, one behind the
- * other, and share one cast of the gradient. `stream` is that of the product. */
-float8_operands float8_take(step *s, int which, int layer, linear_pass pass, bool shared, sb_matmul *p, void *stream);
+ * other, and share one cast of the gradient. `turned`, for dw: p->b is float8_input's copy. `stream` is that of the product. */
+float8_operands float8_take(step *s, int which, int layer, linear_pass pass, bool shared, bool turned, sb_matmul *p,
+                            void *stream);
 void float8_drop(step *s, float8_operands *o, bool aside);
 
 #endif

@@ -15,9 +15,10 @@
 #include "common/core/units.h"
 #include "common/device/host.h"
 #include "common/formulas/offload.h"
+#include "common/step/linear_float8.h"
 #include "common/step/ops.h"
 
-enum { TENSORS = 9, ALIGNMENT = 256 };
+enum { TENSORS = 13, ALIGNMENT = 256 };
 
 typedef struct away {    /* a block */
     int64_t at[TENSORS]; /* where each tensor lies in the host's memory; -1: it stays on the device */
@@ -38,7 +39,8 @@ typedef struct tensor {
     int kind; /* OFFLOAD_... */
     const char *name;
     arena_slot *slot;
-    int64_t columns; /* of a (T, columns) activation; 0: what the attention op saves */
+    int64_t
+        columns; /* of a (T, columns) activation; 0: what attention saves; -1 - w: the turned input of linear layer w */
 } tensor;
 
 static int tensors_of(const step *s, block_slots *b, tensor *out)
@@ -51,7 +53,11 @@ static int tensors_of(const step *s, block_slots *b, tensor *out)
                                  {OFFLOAD_ATTN, "probabilities", &b->saved, 0},
                                  {OFFLOAD_MLP, "norm2", &b->n2, s->d},
                                  {OFFLOAD_MLP, "gate_up", &b->gate_up, 2 * (int64_t)s->f},
-                                 {OFFLOAD_MLP, "swiglu", &b->h, s->f}};
+                                 {OFFLOAD_MLP, "swiglu", &b->h, s->f},
+                                 {OFFLOAD_ATTN, "norm1 in float8", &b->turned[LINEAR_QKV], -1 - LINEAR_QKV},
+                                 {OFFLOAD_ATTN, "attention_out in float8", &b->turned[LINEAR_O], -1 - LINEAR_O},
+                                 {OFFLOAD_MLP, "norm2 in float8", &b->turned[LINEAR_GATE_UP], -1 - LINEAR_GATE_UP},
+                                 {OFFLOAD_MLP, "swiglu in float8", &b->turned[LINEAR_W2], -1 - LINEAR_W2}};
     for (int i = 0; i < TENSORS; i++)
         out[i] = all[i];
     return TENSORS;
@@ -59,6 +65,8 @@ static int tensors_of(const step *s, block_slots *b, tensor *out)
 
 static size_t bytes_of(const step *s, const tensor *x)
 {
+    if (x->columns < 0)
+        return float8_turned_bytes(s, (int)(-1 - x->columns));
     return x->columns ? step_rows(s, x->columns) : s->attention_needs.saved;
 }
 

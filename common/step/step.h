@@ -28,7 +28,9 @@ typedef struct block_slots {
     arena_slot x_mid;      /* (T, d) x + attention */
     arena_slot rstd2, n2;  /* (T) fp32, (T, d) */
     arena_slot gate_up, h; /* (T, 2F), (T, F) */
+    arena_slot turned[4];  /* by linear layer (linear.h): its input in float8, transposed, for dw */
 } block_slots;
+extern const block_slots block_nothing; /* none is held */
 
 typedef struct offload offload; /* offload.c */
 struct step_float8;             /* linear_float8.c */
@@ -61,6 +63,7 @@ typedef struct step_note {
     note_kind kind;
     int which, layer; /* a linear layer's; the unit whose gradients are all made */
     arena_slot dy, x; /* of the product; x: what is dropped */
+    bool turned;      /* x is the input in float8 */
 } step_note;
 
 typedef struct step_micro { /* a micro-batch on its way through one part */

@@ -70,7 +70,9 @@ void *side_fork(step *s)
 void side_drop(step *s, arena_slot *slot)
 {
     const int i = s->work.block % (LAG + 1);
-    if (s->micro->split && *slot >= 0) {
+    if (*slot < 0)
+        return;
+    if (s->micro->split) {
         step_defer(s, (step_note){.kind = NOTE_DROP, .x = *slot});
         *slot = -1;
         return;

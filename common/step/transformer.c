@@ -9,7 +9,7 @@
 
 #include "common/record/nvtx.h"
 #include "common/step/exchange.h"
-#include "common/step/linear.h"
+#include "common/step/linear_float8.h"
 #include "common/step/offload.h"
 #include "common/step/ops.h"
 #include "common/step/streams.h"
@@ -45,14 +45,32 @@ static keep keep_of(const step *s, int layer)
 
 /* ---- forward of a block ---- */
 
-static void attention_half(step *s, int layer, block_slots *b)
+/* y = x W^T, plus the residual. `keep`: dw wants x, of which float8 makes a copy for it here. */
+static void forward_of(step *s, int which, int layer, block_slots *b, arena_slot x, bool keep, arena_slot residual,
+                       arena_slot y)
+{
+    if (keep)
+        float8_input(s, which, layer, x, &b->turned[which]);
+    linear_forward(s, which, layer, x, residual, y);
+}
+
+/* An input that no other op of the backward reads. */
+static void drop_turned(step *s, const block_slots *b, int which, arena_slot *x)
+{
+    if (b->turned[which] >= 0)
+        step_drop(s, x);
+}
+
+/* `norms`: backward wants n1. */
+static void attention_half(step *s, int layer, block_slots *b, bool norms)
 {
     b->rstd1 = take_rstd(s, layer);
     b->n1 = take_stream(s, MEMORY_ACTIVATION, layer, "norm1");
     norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
     share_norm(s, layer, &b->n1);
     b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
-    linear_forward(s, LINEAR_QKV, layer, b->n1, -1, b->qkv);
+    forward_of(s, LINEAR_QKV, layer, b, b->n1, norms, -1, b->qkv);
+    drop_turned(s, b, LINEAR_QKV, &b->n1);
     rope(s, layer, b->qkv, false);
     attention_forward(s, layer, b);
 }
@@ -64,8 +82,8 @@ static void drop_attention_half(step *s, block_slots *b)
         step_drop(s, slots[i]);
 }
 
-/* `keep`: backward wants what is made here. */
-static void mlp_half(step *s, int layer, block_slots *b, bool keep)
+/* `keep`: backward wants what is made here; `norms`: n2, too. */
+static void mlp_half(step *s, int layer, block_slots *b, bool keep, bool norms)
 {
     b->rstd2 = take_rstd(s, layer);
     b->n2 = take_stream(s, MEMORY_ACTIVATION, layer, "norm2");
@@ -74,7 +92,8 @@ static void mlp_half(step *s, int layer, block_slots *b, bool keep)
     if (keep || !s->swiglu_matmul)
         b->gate_up = take_rows(s, 2 * s->f, MEMORY_ACTIVATION, layer, "gate_up");
     if (!s->swiglu_matmul)
-        linear_forward(s, LINEAR_GATE_UP, layer, b->n2, -1, b->gate_up);
+        forward_of(s, LINEAR_GATE_UP, layer, b, b->n2, norms, -1, b->gate_up);
+    drop_turned(s, b, LINEAR_GATE_UP, &b->n2);
     b->h = take_rows(s, s->f, MEMORY_ACTIVATION, layer, "swiglu");
     if (s->swiglu_matmul)
         swiglu_matmul_forward(s, layer, b->n2, b->gate_up, b->h);
@@ -93,22 +112,23 @@ static void drop_mlp_half(step *s, block_slots *b)
 static void block_forward(step *s, int layer, block_slots *b, keep k)
 {
     range_push("block forward");
-    attention_half(s, layer, b);
+    attention_half(s, layer, b, k.norms && k.attention);
     if (!k.norms)
         step_drop(s, &b->n1);
     b->x_mid = take_stream(s, MEMORY_ACTIVATION, layer, "residual_mid");
-    linear_forward(s, LINEAR_O, layer, b->att, b->x, b->x_mid);
+    forward_of(s, LINEAR_O, layer, b, b->att, k.attention, b->x, b->x_mid);
     if (!k.attention)
         drop_attention_half(s, b);
     if (!k.input)
         step_drop(s, &b->x);
-    mlp_half(s, layer, b, k.mlp);
+    mlp_half(s, layer, b, k.mlp, k.norms && k.mlp);
     if (!k.norms)
         step_drop(s, &b->n2);
     s->micro->x = -1;
     if (k.output) {
         s->micro->x = take_stream(s, MEMORY_ACTIVATION, layer + 1, "residual");
-        linear_forward(s, LINEAR_W2, layer, b->h, b->x_mid, s->micro->x);
+        forward_of(s, LINEAR_W2, layer, b, b->h, k.product && k.mlp, b->x_mid, s->micro->x);
+        drop_turned(s, b, LINEAR_W2, &b->h);
     }
     if (!k.product)
         step_drop(s, &b->h);
@@ -119,8 +139,6 @@ static void block_forward(step *s, int layer, block_slots *b, keep k)
     }
     range_pop();
 }
-
-static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 
 /* The walk goes on in this part, with this micro-batch. */
 static void enter(step *s, step_part *p, step_micro *m, step_phase phase)
@@ -141,7 +159,7 @@ void part_forward(step *s, step_part *p, step_micro *m)
     if (p->holds.embedding)
         embedding_forward(s, m);
     for (int l = p->holds.first; l < p->holds.end; l++) {
-        m->blocks[l] = nothing;
+        m->blocks[l] = block_nothing;
         m->blocks[l].x = m->x;
         step_need(s, l);
         unit_acquire(s, l);
@@ -172,7 +190,7 @@ void part_loss(step *s, step_part *p, step_micro *m, bool backward)
 static void block_recompute(step *s, int layer, block_slots *b, keep k)
 {
     if (!k.mlp) {
-        mlp_half(s, layer, b, true);
+        mlp_half(s, layer, b, true, true);
     } else {
         if (!k.norms) {
             b->n2 = take_stream(s, MEMORY_TEMPORARY, layer, "norm2");
@@ -227,7 +245,7 @@ static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot 
 static void attention_half_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
 {
     if (!k.attention) {
-        attention_half(s, layer, b);
+        attention_half(s, layer, b, true);
     } else if (!k.norms) {
         b->n1 = take_stream(s, MEMORY_TEMPORARY, layer, "norm1");
         norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
@@ -275,7 +293,7 @@ static void blocks_again(step *s, int first, int end, keep k, bool output)
         block_forward(s, l, &s->micro->blocks[l], k);
         unit_release(s);
         if (k.output) {
-            s->micro->blocks[l + 1] = nothing;
+            s->micro->blocks[l + 1] = block_nothing;
             s->micro->blocks[l + 1].x = s->micro->x;
         }
     }

@@ -4,6 +4,8 @@
 
 #include "common/core/error.h"
 
+const block_slots block_nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, {-1, -1, -1, -1}};
+
 arena_slot step_take(step *s, size_t bytes, memory_kind kind, int layer, const char *name)
 {
     return bytes ? arena_take(s->arena, bytes, kind, layer, name) : -1;

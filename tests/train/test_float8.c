@@ -4,6 +4,7 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
+#include "common/formulas/offload.h"
 #include "kernels/shared/internal.h"
 
 #include <stdlib.h>
@@ -68,6 +69,9 @@ static void what_is_made_again_or_later_has_the_same_bits(void **state)
             same_outcome(&want, &o, "computed again");
         }
         o.recompute = RECOMPUTE_NONE;
+        o.offload = OFFLOAD_BLOCK;
+        same_outcome(&want, &o, "offloaded");
+        o.offload = 0;
         o.overlap = OVERLAP_NONE;
         same_outcome(&want, &o, "without overlap");
         o.table = &table;
@@ -97,6 +101,34 @@ static void copies_of_weights_follow_the_update(void **state)
         free(got);
         trainer_free(t);
         trainer_free(fresh);
+    }
+}
+
+static int casts;
+static sb_status counted_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
+{
+    casts++;
+    return bed.kernels->train->quantize(ctx, p, stream);
+}
+
+/* A micro-batch casts inputs and gradients of each layer once, and a step each weight. */
+static void everything_is_cast_once(void **state)
+{
+    (void)state;
+    sb_train_ops ops = *bed.kernels->train;
+    sb_kernels counting = *bed.kernels;
+    ops.quantize = counted_quantize;
+    counting.train = &ops;
+    for (int i = 0; i < FLOAT8_POLICIES; i++) {
+        char why[256] = "";
+        step_options o = float8_options(float8_policies[i]);
+        o.micro_batches = 2;
+        trainer *t = trainer_create(bed.dev, bed.mem, &counting, bed.ctx, &o, why, sizeof why);
+        assert_non_null(t);
+        casts = 0;
+        step(t);
+        assert_int_equal(casts, 3 * 4 * (1 + 2 * 2));
+        trainer_free(t);
     }
 }
 
@@ -169,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_near_those_of_bf16),
                                        cmocka_unit_test(what_is_made_again_or_later_has_the_same_bits),
                                        cmocka_unit_test(copies_of_weights_follow_the_update),
+                                       cmocka_unit_test(everything_is_cast_once),
                                        cmocka_unit_test(memory_is_planned),
                                        cmocka_unit_test(what_does_not_fit_stays_in_bf16),
                                        cmocka_unit_test(a_gpu_without_float8_is_told)};

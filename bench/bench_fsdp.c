@@ -31,6 +31,11 @@ static option_spec option_table[] = {
              "our own "
              "kernel that loads from there (--max-ctas thread blocks, else 16)",
      .choices = GATHER_CHOICES},
+    {"gather-dtype", OPTION_CHOICE, OPTION_LIST, "param",
+     .help =
+         "float8: blocks are gathered as codes of one byte, where the precision's scales serve a weight as it lies and "
+         "transposed (fp8-tensorwise; fp8-block where ranks' slices end with rows of squares); else as parameters",
+     .choices = "param|float8"},
     MODEL_UPDATE_OPTIONS(", with --update after"),
     {"reduce-dtype", OPTION_CHOICE, OPTION_LIST, "grad",
      .help = "dtype in which gradients are sent, summed and kept; they are made in --grad-dtype, which grad means "
@@ -109,7 +114,7 @@ static bool applies(const char *option, const char *variant)
         return strcmp(variant, "fsdp") == 0 || strcmp(variant, "hsdp") == 0;
     if (strcmp(option, "replicas") == 0)
         return strcmp(variant, "hsdp") == 0;
-    return (strcmp(option, "prefetch") != 0 && strcmp(option, "gather") != 0) ||
+    return (strcmp(option, "prefetch") != 0 && strncmp(option, "gather", 6) != 0) ||
            (units && strcmp(variant, "zero2") != 0);
 }
 

@@ -61,6 +61,17 @@ typedef struct sb_quantize {
     uint32_t *counts;
 } sb_quantize;
 
+/* The codes of a matrix (rows, columns), transposed: where one scale, or those of squares of 128x128, serve both orders, these are
+ * the bits that a cast of the matrix has. Rows and columns are multiples of 16, and nothing lies between rows. */
+typedef struct sb_codes {
+    sb_scaling scaling; /* SB_SCALE_TENSOR or SB_SCALE_128X128 */
+    int rows, columns;
+    const void *x;
+    const float *scales; /* sb_scale_count(scaling, rows, columns) */
+    void *y_t;           /* (columns, rows) */
+    float *scales_t;     /* sb_scale_count(scaling, columns, rows) */
+} sb_codes;
+
 /* How tensor cores sum products of float8: Hopper adds 32 at a time and keeps 13 bits of the fraction, cutting the rest off. */
 typedef enum sb_float8_sums {
     SB_SUMS_EXACT = 0, /* each 128 of k begin anew, and are added in fp32 */

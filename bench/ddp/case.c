@@ -78,6 +78,10 @@ static const char *contradiction(const ddp_case *k)
         return "ranks can't be divided into --replicas of equal size";
     if (s->reduce == REDUCE_HYBRID && k->p.replicas == k->ranks)
         return "with as many replicas as ranks nothing is sharded: ddp is the same";
+    if (k->o.shard.codes && !k->o.precision->float8)
+        return "this precision has no float8: --gather-dtype param is the same";
+    if (k->o.shard.codes && !k->o.shard.small)
+        return "--gather-dtype float8 needs --small replicated: gains of norms stay as they are";
     if (cpu && k->p.gather != GATHER_COLLECTIVE)
         return "--gather copy and own are for GPUs that reach each other's memory";
     if (cpu && k->p.max_ctas)
@@ -166,6 +170,8 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
         out->o.shard.ranks = out->ranks; /* the same index space for the check's reference */
     if (case_has(c, "small"))
         out->o.shard.small = out->o.shard.ranks && text_is(case_text(c, "small"), "replicated");
+    if (case_has(c, "gather-dtype"))
+        out->o.shard.codes = text_is(case_text(c, "gather-dtype"), "float8");
     const char *problem = contradiction(out);
     if (problem)
         row_status_set(w, ROW_SKIP, "%s", problem);

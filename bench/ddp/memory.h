@@ -31,6 +31,7 @@
 
 /* clang-format off */
 #define DDP_UNIT_COLUMNS                                                                                               \
+    {"gathered_dtype", COLUMN_TEXT, false, "as which blocks are gathered: the parameters' dtype, or codes of float8"},    \
     {"gathered_bytes", COLUMN_INT, true, "parameters that a step gathers, counted as often as it does"},               \
     {"gathered_peak_bytes", COLUMN_REAL, false, "most of gathered parameters that are there at a time"},               \
     {"gather_wait_ms", COLUMN_REAL, true, "time that compute stands still for parameters to be gathered"},             \

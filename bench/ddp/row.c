@@ -61,7 +61,11 @@ static void fill_communication(const ddp_case *k, const replica *r, const ddp_ti
     if (ddp_has_column(k, "gather_wait_ms")) {
         row_real(k->w, "gather_wait_ms", m->gather_wait);
         row_real(k->w, "reduced_wait_ms", m->reduced_wait);
-        row_int(k->w, "gathered_bytes", r->plan->gathered_elements * sb_dtype_bytes(trainer_param_dtype(r->t)));
+        row_int(k->w, "gathered_bytes", r->plan->gathered_bytes);
+        row_text(k->w, "gathered_dtype",
+                 r->plan->gathered_bytes == 0         ? ""
+                 : trainer_codes(r->t).slices != NULL ? "e4m3"
+                                                      : sb_dtype_name(trainer_param_dtype(r->t)));
     }
     const bool alternate = k->o.micro_batches > 1; /* forwards and backwards */
     row_real(k->w, "fwd_ms", alternate ? NAN : m->forward);

@@ -144,52 +144,93 @@ static void gather(parallel *p)
     p->gathering = true;
 }
 
+/* What a rank gives of a unit: parameters, or codes. */
+typedef struct source {
+    const void *arena;
+    void *const *peers;
+    comm_dtype t;
+    int64_t first, count; /* elements of t */
+} source;
+
+static source params_of(const parallel *p, int unit)
+{
+    const owned_range own = p->plan->own.r[unit];
+    return (source){p->m.param, p->peers, p->m.param_dtype, own.state_first, own.count};
+}
+
+/* Codes travel as words of four: slices are multiples of more. */
+static source codes_of(const parallel *p, int unit)
+{
+    const owned_range own = p->plan->own.r[unit], first = p->plan->own.r[p->m.codes_first];
+    return (source){p->m.codes, p->code_peers, COMM_INT32, (own.state_first - first.state_first) / 4, own.count / 4};
+}
+
 /* The slices of a unit lie at the same place on every rank. Nothing is waited for but the other ranks' last update, once
  * a step: a rank updates a slice only when the gradients of its unit have been reduced, to which every rank gives its
  * own after it has read the slice for the last time. */
-static void read_slices(parallel *p, int unit, void *to)
+static void read_slices(parallel *p, const source *x, void *to)
 {
     const parallel_plan *plan = p->plan;
-    const owned_range own = plan->own.r[unit];
-    const comm_dtype t = p->m.param_dtype;
-    const size_t bytes = (size_t)own.count * comm_dtype_bytes(t);
+    const size_t bytes = (size_t)x->count * comm_dtype_bytes(x->t);
     const int first = plan->rank - plan->slice; /* those of a replica are neighbours */
     const void *slices[SB_DIRECT_RANKS_MAX] = {NULL};
     if (!p->ranks_updated)
         comm_barrier(p->gather_comm, p->gather_stream);
     p->ranks_updated = true;
     for (int r = 0; r < plan->slices; r++)
-        slices[r] = parallel_at(p->peers[first + r], t, own.state_first);
+        slices[r] = parallel_at(x->peers[first + r], x->t, x->first);
     if (plan->o.gather == GATHER_KERNEL) {
         peer_all_gather(p->l, plan->slice, plan->slices, slices, to, bytes, plan->o.max_ctas, p->gather_stream);
         return;
     }
     for (int k = 0; k < plan->slices; k++) { /* no two ranks begin with the same one */
         const int r = (plan->slice + k) % plan->slices;
-        device_stream_copy(p->m.d, p->gather_stream, parallel_at(to, t, r * own.count), slices[r], bytes);
+        device_stream_copy(p->m.d, p->gather_stream, parallel_at(to, x->t, r * x->count), slices[r], bytes);
     }
 }
 
 /* Without communication a unit is made of copies of this rank's slice: numbers of the same kind, so that what computes
  * with them takes as long and as much power. */
+static void gather_unit(parallel *p, int unit, const source *x, void *to)
+{
+    bucket_edges *e = &p->edges[unit];
+    const void *slice = parallel_at((void *)x->arena, x->t, x->first);
+    parallel_follow(p, p->gather_stream, p->m.main, &e->to_gather);
+    const bool sent = p->communicating && !is_whole(p, unit);
+    if (sent && x->peers)
+        read_slices(p, x, to);
+    else if (sent)
+        comm_all_gather(p->gather_comm, slice, to, (size_t)x->count, x->t, p->gather_stream);
+    for (int r = 0; r < (is_whole(p, unit) ? 1 : p->plan->slices) && !sent; r++)
+        device_stream_copy(p->m.d, p->gather_stream, parallel_at(to, x->t, r * x->count), slice,
+                           (size_t)x->count * comm_dtype_bytes(x->t));
+    parallel_record(p, p->gather_stream, &e->gathered);
+    e->gathers++;
+}
+
+void parallel_gather_params(parallel *p, int unit, void *to)
+{
+    const source x = params_of(p, unit);
+    gather_unit(p, unit, &x, to);
+}
+
 void parallel_gather(void *user, int unit, void *to)
 {
     parallel *p = user;
-    const owned_range own = p->plan->own.r[unit];
-    const comm_dtype t = p->m.param_dtype;
-    bucket_edges *e = &p->edges[unit];
-    const void *slice = parallel_at(p->m.param, t, own.state_first);
-    parallel_follow(p, p->gather_stream, p->m.main, &e->to_gather);
-    const bool sent = p->communicating && !is_whole(p, unit);
-    if (sent && p->peers)
-        read_slices(p, unit, to);
-    else if (sent)
-        comm_all_gather(p->gather_comm, slice, to, (size_t)own.count, t, p->gather_stream);
-    for (int r = 0; r < (is_whole(p, unit) ? 1 : p->plan->slices) && !sent; r++)
-        device_stream_copy(p->m.d, p->gather_stream, parallel_at(to, t, r * own.count), slice,
-                           (size_t)own.count * comm_dtype_bytes(t));
-    parallel_record(p, p->gather_stream, &e->gathered);
-    e->gathers++;
+    const bool codes = p->m.codes && unit >= p->m.codes_first && unit < p->m.codes_end;
+    const source x = codes ? codes_of(p, unit) : params_of(p, unit);
+    gather_unit(p, unit, &x, to);
+}
+
+void parallel_agree(void *user, const void *own, void *all, size_t words)
+{
+    parallel *p = user;
+    if (!p->communicating)
+        return;
+    parallel_follow(p, p->gather_stream, p->m.main, &p->to_agree);
+    comm_all_reduce(p->gather_comm, own, all, words, COMM_INT32, COMM_MAX, p->gather_stream);
+    parallel_record(p, p->gather_stream, &p->agreed);
+    parallel_main_waits(p, p->agreed, WAIT_GATHER);
 }
 
 void parallel_share(parallel *p)

@@ -158,13 +158,19 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
     if (p->peers)
         return true;
     mesh_group g = parallel_plan_group(p->plan, launch_rank(p->l), MESH_DATA);
+    const bool codes = launch_all(p->l, "codes", p->plan->rank >= p->plan->o.ranks || p->m.codes);
     p->memory = peer_memory_open(p->l, p->m.d, g.ranks, g.count, p->m.param, reason, sizeof reason);
+    if (p->memory && codes)
+        p->code_memory =
+            peer_memory_open(p->l, p->m.d, g.ranks, g.count, (void *)p->m.codes, reason, sizeof reason);
     mesh_group_free(&g);
-    if (!p->memory)
+    if (!p->memory || (codes && !p->code_memory)) {
         snprintf(why, why_bytes, "slices can't be read from other GPUs: %s", reason);
-    else
-        p->peers = peer_memory_at(p->memory);
-    return p->memory;
+        return false;
+    }
+    p->peers = peer_memory_at(p->memory);
+    p->code_peers = p->code_memory ? peer_memory_at(p->code_memory) : NULL;
+    return true;
 }
 
 /* No member reads what another has shown, and frees next. */
@@ -173,6 +179,7 @@ static void close_peers(parallel *p)
     const bool ran = p->gather_stream && p->peers; /* as on all members */
     if (ran)
         parallel_meet(p, p->gather_comm, p->gather_stream);
+    peer_memory_close(p->code_memory);
     peer_memory_close(p->memory);
     if (ran)
         parallel_meet(p, p->gather_comm, p->gather_stream);
@@ -232,8 +239,8 @@ static void drop_all_events(const parallel *p)
     drop_events(p, p->sync, 2);
     drop_events(p,
                 (device_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed,
-                                   p->fused_over, p->meeting},
-                8);
+                                   p->fused_over, p->meeting, p->to_agree, p->agreed},
+                10);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);
         drop_events(

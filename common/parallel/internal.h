@@ -68,16 +68,18 @@ struct parallel {
     bool communicating;
     bool timing_alone;   /* collectives alone: what they send is there */
     peer_memory *memory; /* of other GPUs; NULL: nobody reads it */
-    void *const *peers;  /* parameters of each member, to be read from here; NULL: they are gathered by collectives */
-    bool ranks_updated;  /* all members have, behind the last update: what peers have may be read */
-    bool gathering;      /* all-gathers may be under way that main has not waited for */
+    peer_memory *code_memory;
+    void *const *peers; /* parameters of each member, to be read from here; NULL: they are gathered by collectives */
+    void *const *code_peers; /* likewise codes */
+    bool ranks_updated;      /* all members have, behind the last update: what peers have may be read */
+    bool gathering;          /* all-gathers may be under way that main has not waited for */
 
     bucket_edges *edges; /* of each bucket */
     update_range *ranges;
     int range_count;
     /* Edges of a whole step, and of what runs between steps. */
     device_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone_done[2],
-        *sync[2], *fused_over, *meeting;
+        *sync[2], *fused_over, *meeting, *to_agree, *agreed;
 
     bool first_batch, last_batch; /* of the step */
 
@@ -126,6 +128,7 @@ void parallel_reduce(parallel *p, int first, int count);     /* the collectives 
 void parallel_pack(parallel *p);                             /* on main, after backward */
 void parallel_unpack(parallel *p, int64_t from, int64_t to); /* on main: tensors that start in [from, to) are summed */
 void parallel_norms(parallel *p);                            /* on main, when all sums are there */
-void parallel_share(parallel *p);                            /* the parameters, when main has waited for all updates */
+void parallel_gather_params(parallel *p, int unit, void *to); /* a unit, as parallel_gather */
+void parallel_share(parallel *p);                             /* the parameters, when main has waited for all updates */
 
 #endif

@@ -279,12 +279,12 @@ void parallel_sync(parallel *p)
     parallel_follow(p, p->m.main, p->reduce_stream, &p->sync[1]);
 }
 
-static void gather_between(parallel *p, int unit, void *to)
+static void gather_between(parallel *p, int unit, void *to, void (*gather)(parallel *p, int unit, void *to))
 {
     const bool communicating = p->communicating;
     const int gathers = p->edges[unit].gathers;
     p->communicating = true;
-    parallel_gather(p, unit, to);
+    gather(p, unit, to);
     device_stream_wait(p->m.d, p->m.main, p->edges[unit].gathered);
     p->communicating = communicating;
     p->edges[unit].gathers = gathers;
@@ -294,7 +294,7 @@ static void gather_between(parallel *p, int unit, void *to)
 void parallel_gather_now(parallel *p, int unit, void *to)
 {
     p->ranks_updated = false;
-    gather_between(p, unit, to);
+    gather_between(p, unit, to, parallel_gather_params);
     if (!p->peers)
         return;
     comm_barrier(p->gather_comm, p->gather_stream);
@@ -306,6 +306,11 @@ void parallel_communicate(parallel *p, bool on)
     p->communicating = on;
 }
 
+static void gather_as_a_step(parallel *p, int unit, void *to)
+{
+    parallel_gather(p, unit, to);
+}
+
 /* Units are gathered as often as in the last step, and gradients are then reduced, all in one place: what lies
  * there does not matter. */
 static void gather_alone(parallel *p)
@@ -313,7 +318,7 @@ static void gather_alone(parallel *p)
     for (int i = 0; i < p->plan->b.n; i++) {
         const int gathers = p->s->share == SHARE_ON_USE ? p->edges[i].gathers : 0;
         for (int n = 0; n < gathers; n++)
-            gather_between(p, i, p->m.scratch);
+            gather_between(p, i, p->m.scratch, gather_as_a_step);
         if (p->s->gradients == GRADIENTS_SLICED)
             p->edges[i].grads = p->m.scratch;
     }

@@ -95,7 +95,7 @@ typedef struct parallel_plan {
     bool sharded;        /* the state is this rank's part alone */
     owned_range *normed; /* (norms) whose norms this rank gives to that of all gradients */
     int norms;
-    int64_t gathered_elements; /* of parameters in a step; with SHARE_ON_USE, as the model says */
+    int64_t gathered_bytes; /* in a step; with SHARE_ON_USE, as the model says */
 } parallel_plan;
 
 /* NULL with a sentence in why if the strategy cannot be used so. grad_bytes: of one gradient element. `rank` is that of the
@@ -133,6 +133,10 @@ typedef struct parallel_model {
     /* The parameters of each member as they are reached here, for GATHER_COPY; NULL: parallel_create opens memory of
      * GPUs. */
     void *const *peers;
+    /* What a step gathers of units [codes_first, codes_end) in place of parameters: a byte for each, one slice of a unit behind
+     * the other. NULL: nothing. */
+    const void *codes;
+    int codes_first, codes_end;
     void *scratch; /* with units: as large as the largest one's parameters or gradients; unused between steps */
     void *user;
     /* A new update begins; then AdamW on [first, first + count), whose state starts at state_first of the state arenas.
@@ -177,10 +181,12 @@ void parallel_begin_batch(void *p, bool first, bool last);
 void parallel_need(void *p, int64_t first, int64_t count, void *stream);
 void parallel_ready(void *p, int64_t first, int64_t count, void *stream);
 void parallel_update(void *p);
-/* The parameters of a unit go to `to`, behind what main has by now; main waits for them. */
+/* The parameters of a unit, or its codes, go to `to`, behind what main has by now; main waits for them. */
 void parallel_gather(void *p, int unit, void *to);
 void parallel_await(void *p, int unit);
-/* Like parallel_gather and parallel_await, but between steps, whether communication is on or not. Members call it
+/* Before the first gather of a step: `all` gets the largest of all ranks' words, as integers; main waits for it. */
+void parallel_agree(void *p, const void *own, void *all, size_t words);
+/* A unit's parameters, like parallel_gather and parallel_await, but between steps, whether communication is on or not. Members call it
  * together. */
 void parallel_gather_now(parallel *p, int unit, void *to);
 /* A unit's gradients will lie at `from`; main waits until they have been read there. */

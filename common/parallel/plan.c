@@ -196,7 +196,7 @@ double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_byt
     if (p->s->reduce == REDUCE_HYBRID)
         bytes += 2 * ring_part((int)replicas) * grads / p->slices;
     if (p->s->share == SHARE_ON_USE)
-        bytes += part * (double)p->gathered_elements * param_bytes;
+        bytes += part * (double)p->gathered_bytes;
     if (p->s->share == SHARE_GATHER || p->s->share == SHARE_FUSED || p->s->share == SHARE_BROADCAST)
         bytes += part * params;
     return bytes;

@@ -224,7 +224,11 @@ static parallel_model model_of(replica *r)
 {
     if (!r->member)
         return (parallel_model){.d = r->at.d};
+    const step_codes_place codes = trainer_codes(r->t);
     return (parallel_model){.d = r->at.d,
+                            .codes = codes.slices,
+                            .codes_first = codes.first,
+                            .codes_end = codes.end,
                             .main = trainer_stream(r->t),
                             .grad = trainer_grad_arena(r->t),
                             .grad_dtype = replica_comm_dtype(trainer_grad_dtype(r->t)),
@@ -267,7 +271,7 @@ static bool make_trainer(replica *r, replica_problem *problem)
     if (r->member)
         r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
     if (r->t)
-        r->plan->gathered_elements = trainer_gathered_elements(r->t);
+        r->plan->gathered_bytes = trainer_gathered_bytes(r->t);
     return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(at, r->t, &r->o, problem);
 }
 
@@ -299,7 +303,8 @@ static bool make_strategy(replica *r, replica_problem *problem)
         return false;
     if (r->member)
         trainer_set_hooks(r->t, &(step_hooks){r->p, parallel_begin_batch, parallel_need, on_ready, parallel_update,
-                                              parallel_gather, parallel_await, parallel_grads, parallel_reduced});
+                                              parallel_gather, parallel_await, parallel_grads, parallel_reduced,
+                                              parallel_agree});
     return true;
 }
 

@@ -4,8 +4,8 @@
  * same bits. Head, embedding, norms, attention and the residual stream stay in 16 bits.
  *
  * Weights are cast once a step, where the first micro-batch meets them, both ways at once, and the copies stay; gathered or eager
- * ones are cast where they are used. An input is cast both ways at once where its forward keeps it for dw, and so is a gradient for
- * dx and dw, unless a W makes dw later. */
+ * ones are cast where they are used, unless they are gathered as codes (train/codes.c). An input is cast both ways at once where
+ * its forward keeps it for dw, and so is a gradient for dx and dw, unless a W makes dw later. */
 #include "common/step/linear_float8.h"
 
 #include <stdlib.h>
@@ -68,15 +68,22 @@ bool float8_shape(const step *s, int which, linear_pass pass, sb_matmul *p)
     return true;
 }
 
-/* The shape of a layer's weight; false: its products are in 16 bits. */
-static bool layer_fits(const step *s, int which, int *out, int *in)
+const param_kind float8_weight_kinds[LINEAR_HEAD] = {
+    [LINEAR_QKV] = PARAM_Q, [LINEAR_O] = PARAM_O, [LINEAR_GATE_UP] = PARAM_W1, [LINEAR_W2] = PARAM_W2};
+
+void float8_weight_shape(const step *s, int which, int *out, int *in)
 {
     const int of[LINEAR_HEAD][2] = {[LINEAR_QKV] = {s->qkv, s->d},
                                     [LINEAR_O] = {s->d, s->width},
                                     [LINEAR_GATE_UP] = {2 * s->f, s->d},
                                     [LINEAR_W2] = {s->d, s->f}};
     *out = of[which][0], *in = of[which][1];
-    return *out % UNIT == 0 && *in % UNIT == 0 && s->tokens % UNIT == 0;
+}
+
+/* Whether the products of a weight of this shape are in float8. */
+static bool layer_fits(const step *s, int out, int in)
+{
+    return out % UNIT == 0 && in % UNIT == 0 && s->tokens % UNIT == 0;
 }
 
 static void place_weights(step *s)
@@ -87,7 +94,8 @@ static void place_weights(step *s)
         for (int l = s->parts[k].holds.first; l < s->parts[k].holds.end; l++)
             for (int which = 0; which < LINEAR_HEAD; which++) {
                 int out, in;
-                if (!layer_fits(s, which, &out, &in))
+                float8_weight_shape(s, which, &out, &in);
+                if (!layer_fits(s, out, in))
                     continue;
                 size_t *at = f->weights[l * LINEAR_HEAD + which].at;
                 at[0] = f->bytes;
@@ -238,16 +246,20 @@ static size_t turned_bytes_of(const step *s, int in)
 size_t float8_turned_bytes(const step *s, int which)
 {
     int out, in;
-    if (!s->float8 || !layer_fits(s, which, &out, &in))
+    if (!s->float8)
         return 0;
-    return turned_bytes_of(s, in);
+    float8_weight_shape(s, which, &out, &in);
+    return layer_fits(s, out, in) ? turned_bytes_of(s, in) : 0;
 }
 
 void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turned)
 {
     struct step_float8 *f = s->float8;
     int out, in;
-    if (!f || s->eager || !f->products[PASS_DW] || !layer_fits(s, which, &out, &in))
+    if (!f || s->eager || !f->products[PASS_DW])
+        return;
+    float8_weight_shape(s, which, &out, &in);
+    if (!layer_fits(s, out, in))
         return;
     const float8_operand *a = &f->products[PASS_Y]->a;
     const copy y = copy_of(a->scaling, s->tokens, in), t = copy_of(a->scaling, in, s->tokens);
@@ -255,6 +267,44 @@ void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turne
     *turned = step_take(s, turned_bytes_of(s, in), MEMORY_ACTIVATION, layer, "x in float8, transposed");
     f->input = take(s, &y, layer, "x in float8");
     cast(s, &m, &y, step_pointer(s, f->input), &t, step_pointer(s, *turned), s->main);
+}
+
+int float8_code_word(const struct step_codes *c, int which, int layer)
+{
+    return layer * c->layer_words + c->first_of[which];
+}
+
+float *float8_code_scales(const step *s, int which, int layer)
+{
+    const struct step_codes *c = s->codes;
+    return (float *)(void *)(c->memory + c->scales) + float8_code_word(c, which, layer);
+}
+
+/* A weight that has been gathered as codes, as the second operand of y, or transposed as that of dx: what it takes, or -1. */
+static arena_slot gathered_weight(step *s, int which, int layer, bool transposed, sb_matmul *p)
+{
+    const sb_scaling scaling = s->codes->scaling;
+    int out, in;
+    float8_weight_shape(s, which, &out, &in);
+    const void *codes = step_param(s, float8_weight_kinds[which], layer);
+    const float *scales = arena_planning(s->arena) ? NULL : float8_code_scales(s, which, layer);
+    p->b = codes, p->scale_b = scales;
+    if (!transposed)
+        return -1;
+    const copy c = copy_of(scaling, in, out);
+    const arena_slot slot = take(s, &c, layer, "w in float8, transposed");
+    char *at = step_pointer(s, slot);
+    const sb_codes t = {.scaling = scaling,
+                        .rows = out,
+                        .columns = in,
+                        .x = codes,
+                        .scales = scales,
+                        .y_t = step_at(at, (int64_t)c.codes),
+                        .scales_t = (float *)(void *)step_at(at, (int64_t)c.scales)};
+    if (step_go(s))
+        step_done(s, s->k->train->transpose_codes(s->ctx, &t, s->main));
+    p->b = t.y_t, p->scale_b = t.scales_t;
+    return slot;
 }
 
 /* ---- products ---- */
@@ -271,7 +321,7 @@ float8_operands float8_take(step *s, int which, int layer, linear_pass pass, boo
     const copy a = copy_of(p->scaling_a, p->m, p->k), b = copy_of(p->scaling_b, p->n, p->k);
     const matrix ma = {wide.a, a_turned ? p->k : p->m, a_turned ? p->m : p->k, wide.lda, p->dtype},
                  mb = {wide.b, b_turned ? p->k : p->n, b_turned ? p->n : p->k, wide.ldb, p->dtype_b};
-    char *at_b;
+    char *at_b = NULL;
     if (pass == PASS_Y && f->input >= 0)
         out.a = f->input, f->input = -1;
     else if (shared && pass != PASS_Y && f->products[PASS_DW] && !s->eager)
@@ -280,6 +330,8 @@ float8_operands float8_take(step *s, int which, int layer, linear_pass pass, boo
         out.a = cast_alone(s, &ma, &a, a_turned, layer, pass == PASS_Y ? "x in float8" : "dy in float8", stream);
     if (turned) {
         at_b = (char *)(uintptr_t)wide.b;
+    } else if (pass != PASS_DW && s->codes) {
+        out.b = gathered_weight(s, which, layer, b_turned, p);
     } else if (pass != PASS_DW && f->weights) {
         at_b = resident_weight(s, which, layer, b_turned, &mb);
     } else {
@@ -287,8 +339,11 @@ float8_operands float8_take(step *s, int which, int layer, linear_pass pass, boo
         at_b = step_pointer(s, out.b);
     }
     char *at_a = step_pointer(s, out.a);
-    p->a = step_at(at_a, (int64_t)a.codes), p->b = step_at(at_b, (int64_t)b.codes);
+    p->a = step_at(at_a, (int64_t)a.codes);
     p->scale_a = (const float *)(const void *)step_at(at_a, (int64_t)a.scales);
+    if (pass != PASS_DW && s->codes)
+        return out;
+    p->b = step_at(at_b, (int64_t)b.codes);
     p->scale_b = (const float *)(const void *)step_at(at_b, (int64_t)b.scales);
     return out;
 }

@@ -21,6 +21,20 @@ bool float8_shape(const step *s, int which, linear_pass pass, sb_matmul *p);
  * one for dw. Does nothing where that product, or dw's, is not in float8, and in an eager step. */
 void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turned);
 size_t float8_turned_bytes(const step *s, int which);
+void float8_weight_shape(const step *s, int which, int *out, int *in); /* of LINEAR_QKV ... LINEAR_W2 */
+extern const param_kind float8_weight_kinds[LINEAR_HEAD];              /* the first of each */
+
+/* Blocks that are gathered as codes, and the words of their scales; see train/codes.c. */
+struct step_codes {
+    sb_scaling scaling;
+    int words_of[LINEAR_HEAD],
+        first_of[LINEAR_HEAD]; /* of the scale space: a layer's weights, and where they begin in it */
+    int layer_words;
+    size_t own, agreed, scales, unused, slices, bytes; /* where they lie in memory, and the end */
+    char *memory;
+};
+int float8_code_word(const struct step_codes *c, int which, int layer); /* where a weight's words begin */
+float *float8_code_scales(const step *s, int which, int layer);
 
 /* What a product's casts hold of the arena. */
 typedef struct float8_operands {

@@ -32,7 +32,8 @@ typedef struct step_sharding {
     bool params;     /* of parameters the slices alone are kept: a unit is gathered into a slot before its use */
     int prefetch;    /* units gathered ahead of the one in use */
     bool small;      /* small parameters (gains of norms) are whole on every rank: a unit that is not cut */
-    int free_every;  /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
+    bool codes; /* blocks are gathered as codes of float8, where the policy's scales serve both products of a weight */
+    int free_every; /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
 } step_sharding;
 
 /* The dtype in which gradients are summed and kept: that in which the backward makes them, or another one, to which
@@ -148,7 +149,7 @@ typedef struct step_hooks {
      * longer reads the parameters of this one. */
     void (*ready)(void *user, int64_t first, int64_t count, void *stream);
     void (*update)(void *user); /* after backward; where it is set, the step itself updates nothing */
-    /* With shard.params: a unit's parameters are to be gathered at `to`, behind all that the step's stream has so far;
+    /* With shard.params: a unit's parameters, or codes, are to be gathered at `to`, behind all that the step's stream has so far;
      * then that stream is to wait for them. */
     void (*gather)(void *user, int unit, void *to);
     void (*await)(void *user, int unit);
@@ -156,6 +157,8 @@ typedef struct step_hooks {
      * stream is to wait until they have been read. */
     void (*grads)(void *user, int unit, void *from);
     void (*reduced)(void *user, int unit);
+    /* With shard.codes, before any gather of a step: `all` is to hold the largest of all ranks' words, as integers. */
+    void (*agree)(void *user, const void *own, void *all, size_t words);
 } step_hooks;
 
 /* For tensor parallelism: what ranks of a group give each other, on `stream` and in place of an op of the walk. Where one is
@@ -183,6 +186,12 @@ typedef struct step_share {
     void (*add)(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t);
     void (*loss)(void *user, sb_vocab_loss *p); /* may change what the loss is given: for checks that plant an error */
 } step_share;
+
+/* Codes of a rank's slices: those of units [first, end) lie one behind the other. */
+typedef struct step_codes_place {
+    const char *slices;
+    int first, end;
+} step_codes_place;
 
 /* What one part gives another on the way: the residual stream, or its gradient, (T, d) in the dtype of activations. */
 typedef struct step_hop {

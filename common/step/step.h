@@ -34,6 +34,7 @@ extern const block_slots block_nothing; /* none is held */
 
 typedef struct offload offload; /* offload.c */
 struct step_float8;             /* linear_float8.c */
+struct step_codes;              /* linear_float8.h */
 typedef struct step_unit {      /* of the index space; see units.c */
     int64_t first, count;       /* elements */
     arena_slot gathered, grads; /* -1: not there */
@@ -124,6 +125,7 @@ typedef struct step {
     bool rehearsing;            /* nothing is launched, and hops learn their places */
     bool swiglu_matmul;         /* step_fuses_swiglu */
     struct step_float8 *float8; /* of the blocks' products; NULL: none is in float8 */
+    struct step_codes *codes;   /* with which blocks are gathered; NULL: they are as parameters */
 
     /* Resident. Arenas over the index space, or of slices of its units: */
     char *param, *master, *m, *v;
@@ -160,8 +162,8 @@ typedef struct step {
 
     step_unit *units;
     unit_uses uses;
-    int units_ready;           /* so many have been told to the hooks, where whole units are */
-    int64_t gathered_elements; /* in a step */
+    int units_ready;        /* so many have been told to the hooks, where whole units are */
+    int64_t gathered_bytes; /* in a step */
 
     step_products products;
 } step;

@@ -86,15 +86,22 @@ static int layer_of(const step *s, int unit)
     return layer < s->o.config.layers ? layer : -1;
 }
 
+/* Blocks may be gathered as codes of one byte. */
+static int gathered_element(const step *s, int unit)
+{
+    return s->codes && layer_of(s, unit) >= 0 ? 1 : s->param_element;
+}
+
 static void gather(step *s, int unit)
 {
     step_unit *u = &s->units[unit];
     if (u->gathered >= 0)
         return;
-    u->gathered = step_take(s, (size_t)(u->count * s->param_element), MEMORY_PARAM, layer_of(s, unit), "gathered");
+    const int64_t bytes = u->count * gathered_element(s, unit);
+    u->gathered = step_take(s, (size_t)bytes, MEMORY_PARAM, layer_of(s, unit), "gathered");
     u->awaited = false;
     if (arena_planning(s->arena))
-        s->gathered_elements += u->count;
+        s->gathered_bytes += bytes;
     if (step_launching(s))
         s->hooks.gather(s->hooks.user, unit, step_pointer(s, u->gathered));
 }
@@ -158,7 +165,9 @@ void unit_release(step *s)
 /* While planning an address that is aligned as the one it stands for: what a product needs may depend on that. */
 static void *somewhere(const step *s, const step_unit *u, const param_tensor *p)
 {
-    return (void *)(uintptr_t)(4096 + (p->first - u->first) * s->param_element); /* NOLINT: nothing is there */
+    return (void *)(uintptr_t)(4096 +
+                               (p->first - u->first) *
+                                   gathered_element(s, params_unit_of(s->params, p))); /* NOLINT: nothing is there */
 }
 
 void *unit_param(const step *s, const param_tensor *p)
@@ -173,7 +182,7 @@ void *unit_param(const step *s, const param_tensor *p)
         die(EXIT_CODE_FAILURE, "bug: a step reads %s, which is not gathered", p->name);
     if (arena_planning(s->arena))
         return somewhere(s, u, p);
-    return step_at(step_pointer(s, u->gathered), (p->first - u->first) * s->param_element);
+    return step_at(step_pointer(s, u->gathered), (p->first - u->first) * gathered_element(s, unit));
 }
 
 /* ---- gradients ----

@@ -13,6 +13,7 @@
 #include "common/step/offload.h"
 #include "common/step/transformer.h"
 #include "common/step/units.h"
+#include "common/train/codes.h"
 #include "common/train/internal.h"
 
 /* ---- parameters ---- */
@@ -287,6 +288,7 @@ sb_status trainer_initialize(trainer *t)
     if (s->master)
         device_memset(s->dev, s->master, 0, state_elements(s) * (size_t)precision_master_bytes(s->o.precision));
     trainer_zero_moments(t);
+    codes_place(s, s->float8_weights);
     const sb_status done = s->o.shard.grads ? fill_sharded(s) : fill_all(s);
     fill_rope(s);
     fill_tokens(s);
@@ -465,15 +467,20 @@ sb_dtype trainer_param_dtype(const trainer *t)
     return t->step.param_dtype;
 }
 
+step_codes_place trainer_codes(const trainer *t)
+{
+    return codes_of(&t->step);
+}
+
 int trainer_products(const trainer *t, const tuned_product **out)
 {
     *out = t->step.products.list;
     return t->step.products.count;
 }
 
-int64_t trainer_gathered_elements(const trainer *t)
+int64_t trainer_gathered_bytes(const trainer *t)
 {
-    return t->step.gathered_elements;
+    return t->step.gathered_bytes;
 }
 
 int64_t trainer_offloaded_bytes(const trainer *t)

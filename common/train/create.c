@@ -15,6 +15,7 @@
 #include "common/step/streams.h"
 #include "common/step/table.h"
 #include "common/step/units.h"
+#include "common/train/codes.h"
 #include "common/train/internal.h"
 
 static bool refuse(char *why, size_t bytes, const char *reason)
@@ -138,7 +139,7 @@ static void plan(trainer *t)
     step *s = &t->step;
     s->status = SB_OK;
     note_uses(t);
-    s->gathered_elements = 0;
+    s->gathered_bytes = 0;
     for (int i = 0; i < s->products.count; i++)
         s->products.list[i].uses = 0;
     arena_plan_begin(s->arena);
@@ -225,7 +226,7 @@ static void resident_bytes(const step *s, size_t out[RESIDENTS])
         [LOSS] = batches * sizeof *s->loss,
         [STATE] = sizeof *s->state,
         [RANGE_STATE] = ranges ? sizeof *s->range_state : 0,
-        [FLOAT8] = float8_weight_bytes(s)};
+        [FLOAT8] = float8_weight_bytes(s) + codes_bytes(s)};
     memcpy(out, bytes, sizeof bytes);
 }
 
@@ -316,6 +317,7 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
     create_params(s);
     units_create(s);
     float8_create(s);
+    codes_create(s);
     s->arena = arena_create();
     make_streams(t);
     offload_create(s);
@@ -401,6 +403,7 @@ void trainer_free(trainer *t)
     units_free(s);
     float8_free(s);
     context_free(s->context);
+    codes_free(s);
     params_free(s->params);
     free(t);
 }

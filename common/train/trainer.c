@@ -8,6 +8,7 @@
 #include "common/step/table.h"
 #include "common/step/transformer.h"
 #include "common/step/units.h"
+#include "common/train/codes.h"
 #include "common/train/internal.h"
 
 /* ---- the walk ---- */
@@ -103,11 +104,15 @@ void trainer_walk(trainer *t)
     const bool marks = !arena_planning(s->arena);
     if (marks)
         device_event_mark(s->dev, t->mark[0]);
+    bool begun = false;
     trainer_walk_begin(t);
     for (int i = 0; i < s->action_count; i++) {
         if (table_done(s, i))
             continue;
         begin_batch(t);
+        if (!begun)
+            codes_begin(s);
+        begun = true;
         if (i > 0 && s->in_flight == 0 && s->actions[i].work == STEP_F)
             units_begin(s, false);
         hops_open(s, i);

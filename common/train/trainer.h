@@ -100,8 +100,9 @@ void trainer_set_optimizer_state(trainer *t, const sb_optimizer_state *state);
 void *trainer_grad_at(const trainer *t, int64_t element);
 /* Memory that has no content between steps, at least one unit's parameters or gradients. */
 void *trainer_scratch(const trainer *t);
-int64_t trainer_gathered_elements(const trainer *t); /* parameters that a step gathers, each as often as it does */
-sb_dtype trainer_grad_dtype(const trainer *t);       /* of their sums */
+int64_t trainer_gathered_bytes(const trainer *t); /* of parameters or codes, each as often as a step gathers it */
+step_codes_place trainer_codes(const trainer *t);
+sb_dtype trainer_grad_dtype(const trainer *t); /* of their sums */
 sb_dtype trainer_moments_dtype(const trainer *t);
 sb_dtype trainer_param_dtype(const trainer *t);
 

@@ -169,3 +169,30 @@ sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
         make_copy(&transposed);
     return SB_OK;
 }
+
+static void transpose_scales(const sb_codes *p)
+{
+    const int ld = sb_float8_square_ld(p->columns), ld_t = sb_float8_square_ld(p->rows);
+    memset(p->scales_t, 0, sb_scale_count(p->scaling, p->columns, p->rows) * sizeof *p->scales_t);
+    for (int i = 0; i * SB_FLOAT8_BLOCK < p->rows; i++)
+        for (int j = 0; j * SB_FLOAT8_BLOCK < p->columns; j++)
+            p->scales_t[j * ld_t + i] = p->scales[i * ld + j];
+}
+
+sb_status cpu_transpose_codes(sb_context *ctx, const sb_codes *p, void *stream)
+{
+    (void)ctx, (void)stream;
+    const sb_status s = sb_codes_check(p);
+    if (s != SB_OK)
+        return s;
+    const uint8_t *x = p->x;
+    uint8_t *y = p->y_t;
+    for (int i = 0; i < p->rows; i++)
+        for (int j = 0; j < p->columns; j++)
+            y[(size_t)j * p->rows + i] = x[(size_t)i * p->columns + j];
+    if (p->scaling == SB_SCALE_TENSOR)
+        p->scales_t[0] = p->scales[0];
+    else
+        transpose_scales(p);
+    return SB_OK;
+}

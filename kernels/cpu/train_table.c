@@ -10,6 +10,7 @@ const sb_train_ops cpu_train_ops = {
     .float8_supported = cpu_float8_supported,
     .amax = cpu_amax,
     .quantize = cpu_quantize,
+    .transpose_codes = cpu_transpose_codes,
     .rmsnorm_forward = cpu_rmsnorm_forward,
     .rmsnorm_workspace = cpu_rmsnorm_workspace,
     .rmsnorm_backward = cpu_rmsnorm_backward,

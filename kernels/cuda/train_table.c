@@ -10,6 +10,7 @@ const sb_train_ops sb_cuda_train_ops = {
     .float8_supported = sb_cuda_float8_supported,
     .amax = sb_cuda_amax,
     .quantize = sb_cuda_quantize,
+    .transpose_codes = sb_cuda_transpose_codes,
     .rmsnorm_forward = sb_cuda_rmsnorm_forward,
     .rmsnorm_workspace = sb_cuda_rmsnorm_workspace,
     .rmsnorm_backward = sb_cuda_rmsnorm_backward,

@@ -177,6 +177,17 @@ sb_status sb_quantize_check(const sb_quantize *p)
                       : s;
 }
 
+sb_status sb_codes_check(const sb_codes *p)
+{
+    static const char op[] = "transpose_codes";
+    if (p->scaling != SB_SCALE_TENSOR && p->scaling != SB_SCALE_128X128)
+        return sb_error(SB_INVALID, "%s: scaling %d is neither tensor (1) nor 128x128 (4)", op, (int)p->scaling);
+    if (p->rows < 16 || p->columns < 16 || p->rows % 16 || p->columns % 16)
+        return sb_error(SB_INVALID, "%s: rows %d and columns %d must be multiples of 16", op, p->rows, p->columns);
+    return given(op,
+                 (const named[]){{"x", p->x}, {"scales", p->scales}, {"y_t", p->y_t}, {"scales_t", p->scales_t}, {0}});
+}
+
 sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward)
 {
     const char *op = backward ? "rmsnorm_backward" : "rmsnorm_forward";

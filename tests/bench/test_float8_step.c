@@ -66,27 +66,66 @@ static void faults_are_named(void **state)
     }
 }
 
-/* Gathered weights are cast whole, so ranks agree with one rank that does everything. */
+static bool is(const csv *c, size_t row, const char *column, const char *value)
+{
+    return strcmp(csv_cell(c, row, column), value) == 0;
+}
+
+static csv *sharded(void **state, size_t rows, const char *options)
+{
+    char *all = xasprintf("--layers 1 --batch 1 --seq 16 --grad-dtype fp32 --iters 3 --warmup 1 --small replicated %s",
+                          options);
+    csv *c = bench_rows(*state, "bench_fsdp", "", all, EXIT_CODE_OK);
+    free(all);
+    assert_non_null(c);
+    assert_int_equal(c->rows, rows);
+    for (size_t row = 0; row < rows; row++)
+        if (!is(c, row, "status", "ok"))
+            fail_msg("row %zu: %s", row, csv_cell(c, row, "reason"));
+    return c;
+}
+
+/* Two ranks have every bit of one rank that does everything. Weights are gathered and cast whole, or gathered as codes: that
+ * halves the bytes, and keeps what one rank's own casts have. */
 static void shards_agree_with_one_rank(void **state)
 {
 #ifndef HAVE_GLOO
     skip();
 #endif
-    csv *c =
-        bench_rows(*state, "bench_fsdp", "",
-                   "--ranks 2 --size tiny --layers 1 --batch 1 --seq 16 --grad-dtype fp32 --variant fsdp --iters 3 "
-                   "--precision fp8-tensorwise,fp8-block",
-                   EXIT_CODE_OK);
-    assert_non_null(c);
-    assert_int_equal(c->rows, 2);
+    double whole = 0;
+    csv *c = sharded(state, 4,
+                     "--ranks 2 --d-model 128 --d-ff 256 --heads 2 --variant fsdp --gather-dtype param,float8 "
+                     "--precision fp8-tensorwise,fp8-block");
+    for (size_t row = 0; row < c->rows; row++) {
+        const bool codes = is(c, row, "gather_dtype", "float8");
+        const double bytes = csv_real(c, row, "gathered_bytes");
+        assert_true(csv_real(c, row, "err_grad") == 0 && csv_real(c, row, "err_param") == 0);
+        assert_string_equal(csv_cell(c, row, "gathered_dtype"), codes ? "e4m3" : "bf16");
+        whole = codes ? whole : bytes;
+        if (codes)
+            assert_true(bytes < 0.7 * whole);
+    }
+    csv_free(c);
+}
+
+/* Scales by row serve one order alone, and slices of `tiny` end within squares. */
+static void other_recipes_gather_parameters(void **state)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    csv *c = sharded(state, 3,
+                     "--ranks 4 --size tiny --variant fsdp --gather-dtype float8 "
+                     "--precision fp8-tensorwise,fp8-rowwise,fp8-block");
     for (size_t row = 0; row < c->rows; row++)
-        assert_string_equal(csv_cell(c, row, "status"), "ok");
+        assert_string_equal(csv_cell(c, row, "gathered_dtype"), row == 0 ? "e4m3" : "bf16");
     csv_free(c);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_policy_passes), cmocka_unit_test(faults_are_named),
-                                       cmocka_unit_test(shards_agree_with_one_rank)};
+                                       cmocka_unit_test(shards_agree_with_one_rank),
+                                       cmocka_unit_test(other_recipes_gather_parameters)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

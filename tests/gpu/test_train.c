@@ -35,6 +35,7 @@ static const train_op *const train_ops[] = {
     &train_attention_merge,
     &train_amax,
     &train_quantize,
+    &train_codes,
     &train_float8_matmul,
     &train_vocab_loss_partial,
     &train_vocab_loss_finish,

@@ -193,6 +193,30 @@ static void test_casts(void **state)
             }
 }
 
+/* Where a scale serves both orders, the copy that is made of the codes is the one that the cast itself makes. */
+static void test_transposed_codes(void **state)
+{
+    static const int shapes[][2] = {{16, 32}, {128, 16}, {144, 1040}, {272, 128}};
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        const sb_scaling scaling = i % 2 ? SB_SCALE_128X128 : SB_SCALE_TENSOR;
+        const int rows = shapes[i / 2][0], columns = shapes[i / 2][1];
+        const size_t n = (size_t)rows * columns, scales = sb_scale_count(scaling, columns, rows);
+        casted k = cast_of((cast_case){SB_BF16, SB_E4M3, scaling, rows, columns}, NULL);
+        uint8_t *x = xmalloc(n), *y = xcalloc(n, 1);
+        float *s = xcalloc(scales, sizeof *s);
+        for (int r = 0; r < rows; r++)
+            memcpy(x + (size_t)r * columns, k.y + (size_t)r * (columns + 2), (size_t)columns);
+        const sb_codes c = {scaling, rows, columns, x, k.scales, y, s};
+        expect_ok(train_ops()->transpose_codes(NULL, &c, NULL));
+        for (int r = 0; r < columns; r++)
+            assert_memory_equal(y + (size_t)r * rows, k.y_t + (size_t)r * (rows + 1), (size_t)rows);
+        assert_memory_equal(s, k.scales_t, scales * sizeof *s);
+        free(x), free(y), free(s);
+        cast_free(&k);
+    }
+}
+
 /* NaN and infinity win over every number, and reach the scale and every code of their group alone. */
 static void test_not_finite(void **state)
 {
@@ -512,6 +536,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),   cmocka_unit_test(test_not_finite),
                                        cmocka_unit_test(test_history), cmocka_unit_test(test_products),
                                        cmocka_unit_test(test_bias),    cmocka_unit_test(test_mx_and_nan),
-                                       cmocka_unit_test(test_gate)};
+                                       cmocka_unit_test(test_gate),    cmocka_unit_test(test_transposed_codes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,6 +119,10 @@ static void test_casts(void **state)
     REFUSED(quantize, valid, amax = NULL, "amax is missing");
     REFUSED(quantize, valid, scaling = SB_SCALE_ROW, "amax_t is missing");
     REFUSED(quantize, valid, y = p.y_t = NULL, "nothing to write");
+    sb_codes codes = {SB_SCALE_128X128, 16, 32, buffer, buffer, buffer, buffer};
+    REFUSED(transpose_codes, codes, scaling = SB_SCALE_ROW, "scaling 2");
+    REFUSED(transpose_codes, codes, columns = 24, "columns 24");
+    REFUSED(transpose_codes, codes, scales_t = NULL, "scales_t is missing");
 }
 
 static void test_rmsnorm(void **state)

@@ -608,7 +608,7 @@ static void what_a_plan_says(void **state)
         assert_int_equal(p->b.n, cases[i].buckets);
         assert_int_equal(p->sharded, cases[i].sharded);
         assert_int_equal(p->own.state_elements, cases[i].held);
-        p->gathered_elements = 1536; /* the model's answer, where it gathers */
+        p->gathered_bytes = 2 * 1536; /* the model's answer, where it gathers */
         assert_true(parallel_wire_bytes(p, 4, 2) == cases[i].wire);
         parallel_plan_free(p);
         p = plan_alone(cases[i].strategy, 1, 0, cases[i].bytes, 1024, why);

@@ -48,6 +48,7 @@ typedef struct train_case {
         sb_matmul matmul;
         sb_amax amax;
         sb_quantize quantize;
+        sb_codes codes;
         sb_rmsnorm rmsnorm;
         sb_rope rope;
         sb_swiglu swiglu;

@@ -161,6 +161,43 @@ static sb_status run_quantize(const train_case *c, const train_call *x)
 
 const train_op train_quantize = {"quantize", list_quantize, fill_quantize, NULL, run_quantize, NULL};
 
+/* ---- codes transposed ---- */
+
+static void list_codes(case_list *l, const train_op *op)
+{
+    static const int sizes[][2] = {{16, 16}, {128, 272}, {1600, 144}, {2064, 4096}};
+    for (int i = 0; i < 8; i++) {
+        const int rows = sizes[i / 2][0], columns = sizes[i / 2][1];
+        const sb_scaling scaling = i % 2 ? SB_SCALE_128X128 : SB_SCALE_TENSOR;
+        train_case *c = case_add(l, op, "e4m3", "%s-%dx%d", sb_scaling_name(scaling), rows, columns);
+        c->p.codes = (sb_codes){.scaling = scaling, .rows = rows, .columns = columns};
+        c->small = i < 4;
+        c->elements = (size_t)rows * (size_t)columns;
+    }
+}
+
+static void fill_codes(train_case *c)
+{
+    const sb_codes *p = &c->p.codes;
+    const size_t n = (size_t)p->rows * (size_t)p->columns, scales = sb_scale_count(p->scaling, p->rows, p->columns);
+    slot *x = bytes(c, "x", SLOT_IN, n), *s = bytes(c, "scales", SLOT_IN, 4 * scales);
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)x->before)[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (size_t i = 0; i < scales; i++)
+        ((float *)s->before)[i] = ldexpf(1, (int)(i % 61) - 30);
+    bytes(c, "y_t", SLOT_OUT, n);
+    bytes(c, "scales_t", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->columns, p->rows));
+}
+
+static sb_status run_codes(const train_case *c, const train_call *x)
+{
+    sb_codes p = c->p.codes;
+    p.x = x->at[0], p.scales = x->at[1], p.y_t = x->at[2], p.scales_t = x->at[3];
+    return x->kernels->train->transpose_codes(x->ctx, &p, x->stream);
+}
+
+const train_op train_codes = {"transpose_codes", list_codes, fill_codes, NULL, run_codes, NULL};
+
 /* ---- products ---- */
 
 enum { ADD, TUNED };

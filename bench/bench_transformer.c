@@ -76,6 +76,7 @@ static const column_spec column_table[] = {
     {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
     {"params", COLUMN_INT, false, "parameters of the model"},
     {"loss_first", COLUMN_REAL, false, "loss of the first step"},
+    {"loss_third", COLUMN_REAL, false, "loss of the third step, after two updates"},
     {"loss_last", COLUMN_REAL, false, "loss of the last measured step"},
     MODEL_ERROR_COLUMNS,
     {0}};
@@ -215,6 +216,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
         return;
     row_real(w, "first_step_ms", m.first_ms);
     row_real(w, "loss_first", m.loss_first);
+    row_real(w, "loss_third", m.loss_third);
     row_real(w, "loss_last", m.loss_last);
     model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
     model_fill_float8(s, c, w, o, m.median_ms[MODEL_STEP]);

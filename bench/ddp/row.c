@@ -42,6 +42,7 @@ static void fill_steps(row *w, const ddp_times *m)
     row_real(w, "exposed_hi_ms", high);
     row_real(w, "comm_pct", 100 * (step.median - compute.median) / step.median);
     row_real(w, "loss_first", m->loss_first);
+    row_real(w, "loss_third", m->loss_third);
     row_real(w, "loss_last", m->loss_last);
 }
 

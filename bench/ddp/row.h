@@ -62,6 +62,7 @@
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \
     {"loss_first", COLUMN_REAL, false, "loss of the first step, mean of all ranks"},                                   \
+    {"loss_third", COLUMN_REAL, false, "loss of the third step, after two updates; nan where the warm-up is shorter"}, \
     {"loss_last", COLUMN_REAL, false, "loss after the first block of measured steps, mean of all ranks"},              \
     {"checksum", COLUMN_TEXT, false,                                                                                   \
      "checksum of all parameters after that block; it is the same on every rank, or the row is fail"},                 \

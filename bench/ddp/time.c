@@ -57,7 +57,7 @@ static double mean_loss(const ddp_case *k, replica *r)
 /* ---- warm-up, phases ---- */
 
 /* Returns an estimate of a step's milliseconds, the same on all ranks. Sets *ok to false if the step cannot be captured. */
-static double warm_up(ddp_case *k, replica *r, double *loss_first, bool *ok)
+static double warm_up(ddp_case *k, replica *r, ddp_times *m, bool *ok)
 {
     const int steps = (int)option_int(k->s->opt, "warmup");
     double last_ms = 0;
@@ -66,9 +66,11 @@ static double warm_up(ddp_case *k, replica *r, double *loss_first, bool *ok)
         replica_step(r);
         replica_settle(r);
         last_ms = (host_seconds() - start) * 1e3;
+        if (i == 2)
+            m->loss_third = mean_loss(k, r);
         if (i > 0)
             continue;
-        *loss_first = mean_loss(k, r); /* an exchange after the first step, which loads kernels and connects ranks */
+        m->loss_first = mean_loss(k, r); /* an exchange after the first step, which loads kernels and connects ranks */
         *ok = !k->graph || ddp_capture(k, r);
         if (!*ok)
             return 0;
@@ -253,10 +255,10 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
 {
     const int blocks = at_most_iters(k, k->s->timing.iters < LONG_ITERS ? BLOCKS : LONG_BLOCKS);
     bool ok = true;
-    *m = (ddp_times){.tail = NAN, .used_bytes = NAN};
+    *m = (ddp_times){.tail = NAN, .used_bytes = NAN, .loss_third = NAN};
     phase_set("warm-up of %s", case_name(k->c));
     scope_push("warm-up");
-    const double estimate_ms = warm_up(k, r, &m->loss_first, &ok);
+    const double estimate_ms = warm_up(k, r, m, &ok);
     scope_pop();
     if (!ok)
         return false;

@@ -14,7 +14,7 @@ typedef struct ddp_times {
     double gather_wait, reduced_wait;
     int phase_rank;
     double comm_alone, opt_alone;
-    double loss_first, loss_last;
+    double loss_first, loss_third, loss_last; /* the third is NAN with a shorter warm-up */
     uint64_t checksum;
     double used_bytes;
 } ddp_times;

@@ -11,10 +11,10 @@
 #include "common/session/ceiling.h"
 #include "common/session/measure.h"
 
-/* A trainer, and what its first step says. */
+/* A trainer, and what its first steps say. */
 typedef struct stepper {
     trainer *t;
-    double first_ms, loss_first;
+    double first_ms, loss[MEASURE_EARLY];
 } stepper;
 
 static bool step_enqueue(void *arg)
@@ -31,11 +31,12 @@ static void step_wait(void *arg, double *ms)
     ms[MODEL_STEP] = x.step;
 }
 
-static void step_first(void *arg, double host_ms)
+static void step_early(void *arg, int i, double host_ms)
 {
     stepper *st = arg;
-    st->first_ms = host_ms;
-    st->loss_first = trainer_loss(st->t);
+    if (i == 0)
+        st->first_ms = host_ms;
+    st->loss[i] = trainer_loss(st->t);
 }
 
 /* The loss must be a number, and where parameters do not change every step must give the same. */
@@ -68,8 +69,8 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
                                .warmup = warmup,
                                .enqueue = step_enqueue,
                                .wait = step_wait,
-                               .first = step_first};
-    stepper st = {.t = t};
+                               .early = step_early};
+    stepper st = {.t = t, .loss = {NAN, NAN, NAN}};
     measured_steps m;
     if (!measure_steps(s, w, &step, &st, &m)) {
         row_status_set(w, ROW_FAIL, "step: %s", sb_last_message());
@@ -79,7 +80,10 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
         row_status_set(w, ROW_SKIP, "the step cannot be captured as a graph");
         return false;
     }
-    *out = (model_timed){.first_ms = st.first_ms, .loss_first = st.loss_first, .loss_last = trainer_loss(t)};
+    *out = (model_timed){.first_ms = st.first_ms,
+                         .loss_first = st.loss[0],
+                         .loss_third = st.loss[MEASURE_EARLY - 1],
+                         .loss_last = trainer_loss(t)};
     memcpy(out->median_ms, m.median_ms, sizeof out->median_ms);
     row_real(w, "tokens_per_j", transformer_tokens(&shape) / m.step_j);
     return loss_is_sound(s, o, out->loss_first, out->loss_last, w);

@@ -55,7 +55,8 @@ enum { MODEL_FORWARD, MODEL_BACKWARD, MODEL_OPTIMIZER, MODEL_STEP, MODEL_PARTS }
 typedef struct model_timed {
     double median_ms[MODEL_PARTS]; /* NAN for a part that the mode lacks */
     double first_ms;               /* the first step of this trainer, by the host's clock */
-    double loss_first, loss_last;  /* of the first step and of the last measured one */
+    double loss_first, loss_third; /* of these steps; NAN: there were fewer */
+    double loss_last;              /* of the last measured one */
 } model_timed;
 /* Runs `warmup` steps and then --iters, and fills MODEL_STEP_COLUMNS. False after making the row `fail`, or `skip` where
  * the step cannot be captured as the graph that was asked for. */

@@ -36,7 +36,7 @@ bool measure_with(session *s, row *w, const char *name, const measure_how *how, 
 bool measure_sustained(session *s, row *w, const char *name, const measure_how *how, bool (*fn)(void *arg), void *arg,
                        double *median_ms);
 
-enum { MEASURE_PARTS = 8 };
+enum { MEASURE_PARTS = 8, MEASURE_EARLY = 3 };
 typedef struct measure_step {
     const char *const *names; /* [parts]; NULL: the step lacks this part */
     int parts;
@@ -44,7 +44,8 @@ typedef struct measure_step {
     int warmup;                          /* steps before those that count */
     bool (*enqueue)(void *arg);          /* launches a step; false on failure */
     void (*wait)(void *arg, double *ms); /* until it is done; fills ms[parts] */
-    void (*first)(void *arg, double host_ms); /* after the first step of all; may be NULL */
+    /* After each of the first MEASURE_EARLY steps of all, which it counts from 0; may be NULL. */
+    void (*early)(void *arg, int i, double host_ms);
 } measure_step;
 typedef struct measured_steps {
     double median_ms[MEASURE_PARTS]; /* NAN for a part without a name */

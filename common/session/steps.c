@@ -35,8 +35,8 @@ static bool take_steps(session *s, const measure_step *step, void *arg, const st
         step->wait(arg, ms);
         const double host_ms = (host_seconds() - start) * 1e3;
         watchdog_beat();
-        if (i == 0 && step->first && limit->counts)
-            step->first(arg, host_ms);
+        if (i < MEASURE_EARLY && step->early && limit->counts)
+            step->early(arg, (int)i, host_ms);
         if (i < limit->warmup)
             continue;
         for (int p = 0; p < step->parts; p++)

@@ -135,7 +135,8 @@ FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 :
         {"recorded_exposed_ms", MEASURED, NULL, 0}, {"overlapped_pct", MEASURED, NULL, 0},                             \
         {"step_j", MEASURED, NULL, 0}, {"tokens_per_j", MEASURED, tokens_per_j, 0},                                    \
         {"clock_err_us", MEASURED, NULL, 0}, {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0},              \
-        {"loss_first", MEASURED, NULL, 0}, {"loss_last", MEASURED, NULL, 0}, {"err_grad", MEASURED, NULL, 0},          \
+        {"loss_first", MEASURED, NULL, 0}, {"loss_third", MEASURED, NULL, 0}, {"loss_last", MEASURED, NULL, 0},        \
+        {"err_grad", MEASURED, NULL, 0},                                                                               \
     {                                                                                                                  \
         "err_param", MEASURED, NULL, 0                                                                                 \
     }

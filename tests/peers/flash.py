@@ -29,6 +29,7 @@ SHAPES = [  # dtype, batch, heads, heads_kv, seq, head_dim or (that of q and k, 
     *(("bf16", 1, 16, 16, 8192, head_dim, causal) for head_dim in (192, 256, (192, 128)) for causal in (1, 0)),
     ("bf16", 1, 16, 16, 16384, 64, 0), ("bf16", 1, 8, 8, 131072, 128, 1),
     *(("bf16", 16, 16, 16, 512, head_dim, 1) for head_dim in (64, 128)),
+    *(("fp32", 8, 16, 16, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 2048)),
     *(("fp32", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384, 65536)),
 ]
 SMALL = [("bf16", 1, 4, 4, 1024, 64, 1), ("bf16", 1, 4, 2, 1024, 128, 0), ("fp32", 1, 4, 4, 1024, 64, 1)]

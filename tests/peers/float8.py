@@ -5,10 +5,6 @@ import torch
 from torch import nn
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
-POLICIES = {
-    "fp8-tensorwise": "as bf16master; products of the blocks by torch._scaled_mm: e4m3, dy in e5m2, a scale for each matrix, fast sums in y alone",
-    "fp8-rowwise": "as bf16master; products of the blocks by torch._scaled_mm: e4m3, a scale for each row along k, fast sums in y alone",
-}
 
 
 def cast(x, dtype, rowwise):

@@ -2,6 +2,7 @@
 """PyTorch's products, copies and fused AdamW: the peers of bench_roofline and of the optimizer's update."""
 import torch
 
+import adamw as optimizers
 import clock
 
 
@@ -32,7 +33,9 @@ def adamw(rows, small):
     count = 50_000_000 if small else 500_000_000
     weight = torch.nn.Parameter(torch.randn(count, device="cuda"))
     weight.grad = torch.randn(count, device="cuda")
-    optimizer = torch.optim.AdamW([weight], lr=1e-4, fused=True)
-    ms = clock.median_ms(optimizer.step, 3, 10, clock.SETTLE_S)
-    rows.add(bench="adamw", impl="fused", params=count, mode="event", policy=f"torch.optim.AdamW, all fp32; {clock.SETTLED}", median_ms=ms,
-             gb_s=28 * count / ms / 1e6)
+    compiled = optimizers.Compiled([weight], halves=False)
+    for impl, policy, step in (("fused", "torch.optim.AdamW", torch.optim.AdamW([weight], lr=1e-4, fused=True).step),
+                               ("compiled", "torch.compile of AdamW's formula", lambda: (compiled.begin(), compiled.step()))):
+        ms = clock.median_ms(step, 3, 10, clock.SETTLE_S)
+        rows.add(bench="adamw", impl=impl, params=count, mode="event", policy=f"{policy}, all fp32; {clock.SETTLED}", median_ms=ms,
+                 gb_s=28 * count / ms / 1e6)

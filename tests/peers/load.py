@@ -4,6 +4,7 @@ report forms no ratio below 80 % (plots/report/sections/peers.sql)."""
 import json
 import math
 import os
+import re
 import subprocess
 import tempfile
 
@@ -52,6 +53,26 @@ def intervals_of(trace):
     """Kernels and copies of a Chrome trace, in microseconds."""
     work = ("kernel", "gpu_memcpy", "gpu_memset")
     return [(event["ts"], event["ts"] + event["dur"]) for event in trace["traceEvents"] if event.get("cat") in work]
+
+
+def attention_kernel(step, wait):
+    """The names of the kernels that made attention in one step, those that took longest first; empty where nobody may profile."""
+    profile = started(profiler)
+    if not profile:
+        return ""
+    step()
+    wait()
+    try:
+        profile.stop()
+        times = {}
+        for event in profile.key_averages():
+            if re.search("flash|fmha|sdpa|attention", event.key, re.IGNORECASE):
+                name = re.sub(r"^void |<.*|\(.*", "", event.key)[:60]
+                times[name] = times.get(name, 0) + event.self_device_time_total
+        return " ".join(sorted((name for name in times if times[name] > 0), key=lambda name: -times[name])[:3])
+    except Exception as error:
+        print(f"  the profile can't be read: {type(error).__name__}: {str(error).strip()[:120]}")
+        return ""
 
 
 def profiler():

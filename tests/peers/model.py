@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import start
 from load import SIZES, VOCAB
 
 
@@ -29,17 +30,23 @@ def naive_attention(q, k, v):
 
 
 class Block(nn.Module):
-    def __init__(self, width, inner, heads, attention):
+    """`fused`: one product makes q, k and v, and one gate and up."""
+
+    def __init__(self, width, inner, heads, attention, fused=False):
         super().__init__()
-        self.heads, self.attention = heads, attention
+        self.heads, self.attention, self.fused = heads, attention, fused
         self.norm_attention, self.norm_mlp = RMSNorm(width), RMSNorm(width)
-        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
-        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
-        self.down = nn.Linear(inner, width, bias=False)
+        if fused:
+            self.qkv, self.gate_up = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, 2 * inner, bias=False)
+        else:
+            self.q, self.k, self.v = (nn.Linear(width, width, bias=False) for _ in range(3))
+            self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.out, self.down = nn.Linear(width, width, bias=False), nn.Linear(inner, width, bias=False)
 
     def forward(self, x, cos, sin):
         y = self.norm_attention(x)
-        q, k, v = (linear(y).unflatten(-1, (self.heads, -1)).transpose(1, 2) for linear in (self.q, self.k, self.v))
+        parts = self.qkv(y).chunk(3, -1) if self.fused else (self.q(y), self.k(y), self.v(y))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         if self.attention == "naive":
             y = naive_attention(q, k, v)
@@ -47,36 +54,43 @@ class Block(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).flatten(2))
         y = self.norm_mlp(x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+        gate, up = self.gate_up(y).chunk(2, -1) if self.fused else (self.gate(y), self.up(y))
+        return x + self.down(F.silu(gate) * up)
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, size, seq, attention="sdpa", vocab=VOCAB):
+    def __init__(self, size, seq, attention="sdpa", vocab=VOCAB, fused=False):
         super().__init__()
         width, inner, layers, heads = SIZES[size]
         self.embedding = nn.Embedding(vocab, width)
-        self.blocks = nn.ModuleList(Block(width, inner, heads, attention) for _ in range(layers))
-        self.norm, self.head = RMSNorm(width), nn.Linear(width, vocab, bias=False)
+        self.blocks = nn.ModuleList(Block(width, inner, heads, attention, fused) for _ in range(layers))
+        self.norm, self.head, self.tail = RMSNorm(width), nn.Linear(width, vocab, bias=False), loss_of_rows
         angles = torch.outer(torch.arange(seq).float(), 10000.0 ** (-torch.arange(0, width // heads, 2).float() / (width // heads)))
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
-    def forward(self, tokens):
+    def forward(self, tokens, targets=None):
+        """Logits, or the loss where targets are given."""
         x = self.embedding(tokens)
         for block in self.blocks:
             x = block(x, self.cos, self.sin)
-        return self.head(self.norm(x))
+        return self.head(self.norm(x)) if targets is None else self.tail(self.norm, self.head, x, targets)
 
 
-def create(size, seq, attention="sdpa"):
-    """On the GPU; matrices are N(0, 0.02)."""
-    torch.manual_seed(0)
-    with torch.device("cuda"):
-        model = LanguageModel(size, seq, attention)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(0, 0.02)
+def compile_blocks(model, tuned):
+    """Blocks are alike and compiled once. `tuned`: products are chosen by max-autotune, and the head's loss is compiled, too."""
+    options = {"mode": "max-autotune-no-cudagraphs"} if tuned else {}
+    for place, block in enumerate(model.blocks):
+        model.blocks[place] = torch.compile(block, dynamic=False, **options)
+    if tuned:
+        model.tail = torch.compile(loss_of_rows, dynamic=False, **options)
+
+
+def create(size, seq, attention="sdpa", fused=False, device="cuda"):
+    """With the parameters from which the benches start."""
+    with torch.device(device):
+        model = LanguageModel(size, seq, attention, fused=fused)
+    start.fill_parameters(model)
     return model
 
 
@@ -85,5 +99,12 @@ def batch_of(count, seq, seed=1):
     return [torch.randint(0, VOCAB, (count, seq), device="cuda", generator=generator) for _ in range(2)]
 
 
-def loss_of(function, inputs, targets):
+def loss_of(function, inputs, targets, tuned=False):
+    """`tuned`: by the compiled tail of the model within `function`."""
+    if tuned:
+        return function(inputs, targets)
     return F.cross_entropy(function(inputs).float().flatten(0, 1), targets.flatten())
+
+
+def loss_of_rows(norm, head, rows, targets):
+    return F.cross_entropy(head(norm(rows)).float().flatten(0, 1), targets.flatten())

@@ -33,18 +33,55 @@ def nccl_version(number):
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-def nccl_tests(rows, small, ranks=None, timeout=300):
+def ranks_of(text):
+    """How many ranks took part: without MPI, each process of mpirun is a job of its own."""
+    return len(set(re.findall(r"#\s+Rank\s+(\d+)", text)))
+
+
+# How ranks are started, with registered buffers or without, and how calls are launched.
+CASES = [(start, registered, mode) for mode in ("graph", "eager") for registered in (0, 1) for start in ("process", "thread")]
+STARTS = {"process": "a process for each rank", "thread": "one process, a thread for each rank"}
+
+
+def command_of(case, ranks, small):
+    start, registered, mode = case
+    each = ["mpirun", "--allow-run-as-root", "-np", str(ranks), program(), "-t", "1"] if start == "process" else [program(), "-t", str(ranks)]
+    return [*each, "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-g", "1", "-w", "5", "-n", "20" if small else "50",
+            *(["-R", "1"] if registered else []), *(["-G", "20"] if mode == "graph" else [])]
+
+
+def run(case, ranks, small, timeout):
+    """Rows of one case; RuntimeError with the reason where it does not run."""
+    command = command_of(case, ranks, small)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"{command[0]}: {error}") from error
+    found, tool, library = parse(done.stdout)
+    if done.returncode or not found:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+    if ranks_of(done.stdout) not in (0, ranks):
+        raise RuntimeError(f"it ran as {ranks} jobs of one rank: all_reduce_perf was built without MPI=1")
+    return found, tool, library
+
+
+def nccl_tests(rows, small, ranks=None, timeout=120):
     gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout.count("GPU ")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    ranks = ranks or (len(visible.split(",")) if visible else gpus)
-    for mode in ("eager", "graph"):
-        command = [program(), "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-t", str(ranks), "-g", "1", "-w", "5", "-n", "20" if small else "50"]
-        command += ["-G", "20"] if mode == "graph" else []
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-        found, tool, library = parse(done.stdout)
-        if done.returncode or not found:
-            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+    ranks, ran = ranks or (len(visible.split(",")) if visible else gpus), 0
+    for case in CASES:
+        start, registered, mode = case
+        try:
+            found, tool, library = run(case, ranks, small, timeout)
+        except RuntimeError as error:
+            print(f"  {STARTS[start]}{', registered buffers' if registered else ''}, {mode}: not run, {error}")
+            continue
+        ran += 1
         rows.facts["nccl"] = library or rows.facts["nccl"]
         for size, in_place, us, algorithm, bus, wrong in found:
             rows.add(bench="nccl_tests", tool=f"nccl-tests {tool}".strip(), ranks=ranks, bytes=size, mode=mode, in_place=in_place,
-                     policy="one process, a thread for each rank, fp32, sum", median_us=us, algbw_gb_s=algorithm, busbw_gb_s=bus, wrong=wrong)
+                     policy=f"{STARTS[start]}, fp32, sum{', registered buffers' if registered else ''}", median_us=us, algbw_gb_s=algorithm,
+                     busbw_gb_s=bus, wrong=wrong)
+    print(f"  {ran} of {len(CASES)} ways ran")
+    if not ran:
+        raise RuntimeError("no way to start nccl-tests ran")

@@ -2,6 +2,7 @@
 """PyTorch's collectives and data parallelism, one process per GPU: the peers of bench_allreduce, the DDP benches and ZeRO-1.
 
 usage: python3 -m torch.distributed.run --standalone --nproc_per_node N parallel.py allreduce|ddp FOLDER [--small | --case NUMBER]"""
+import contextlib
 import gc
 import statistics
 import sys
@@ -12,11 +13,13 @@ import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+import adamw
 import clock
 import load
 import model as models
 import parallel_cases
 import ranks
+import start
 from ranks import slowest
 from record import provenance, reason_of
 
@@ -77,27 +80,27 @@ def allreduce(rows, small):
 class Strategy:
     """A model with its optimizer, and what is done between backward and update."""
 
-    def __init__(self, strategy, model, mode, bucket_mb):
-        self.name, self.model, self.handles = strategy, model, []
-        self.function = model
-        if mode == "compile-blocks":
-            for place, block in enumerate(model.blocks):
-                model.blocks[place] = torch.compile(block, dynamic=False)
-        if strategy in ("fsdp2", "fsdp2-keep"):
-            ranks.shard(model, free=strategy == "fsdp2")  # after blocks were compiled, as FSDP2's authors advise
-        elif strategy in ("ddp", "ddp25", "zero1"):
-            self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=bucket_mb,
-                                                    gradient_as_bucket_view=True, broadcast_buffers=False)
-        elif strategy == "overlap":
+    def __init__(self, case, model):
+        self.name, self.model, self.handles, self.function = case.strategy, model, [], model
+        tuned, graph = case.mode in parallel_cases.TUNED, case.mode in parallel_cases.GRAPHS
+        if tuned or case.mode in ("compile-blocks", "block-graph"):
+            models.compile_blocks(model, tuned)
+        if case.strategy in ("fsdp2", "fsdp2-keep"):  # after blocks were compiled, as FSDP2's authors advise
+            ranks.shard(model, free=case.strategy == "fsdp2", blocks=2 if case.mode == "tuned-pairs" else 1,
+                        ahead=2 if case.mode in ("tuned-prefetch", "tuned-pairs") else 0)
+        elif case.strategy in ("ddp", "ddp25", "zero1"):
+            self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=case.bucket_mb, gradient_as_bucket_view=True,
+                                                    broadcast_buffers=False)
+        elif case.strategy == "overlap":
             for parameter in model.parameters():
                 parameter.register_post_accumulate_grad_hook(self.send)
-        if mode == "compile":
+        if case.mode == "compile":
             self.function = torch.compile(self.function, dynamic=False)
-        if strategy == "zero1":
-            self.optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True, lr=1e-4,
-                                                     fused=True)
+        rates = {"lr": adamw.LR, "betas": (adamw.BETA1, adamw.BETA2), "eps": adamw.EPS, "weight_decay": adamw.DECAY, "fused": True}
+        if case.strategy == "zero1":
+            self.optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True, **rates)
         else:
-            self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+            self.optimizer = torch.optim.AdamW(model.parameters(), capturable=graph, **rates)
 
     def send(self, parameter):
         self.handles.append(dist.all_reduce(parameter.grad, dist.ReduceOp.AVG, async_op=True))
@@ -116,25 +119,67 @@ class Strategy:
         self.handles.clear()
 
 
+def mean(value):
+    total = torch.tensor(float(value), dtype=torch.float64, device="cuda")
+    dist.all_reduce(total)
+    return total.item() / dist.get_world_size()
+
+
+def queued(step, iters):
+    """As the benches time theirs: one step is launched behind the other, from begin to begin."""
+    torch.cuda.synchronize()
+    dist.barrier()
+    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
+    for begin in begins[:-1]:
+        begin.record()
+        step()
+    begins[-1].record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in zip(begins, begins[1:])]
+
+
+def phases_of(step, marks, iters):
+    """Of further steps, each waited for."""
+    found = []
+    for _ in range(iters):
+        step()
+        torch.cuda.synchronize()
+        found.append([a.elapsed_time(b) for a, b in zip(marks, marks[1:])])
+    return found
+
+
+def captured(step, stream):
+    """The step as one CUDA graph, all-reduces and all. DDP needs some steps on the stream before."""
+    with torch.cuda.stream(stream):
+        for _ in range(11):
+            step()
+    torch.cuda.synchronize()
+    dist.barrier()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        step()
+    return graph.replay
+
+
 def measure(case, gpu, warmup, iters):
     """Medians of the slowest rank, the share in which the least busy GPU was busy, and the memory that this rank's tensors take by
     phase. Python's collector of garbage does not run meanwhile: it would stop a rank, and with it all of them."""
-    strategy, precision, mode, bucket_mb, size, seq, batch = case[:7]
     torch.cuda.reset_peak_memory_stats()
-    base = torch.cuda.memory_allocated()
-    model = models.create(size, seq)
-    if precision == "bf16pure":
+    base, graph, tuned = torch.cuda.memory_allocated(), case.mode in parallel_cases.GRAPHS, case.mode in parallel_cases.TUNED
+    model = models.create(case.size, case.seq, fused=tuned)
+    if case.precision == "bf16pure":
         model = model.bfloat16()
-    memory = {"mem_init_gib": allocated(base)}
-    run = Strategy(strategy, model, mode, bucket_mb)
-    inputs, targets = models.batch_of(batch, seq, seed=1 + dist.get_rank())
-    autocast = precision == "bf16" and not strategy.startswith("fsdp2")
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(5)]
+    memory, stream = {"mem_init_gib": allocated(base)}, torch.cuda.Stream()
+    with torch.cuda.stream(stream) if graph else contextlib.nullcontext():
+        run = Strategy(case, model)
+    inputs, targets = start.batch_of_rank(case.batch, case.seq, load.VOCAB, dist.get_rank(), "cuda")
+    autocast = case.precision == "bf16" and not case.strategy.startswith("fsdp2")
+    marks = [torch.cuda.Event(enable_timing=True, external=graph) for _ in range(5)]
 
     def step():
         marks[0].record()
-        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
-            loss = models.loss_of(run.function, inputs, targets)
+        with torch.autocast("cuda", torch.bfloat16, enabled=autocast, cache_enabled=not graph):
+            loss = models.loss_of(run.function, inputs, targets, tuned)
         marks[1].record()
         loss.backward()
         marks[2].record()
@@ -145,48 +190,39 @@ def measure(case, gpu, warmup, iters):
         memory["mem_after_step_gib"] = allocated(base)
         run.optimizer.zero_grad(set_to_none=True)
         marks[4].record()
+        run.loss = loss
         return loss
 
     gc.collect()
     gc.disable()
+    with torch.cuda.stream(stream) if graph else contextlib.nullcontext():
+        losses = [mean(step().detach()) for _ in range(3)]
+    again = captured(step, stream) if graph else step
     for _ in range(warmup):
-        step()
-    # As the benches time theirs: one step is launched behind the other, from begin to begin.
-    torch.cuda.synchronize()
-    dist.barrier()
-    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
-    for begin in begins[:-1]:
-        begin.record()
-        loss = step()
-    begins[-1].record()
-    torch.cuda.synchronize()
-    queued = [a.elapsed_time(b) for a, b in zip(begins, begins[1:])]
-    phases = []  # of further steps, each waited for
-    for _ in range(iters):
-        loss = step()
-        torch.cuda.synchronize()
-        phases.append([a.elapsed_time(b) for a, b in zip(marks, marks[1:])])
-    samples = [[step_ms, *parts] for step_ms, parts in zip(queued, phases)]
+        again()
+    samples = [[step_ms, *parts] for step_ms, parts in zip(queued(again, iters), phases_of(again, marks, iters))]
     medians = slowest([statistics.median(sample) for sample in zip(*samples)])
     times = dict(zip(("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms"), medians))
-    if strategy not in ("naive", "flat", "overlap"):
+    if case.strategy not in ("naive", "flat", "overlap"):
         del times["comm_exposed_ms"]  # the library sends inside backward: what is exposed cannot be told apart
-    result = {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss": float(loss.detach()),
-              "mfu_pct": load.mfu_pct(gpu["gpu"], precision, size, seq, batch, times["step_ms"])}
-    busy = load.gpu_busy(step, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=slowest)
+    result = {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss_first": losses[0],
+              "loss_third": losses[2], "loss": float(run.loss.detach()),
+              "mfu_pct": load.mfu_pct(gpu["gpu"], case.precision, case.size, case.seq, case.batch, times["step_ms"])}
+    busy = load.gpu_busy(again, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=slowest)
     return {**result, **busy} if busy else {**result, "note": "the share of busy time could not be measured"}
 
 
 def ddp(rows, cases, warmup=5, iters=10):
     gpu = provenance()
     for case in cases:
+        started = time.monotonic()
         try:
             cells = measure(case, gpu, warmup, iters)
         except Exception as error:  # the same on every rank, or the job's timeout ends it
             cells = {"note": reason_of(error)}
         gc.enable()
         if rows:
-            rows.add(**parallel_cases.columns(case, dist.get_world_size()), **cells)
+            rows.add(**parallel_cases.columns(case, dist.get_world_size()), took_s=time.monotonic() - started, **cells)
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()

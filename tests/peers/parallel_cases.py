@@ -2,13 +2,15 @@
 """The steps of several GPUs that PyTorch runs. Each is a process of its own with its own time limit; the strongest come first."""
 from collections import namedtuple
 
+import record
+
 # bucket_mb: 0 where the strategy has none. beside: the bench that does the same. seconds: the case ends by then.
 Case = namedtuple("Case", "strategy precision mode bucket_mb size seq batch beside seconds full_load", defaults=(False,))
 
 
-def full_load(strategy, precision, bucket_mb, batch, beside):
+def full_load(strategy, precision, bucket_mb, batch, beside, mode="compile-blocks", seconds=100):
     """4096 or 8192 tokens on each GPU: its kernels are longer than their launches. Blocks are alike and compiled once."""
-    return Case(strategy, precision, "compile-blocks", bucket_mb, "2.7b", 2048, batch, beside, 100, True)
+    return Case(strategy, precision, mode, bucket_mb, "2.7b", 2048, batch, beside, seconds, True)
 
 
 def xl(strategy, precision, mode, bucket_mb, beside, seconds=90):
@@ -17,10 +19,19 @@ def xl(strategy, precision, mode, bucket_mb, beside, seconds=90):
 
 
 COMPILED = 300  # a whole model of 48 layers takes minutes
+GRAPHS = ("block-graph", "tuned-graph")  # the whole step with its all-reduces is one CUDA graph
+# Products are fused (q, k, v; gate, up) and chosen by max-autotune, the loss is compiled, too. FSDP2 with a unit for each block, with
+# the next two units gathered ahead, and so with two blocks a unit.
+TUNED = ("tuned-graph", "tuned-blocks", "tuned-prefetch", "tuned-pairs")
 CASES = [
+    *(full_load("fsdp2", "bf16", 0, 4, "fsdp", mode, 180) for mode in ("tuned-prefetch", "tuned-pairs", "tuned-blocks")),
+    full_load("fsdp2", "bf16", 0, 2, "fsdp", "tuned-prefetch", 150), full_load("fsdp2-keep", "bf16", 0, 4, "fsdp", "tuned-blocks", 150),
+    full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed", "tuned-graph", 180),
     full_load("fsdp2", "bf16", 0, 4, "fsdp"), full_load("fsdp2", "bf16", 0, 2, "fsdp"),
     full_load("fsdp2-keep", "bf16", 0, 4, "fsdp"), full_load("fsdp2-keep", "bf16", 0, 2, "fsdp"),
     full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed"), full_load("ddp25", "bf16pure", 25, 2, "ddp_bucketed"),
+    *(xl("ddp25", precision, "block-graph", 25, "ddp_bucketed") for precision in ("bf16pure", "bf16")),
+    xl("ddp25", "bf16pure", "tuned-graph", 25, "ddp_bucketed", 150),
     xl("ddp25", "bf16pure", "compile", 25, "ddp_bucketed", COMPILED), xl("ddp25", "bf16", "compile", 25, "ddp_bucketed", COMPILED),
     xl("fsdp2", "bf16", "compile-blocks", 0, "fsdp"), xl("zero1", "bf16", "compile-blocks", 25, "zero1"),
     xl("zero1", "bf16", "eager", 25, "zero1"), xl("ddp25", "fp32", "eager", 25, "ddp_bucketed"), xl("ddp25", "bf16", "eager", 25, "ddp_bucketed"),
@@ -32,7 +43,8 @@ CASES = [
 SMALL = [Case(*case, "small", 128, 2, "", 0) for case in (
     ("ddp", "bf16", "eager", 1), ("ddp25", "bf16", "compile-blocks", 25), ("ddp25", "bf16", "compile", 25), ("naive", "bf16", "eager", 0),
     ("flat", "bf16", "eager", 0), ("overlap", "bf16", "eager", 0), ("zero1", "bf16", "eager", 25), ("fsdp2", "bf16", "eager", 0),
-    ("fsdp2", "bf16", "compile-blocks", 0), ("fsdp2-keep", "bf16", "compile-blocks", 0))]
+    ("ddp25", "bf16pure", "tuned-graph", 25), ("ddp25", "bf16", "block-graph", 25), ("fsdp2", "bf16", "tuned-prefetch", 0),
+    ("fsdp2", "bf16", "tuned-pairs", 0), ("fsdp2", "bf16", "compile-blocks", 0), ("fsdp2-keep", "bf16", "compile-blocks", 0))]
 
 POLICIES = {
     "fp32": "all fp32",
@@ -48,9 +60,10 @@ def columns(case, ranks):
     """Of peer_ddp.csv."""
     return {"bench": "ddp", "strategy": case.strategy, "ranks": ranks, "size": case.size, "seq": case.seq, "batch_per_rank": case.batch,
             "precision": case.precision, "attn": "sdpa", "mode": case.mode, "timing": "queued",
-            "policy": POLICIES.get(case.strategy, POLICIES[case.precision]), "bucket_mb": case.bucket_mb}
+            "policy": POLICIES.get(case.strategy, POLICIES[case.precision]), "bucket_mb": case.bucket_mb, "planned": len(CASES)}
 
 
-def chosen(beside, full_loads):
-    """Numbers of the cases beside these benches (all, if none is named)."""
-    return [i for i, case in enumerate(CASES) if (not beside or case.beside in beside) and (case.full_load or not full_loads)]
+def chosen(beside, full_loads, words=""):
+    """Numbers of the cases beside these benches (all, if none is named), with these words."""
+    named = record.chosen(CASES, words)
+    return [i for i, case in enumerate(CASES) if (not beside or case.beside in beside) and (case.full_load or not full_loads) and case in named]

@@ -23,6 +23,7 @@ import load  # noqa: E402
 import nccl_tests  # noqa: E402
 import parallel_cases  # noqa: E402
 import record  # noqa: E402
+import steps  # noqa: E402
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 77
 
@@ -76,7 +77,8 @@ def command_of(name, options):
     if name in ("allreduce", "ddp"):
         return [sys.executable, *launch, f"{HERE}/parallel.py", name, options.out, *small]
     path = ["--lib", options.lib] if options.lib else []
-    return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small]
+    chosen = ["--cases", options.cases, "--timeout", str(options.timeout)]
+    return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small, *chosen]
 
 
 def run_one(name, options):
@@ -89,8 +91,7 @@ def run_one(name, options):
     torch.manual_seed(1)
     rows.facts = record.provenance()  # now with what PyTorch knows
     if name == "model":
-        import steps
-        steps.model(rows, options.small)
+        steps.model(rows, options.small, options.cases, options.timeout - 30)  # what is under way then may end
     elif name == "fp8":
         import fp8
         fp8.fp8(rows, options.small)
@@ -129,20 +130,23 @@ def run_case(number, options, seconds):
         note = f"exit code {code}"
     except subprocess.TimeoutExpired:
         note = f"no end within {seconds:.0f} s"
-    record.Rows("ddp", options.out).add(**parallel_cases.columns(case, visible_gpus()), note=note)
+    note_of_case(case, options, note)
     return False
 
 
+def note_of_case(case, options, note):
+    record.Rows("ddp", options.out).add(**parallel_cases.columns(case, visible_gpus()), note=note)
+
+
 def run_cases(options):
-    """An exit code. What there is no time left for is named."""
+    """An exit code. What there is no time left for has a row that says so: a shorter case behind it may still run."""
     end, code = time.monotonic() + options.timeout, 0
-    for number in parallel_cases.chosen(options.beside, options.full_loads):
-        case = parallel_cases.CASES[number]
-        seconds = min(case.seconds, end - time.monotonic())
-        if seconds < 5:
-            print(f"  not run, no time is left: {case.strategy}, {case.precision}, {case.mode}, {case.size}, batch {case.batch}")
+    for number in parallel_cases.chosen(options.beside, options.full_loads, options.cases):
+        case, left = parallel_cases.CASES[number], end - time.monotonic()
+        if case.seconds > left:
+            note_of_case(case, options, f"not run: it may take {case.seconds} s, and {max(left, 0):.0f} s are left")
             code = 1
-        elif not run_case(number, options, seconds):
+        elif not run_case(number, options, case.seconds):
             code = 1
     return code
 
@@ -357,8 +361,14 @@ def test_cases():
     full = [case for case in parallel_cases.CASES if case.full_load]
     wrong = [] if parallel_cases.CASES[:len(full)] == full else ["full loads do not come first"]
     fsdp = [parallel_cases.CASES[i][:7] for i in parallel_cases.chosen(["fsdp"], True)]
-    wanted = [(strategy, "bf16", "compile-blocks", 0, "2.7b", 2048, batch) for strategy in ("fsdp2", "fsdp2-keep") for batch in (4, 2)]
-    wrong += [] if fsdp == wanted else [f"full loads beside bench_fsdp: {fsdp}"]
+    plain = [(strategy, "bf16", "compile-blocks", 0, "2.7b", 2048, batch) for strategy in ("fsdp2", "fsdp2-keep") for batch in (4, 2)]
+    wrong += [] if fsdp[-4:] == plain and all(case[2].startswith("tuned") for case in fsdp[:-4]) else [f"full loads beside bench_fsdp: {fsdp}"]
+    for cases in (steps.CASES, parallel_cases.CASES):
+        wrong += [f"twice in a list: {case}" for case in cases if [c[:-1] for c in cases].count(case[:-1]) > 1]
+        wrong += [f"its seconds are not known: {case}" for case in cases if not case.seconds > 0]
+    tuned = record.chosen(steps.CASES, "xl 1024 tuned-graph,naive eager")
+    if {(c.mode, c.attn) for c in tuned} != {("tuned-graph", a) for a in ("sdpa", "cudnn", "fa4", "fa2")} | {("eager", "naive")}:
+        wrong.append(f"--cases chooses {tuned}")
     names = {bench for *_, benches in PEERS.values() for bench in benches}
     wrong += [f"no bench is called {case.beside}" for case in parallel_cases.CASES if case.beside not in names]
     unknown = set(parallel_cases.columns(full[0], 2)) - set(record.header("ddp"))
@@ -431,6 +441,8 @@ def main():
     parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
+    parser.add_argument("--cases", default="", help="of the peers model and ddp only the cases that have all of these words: "
+                        "'xl 1024 tuned-graph,fsdp2'; --list shows them")
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
     parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)
@@ -450,6 +462,9 @@ def main():
     if options.list:
         for name in names:
             print(f"{name:12} {missing(name) or 'can run'}: {PEERS[name][0]}")
+            cases = {"model": steps.CASES, "ddp": parallel_cases.CASES}.get(name, ())
+            for case in record.chosen(cases, options.cases):
+                print(f"    {' '.join(str(value) for value in case)}")
         return EXIT_OK
     if not options.out:
         parser.error("--out is needed: the folder of results")

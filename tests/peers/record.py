@@ -20,11 +20,13 @@ COLUMNS = {
     "flash": (("bench", "impl", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "head_dim_v", "causal", "layout", "mode", "policy"),
               ("fwd_ms", "bwd_ms", "fwd_tflops", "bwd_tflops", "fwd_ratio", "fwd_ratio_lo", "fwd_ratio_hi", "bwd_ratio",
                "bwd_ratio_lo", "bwd_ratio_hi", "reference", "fwd_diff", "bwd_diff", "note")),
-    "model": (("bench", "size", "seq", "batch", "precision", "attn", "mode", "policy"),
-              ("step_ms", "fwd_ms", "bwd_ms", "opt_ms", "tokens_per_s", "peak_gib", "params", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
+    "model": (("bench", "size", "seq", "batch", "precision", "attn", "mode", "optimizer", "policy"),
+              ("step_ms", "fwd_ms", "bwd_ms", "opt_ms", "tokens_per_s", "peak_gib", "params", "loss_first", "loss_third", "loss", "mfu_pct",
+               "gpu_busy_pct", "gpu_busy_by", "attn_kernel", "planned", "took_s", "note")),
     "ddp": (("bench", "strategy", "ranks", "size", "seq", "batch_per_rank", "precision", "attn", "mode", "timing", "policy", "bucket_mb"),
             ("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms", "mem_init_gib", "mem_before_step_gib",
-             "mem_after_step_gib", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
+             "mem_after_step_gib", "peak_gib", "loss_first", "loss_third", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "planned",
+             "took_s", "note")),
     "checkpoint": (("bench", "way", "ranks", "size", "seq", "batch_per_rank", "precision", "fs", "policy"),
                    ("stall_ms", "stall_first_ms", "step_ms", "durable_ms", "durable_gb_s", "state_bytes", "note")),
     "tp": (("bench", "ranks", "size", "seq", "batch", "precision", "attn", "mode", "timing", "policy"),
@@ -58,6 +60,12 @@ def output_of(*command):
 def reason_of(error):
     """The first line of an exception, for a cell."""
     return f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"
+
+
+def chosen(cases, words):
+    """Those that have all the words of a part: of 'xl 512 eager,tuned-graph', eager steps of xl at 512, and all that are tuned."""
+    asked = [set(part.split()) for part in words.split(",") if part.strip()]
+    return [case for case in cases if not asked or any(part <= set(map(str, case)) for part in asked)]
 
 
 def commit(root=library.ROOT):

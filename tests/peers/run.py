@@ -24,10 +24,7 @@ from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LambdaLR, Li
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import load  # noqa: E402
 import model as peer  # noqa: E402
-
-OURS = {"q": "attn.q_proj", "k": "attn.k_proj", "v": "attn.v_proj", "out": "attn.output_proj", "gate": "ffn.w1", "up": "ffn.w3",
-        "down": "ffn.w2", "norm_attention": "ln1", "norm_mlp": "ln2"}
-WHOLE = {"embedding": "token_embeddings", "norm": "ln_final", "head": "lm_head"}
+import start as begin  # noqa: E402
 
 
 def tensors_of(path):
@@ -50,13 +47,6 @@ def tokens_of(path):
     return torch.frombuffer(bytearray(text[10 + length:]), dtype=torch.int32).reshape(shape).long()
 
 
-def our_name(name):
-    parts = name.split(".")
-    if parts[0] == "blocks":
-        return f"layers.{parts[1]}.{OURS[parts[2]]}.weight"
-    return f"{WHOLE[parts[0]]}.weight"
-
-
 def create(options, start, device):
     if options["heads"] != options["heads_kv"]:
         sys.exit("run.py: this peer has no grouped heads; run bench_run without --heads-kv")
@@ -66,7 +56,7 @@ def create(options, start, device):
     values = dict(tensors_of(start))
     with torch.no_grad():
         for name, parameter in net.named_parameters():
-            parameter.copy_(values.pop(our_name(name)))
+            parameter.copy_(values.pop(begin.our_names(name)[0]))
     assert not values, f"tensors without a place: {sorted(values)}"
     return net.to(device)
 

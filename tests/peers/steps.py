@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Training steps of PyTorch on one GPU: the peers of bench_transformer, by policy of precision and by mode."""
+"""Training steps of PyTorch on one GPU: the peers of bench_transformer, by policy of precision and by mode. They start from the
+parameters and tokens of the bench, so that losses can be compared."""
+import contextlib
+import functools
 import gc
+import os
 import statistics
+import time
+from collections import namedtuple
 
-import torch
-
-import clock
-import float8
 import load
-import model as models
-from record import reason_of
+import record
+
+# attn: sdpa, PyTorch's choice; cudnn, fa2, fa4; naive. seconds: about what the case takes, compilation included.
+Case = namedtuple("Case", "size seq precision attn mode optimizer seconds")
 
 POLICIES = {
     "fp32": "fp32 weights, gradients, activations and AdamW states, fp32 products",
@@ -17,106 +21,130 @@ POLICIES = {
     "bf16": "autocast: fp32 weights, gradients, residual stream and AdamW states; products in bf16",
     "bf16pure": "everything bf16: weights, gradients, activations, AdamW states",
     "bf16master": "bf16 weights, gradients and activations; AdamW on fp32 copies of the weights with fp32 states",
-    **float8.POLICIES,
+    "bf16rest": "bf16 weights, gradients and activations; AdamW with fp32 states on weights and 16-bit remainders: fp32 values",
+    "fp8-tensorwise": "as bf16master; products of the blocks by torch._scaled_mm: e4m3, dy in e5m2, a scale for each matrix, fast sums in y alone",
+    "fp8-rowwise": "as bf16master; products of the blocks by torch._scaled_mm: e4m3, a scale for each row along k, fast sums in y alone",
 }
-GRAPHS = ("step-graph", "block-graph")  # the whole step is one CUDA graph
-# sizes, contexts, precisions, attentions, modes. What matters most comes first, since a time limit cuts the end off: the fastest
-# mode of each policy, then autocast, then the slower modes. Compiling a whole model takes seconds per layer; blocks are alike and
-# compiled once.
+FLOAT8 = ("fp8-tensorwise", "fp8-rowwise")
+MASTERED = ("bf16master", *FLOAT8)
+GRAPHS = ("step-graph", "block-graph", "tuned-graph")  # the whole step is one CUDA graph
+EARLY = 3  # steps whose losses are compared with ours
+
+
+def tuned(size, seq, attn, optimizer, seconds, precision="bf16rest"):
+    """The strongest: q, k, v by one product, gate and up by one, products chosen by max-autotune, the loss compiled, too, an update
+    that is one kernel for each tensor."""
+    return Case(size, seq, precision, attn, "tuned-graph", optimizer, seconds)
+
+
+def grid(sizes, contexts, precisions, mode="block-graph", seconds=12, attn="sdpa"):
+    return [Case(size, seq, p, attn, mode, "fused", seconds) for size in sizes for seq in contexts for p in precisions]
+
+
+# The list is fixed: what did not run has a row that says why. What matters most comes first, since a time limit cuts the end off.
+# Compiling a whole model takes seconds per layer; blocks are alike and compiled once.
 CASES = [
-    (("small", "xl"), (512, 128, 1024), ("bf16master",), ("sdpa",), ("block-graph",)),
-    (("2.7b",), (1024, 2048, 512), ("bf16master",), ("sdpa",), ("block-graph",)),
-    (("xl", "small"), (1024,), tuple(float8.POLICIES), ("sdpa",), ("block-graph",)),
-    (("2.7b",), (2048,), tuple(float8.POLICIES), ("sdpa",), ("block-graph",)),
-    (("xl", "small"), (1024, 512), ("bf16pure",), ("sdpa",), ("block-graph",)),
-    (("xl", "small"), (512,), ("fp32", "tf32"), ("sdpa",), ("block-graph",)),
-    (("small",), (512, 128), ("bf16master",), ("sdpa",), ("step-graph",)),
-    (("medium", "large"), (512, 128, 1024), ("bf16master",), ("sdpa",), ("block-graph",)),
-    (("2.7b",), (128,), ("bf16master",), ("sdpa",), ("block-graph",)),
-    (("small", "medium", "large", "xl", "2.7b"), (512, 128, 1024), ("bf16",), ("sdpa",), ("block-graph",)),
-    (("2.7b",), (2048,), ("bf16",), ("sdpa",), ("block-graph",)),
-    (("small", "xl"), (512,), ("bf16", "bf16pure", "fp32", "tf32"), ("sdpa",), ("eager",)),
-    (("xl",), (512,), ("bf16master",), ("sdpa",), ("step-graph",)),
-    (("small", "xl"), (512,), ("bf16",), ("sdpa",), ("step-graph",)),
-    (("small", "xl"), (512,), ("bf16master", "bf16"), ("sdpa",), ("compile",)),
-    (("small",), (512,), ("bf16",), ("naive",), ("eager", "block-graph")),
-    (("small",), (128, 512), ("bf16",), ("sdpa",), ("compile-graph",)),
+    tuned("xl", 1024, "sdpa", "compiled", 90), tuned("2.7b", 2048, "sdpa", "compiled", 90), tuned("2.7b", 2048, "fa4", "compiled", 60),
+    tuned("xl", 1024, "cudnn", "compiled", 45), tuned("xl", 1024, "fa4", "compiled", 45), tuned("xl", 1024, "fa2", "compiled", 45),
+    tuned("xl", 1024, "sdpa", "beside", 45), tuned("xl", 512, "sdpa", "compiled", 80), tuned("xl", 512, "sdpa", "beside", 45),
+    tuned("small", 512, "sdpa", "compiled", 60), tuned("small", 1024, "sdpa", "compiled", 60),
+    tuned("xl", 1024, "sdpa", "fused", 45, "bf16pure"), tuned("xl", 512, "sdpa", "fused", 45, "tf32"),
+    *grid(("small", "xl"), (512, 128, 1024), ("bf16master",)), *grid(("2.7b",), (1024, 2048, 512), ("bf16master",), seconds=20),
+    *grid(("xl", "small"), (1024,), FLOAT8, seconds=20), *grid(("2.7b",), (2048,), FLOAT8, seconds=25),
+    *grid(("xl", "small"), (1024, 512), ("bf16pure",)), *grid(("xl", "small"), (512,), ("fp32", "tf32")),
+    *grid(("small",), (512, 128), ("bf16master",), "step-graph", 60), *grid(("medium", "large"), (512, 128, 1024), ("bf16master",)),
+    *grid(("2.7b",), (128,), ("bf16master",)), *grid(("small", "medium", "large", "xl", "2.7b"), (512, 128, 1024), ("bf16",)),
+    *grid(("2.7b",), (2048,), ("bf16",), seconds=20), *grid(("small", "xl"), (512,), ("bf16", "bf16pure", "fp32", "tf32"), "eager"),
+    *grid(("xl",), (512,), ("bf16master",), "step-graph", 240), *grid(("small",), (512,), ("bf16",), "step-graph", 60),
+    *grid(("xl",), (512,), ("bf16",), "step-graph", 240), *grid(("small",), (512,), ("bf16master", "bf16"), "compile", 60),
+    *grid(("xl",), (512,), ("bf16master", "bf16"), "compile", 240), *grid(("small",), (512,), ("bf16",), "eager", 10, "naive"),
+    *grid(("small",), (512,), ("bf16",), "block-graph", 12, "naive"), *grid(("small",), (128, 512), ("bf16",), "compile-graph", 60),
 ]
-SMALL = [(("small",), (128,), ("bf16", "bf16master"), ("sdpa",), ("eager",)),
-         (("small",), (128,), ("bf16master", *float8.POLICIES), ("sdpa",), ("step-graph", "block-graph")), (("small",), (128,), ("fp32",), ("naive",), ("eager",))]
+SMALL = [tuned("small", 128, "sdpa", "compiled", 0), tuned("small", 128, "cudnn", "beside", 0), tuned("small", 128, "fa4", "compiled", 0),
+         *grid(("small",), (128,), ("bf16", "bf16master"), "eager"), *grid(("small",), (128,), ("bf16master", *FLOAT8), "step-graph"),
+         *grid(("small",), (128,), ("bf16master", *FLOAT8)), *grid(("small",), (128,), ("fp32",), "eager", 0, "naive")]
 
 
-class Optimizer:
-    """AdamW, fused. With a master it works on fp32 copies: PyTorch has no such optimizer of its own."""
-
-    def __init__(self, parameters, master, capturable):
-        self.parameters, self.copies = list(parameters), None
-        if master:
-            self.copies = [p.detach().float().requires_grad_() for p in self.parameters]
-            for copy in self.copies:
-                copy.grad = torch.empty_like(copy)
-        self.adamw = torch.optim.AdamW(self.copies or self.parameters, lr=1e-4, fused=True, capturable=capturable)
-
-    @torch.no_grad()
-    def step(self):
-        if not self.copies:
-            self.adamw.step()
-            return
-        torch._foreach_copy_([copy.grad for copy in self.copies], [p.grad for p in self.parameters])
-        self.adamw.step()
-        torch._foreach_copy_(self.parameters, self.copies)
-
-    def clear(self):
-        for parameter in self.parameters:
-            parameter.grad = None
+@contextlib.contextmanager
+def attention(attn):
+    """One backend of scaled_dot_product_attention and no other; an error where it is missing or takes no such shape."""
+    import torch.nn.attention as kinds
+    names = {"cudnn": "CUDNN_ATTENTION", "fa2": "FLASH_ATTENTION", "fa4": "FLASH_ATTENTION"}
+    if attn not in names:
+        yield
+        return
+    if attn == "fa4":
+        kinds.activate_flash_attention_impl("FA4")
+    try:
+        with kinds.sdpa_kernel(kinds.SDPBackend[names[attn]]):
+            yield
+    finally:
+        if attn == "fa4":
+            kinds.restore_flash_attention_impl()
 
 
 class Step:
-    def __init__(self, size, seq, batch, precision, attention, mode):
-        self.model = models.create(size, seq, attention)
-        narrow = precision in float8.POLICIES
-        if narrow or precision in ("bf16pure", "bf16master"):
+    def __init__(self, case, batch, device="cuda"):
+        import torch
+
+        import adamw
+        import float8
+        import model as models
+        import start
+        self.torch, self.losses = torch, []
+        strongest = case.mode == "tuned-graph"
+        self.model = models.create(case.size, case.seq, "naive" if case.attn == "naive" else "sdpa", strongest, device)
+        if case.precision in (*MASTERED, "bf16rest", "bf16pure"):
             self.model = self.model.bfloat16()
-        if narrow:
-            float8.convert(self.model, precision)
-        self.optimizer = Optimizer(self.model.parameters(), narrow or precision == "bf16master", mode in GRAPHS)
-        self.autocast = precision == "bf16"
-        self.inputs, self.targets = models.batch_of(batch, seq)
-        self.function = self.model
-        if mode == "block-graph":
-            for place, block in enumerate(self.model.blocks):
-                self.model.blocks[place] = torch.compile(block, dynamic=False)
-        elif mode != "eager":
-            kind = "reduce-overhead" if mode == "compile-graph" else "default"
+        if case.precision in FLOAT8:
+            float8.convert(self.model, case.precision)
+        if case.optimizer == "fused":
+            self.optimizer = adamw.Fused(self.model.parameters(), case.precision in MASTERED, case.mode in GRAPHS)
+        else:
+            self.optimizer = adamw.Compiled(self.model.parameters(), case.precision == "bf16rest", case.optimizer == "beside", device)
+        self.autocast, self.device = case.precision == "bf16", device
+        self.inputs, self.targets = start.batch(batch, case.seq, load.VOCAB, device)
+        self.function, self.loss_of = self.model, functools.partial(models.loss_of, tuned=strongest)
+        if case.mode in ("block-graph", "tuned-graph"):
+            models.compile_blocks(self.model, strongest)
+        elif case.mode != "eager":
+            kind = "reduce-overhead" if case.mode == "compile-graph" else "default"
             self.function = torch.compile(self.model, mode=kind, dynamic=False)
 
     def forward(self):
-        with torch.autocast("cuda", torch.bfloat16, enabled=self.autocast):
-            self.loss = models.loss_of(self.function, self.inputs, self.targets)
+        with self.torch.autocast(self.device, self.torch.bfloat16, enabled=self.autocast):
+            self.loss = self.loss_of(self.function, self.inputs, self.targets)
 
     def backward(self):
+        self.optimizer.begin()
         self.loss.backward()
 
     def update(self):
         self.optimizer.step()
-        self.optimizer.clear()
+        for parameter in self.model.parameters():
+            parameter.grad = None
 
     def whole(self):
         self.forward()
         self.backward()
         self.update()
+        if len(self.losses) < EARLY:
+            self.losses.append(float(self.loss.detach()))
 
 
 def time_parts(step, warmup, iters):
     """Medians of the step and its parts; the host waits after every step, as a training loop that reads its loss."""
     samples = []
     for turn in range(warmup + iters):
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
+        if turn < EARLY:
+            step.whole()
+            continue
+        marks = [step.torch.cuda.Event(enable_timing=True) for _ in range(4)]
         marks[0].record()
         for part, mark in zip((step.forward, step.backward, step.update), marks[1:]):
             part()
             mark.record()
-        torch.cuda.synchronize()
+        step.torch.cuda.synchronize()
         if turn >= warmup:
             parts = [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
             samples.append([marks[0].elapsed_time(marks[-1]), *parts])
@@ -124,60 +152,71 @@ def time_parts(step, warmup, iters):
 
 
 def time_graph(step, warmup, iters):
-    """Forward, backward and update of what was compiled in one CUDA graph: nothing of the host is left."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
+    """Forward, backward and update of what was compiled in one CUDA graph: nothing of the host is left. The replay, too."""
+    import clock
+    cuda = step.torch.cuda
+    stream = cuda.Stream()
+    stream.wait_stream(cuda.current_stream())
+    with cuda.stream(stream):
+        for _ in range(EARLY):
             step.whole()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
+    cuda.synchronize()
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph, stream=stream):
         step.forward()
         step.backward()
         step.optimizer.step()
-    return {"step_ms": clock.median_ms(graph.replay, warmup, iters)}
+    return {"step_ms": clock.median_ms(graph.replay, warmup, iters)}, graph.replay
 
 
 def busy_of(step, step_ms, gpu):
     """A step that is one graph has no host between its first and its last kernel, so it is not asked."""
-    return load.gpu_busy(lambda: (step.whole(), torch.cuda.synchronize()), torch.cuda.synchronize, step_ms, gpu["gpu_uuid"])
+    wait = step.torch.cuda.synchronize
+    return load.gpu_busy(lambda: (step.whole(), wait()), wait, step_ms, gpu["gpu_uuid"])
 
 
-def measure(gpu, size, seq, batch, precision, attention, mode, warmup=5, iters=10):
-    torch.cuda.reset_peak_memory_stats()
-    base = torch.cuda.memory_allocated()  # what an earlier case has left is not this one's
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    step = Step(size, seq, batch, precision, attention, mode)
+def measure(gpu, case, batch, warmup=5, iters=10):
+    import torch
+    cuda = torch.cuda
+    cuda.reset_peak_memory_stats()
+    base = cuda.memory_allocated()  # what an earlier case has left is not this one's
+    torch.backends.cuda.matmul.allow_tf32 = case.precision == "tf32"
+    step = Step(case, batch)
     gc.collect()
     gc.disable()
-    times = (time_graph if mode in GRAPHS else time_parts)(step, warmup, iters)
+    if case.mode in GRAPHS:
+        times, again = time_graph(step, warmup, iters)
+        busy = {}
+    else:
+        times, again = time_parts(step, warmup, iters), step.whole
+        busy = busy_of(step, times["step_ms"], gpu)
     loss = float(step.loss.detach())
     if loss != loss:
         raise ArithmeticError("the loss is not a number")
     params = sum(p.numel() for p in step.model.parameters())
-    result = {**times, "tokens_per_s": batch * seq / times["step_ms"] * 1e3,
-              "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "params": params, "loss": loss,
-              "mfu_pct": load.mfu_pct(gpu["gpu"], precision, size, seq, batch, times["step_ms"])}
-    return result if mode in GRAPHS else {**result, **busy_of(step, times["step_ms"], gpu)}
+    return {**times, "tokens_per_s": batch * case.seq / times["step_ms"] * 1e3,
+            "peak_gib": (cuda.max_memory_allocated() - base) / 2**30, "params": params, "loss_first": step.losses[0],
+            "loss_third": step.losses[EARLY - 1], "loss": loss,
+            "mfu_pct": load.mfu_pct(gpu["gpu"], case.precision, case.size, case.seq, batch, times["step_ms"]),
+            "attn_kernel": load.attention_kernel(again, cuda.synchronize), **busy}
 
 
-def grid(cases):
-    for sizes, contexts, precisions, attentions, modes in cases:
-        for size in sizes:
-            for seq in contexts:
-                yield from ((size, seq, p, a, m) for p in precisions for a in attentions for m in modes)
-
-
-def model(rows, small, batch=4):
-    for size, seq, precision, attention, mode in grid(SMALL if small else CASES):
+def model(rows, small, words="", seconds=float("inf"), batch=4):
+    import torch
+    cases, begin = SMALL if small else CASES, time.monotonic()
+    os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")  # cases of one shape are tuned once
+    for case in record.chosen(cases, words):
+        left, started = begin + seconds - time.monotonic(), time.monotonic()
         try:
-            cells = measure(rows.facts, size, seq, batch, precision, attention, mode)
+            if case.seconds > left:
+                raise TimeoutError(f"not run: it takes about {case.seconds} s, and {max(left, 0):.0f} s are left")
+            with attention(case.attn):
+                cells = measure(rows.facts, case, batch)
         except Exception as error:  # no memory for one case is no end
-            cells = {"note": reason_of(error)}
+            cells = {"note": record.reason_of(error)}
         gc.enable()
-        rows.add(bench="model", size=size, seq=seq, batch=batch, precision=precision, attn=attention, mode=mode,
-                 policy=POLICIES[precision], **cells)
+        rows.add(bench="model", size=case.size, seq=case.seq, batch=batch, precision=case.precision, attn=case.attn, mode=case.mode,
+                 optimizer=case.optimizer, policy=POLICIES[case.precision], planned=len(cases), took_s=time.monotonic() - started, **cells)
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()

@@ -101,6 +101,7 @@ static void add_folder(sqlite3 *to, sqlite3 *from, const char *name, const char 
     copy(to, "all_first_", from, "SELECT * FROM first", place);
     copy(to, "all_strongest", from, "SELECT * FROM strongest", place);
     copy(to, "all_refused", from, "SELECT work, why FROM judged WHERE why IS NOT NULL", place);
+    copy(to, "all_planned", from, "SELECT * FROM planned", place);
     copy(to, "newest", from, "SELECT substr(max(utc), 1, 10) AS date, max(version) AS version FROM about", place);
     char *sql = sqlite3_mprintf("INSERT INTO folders VALUES(%lld, %Q, %Q)", (long long)place, name, title);
     db_run(to, "report", sql);
@@ -145,6 +146,7 @@ sqlite3 *machines_empty(void)
     copy(db, "all_first_", one, "SELECT * FROM first WHERE 0", 0);
     copy(db, "all_strongest", one, "SELECT * FROM strongest WHERE 0", 0);
     copy(db, "all_refused", one, "SELECT work, why FROM judged WHERE 0", 0);
+    copy(db, "all_planned", one, "SELECT * FROM planned WHERE 0", 0);
     copy(db, "newest", one, "SELECT '' AS date, '' AS version WHERE 0", 0);
     sqlite3_close(one);
     make_views(db);

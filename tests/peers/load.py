@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import statistics
 import subprocess
 import tempfile
 
@@ -36,6 +37,13 @@ def peak_tflops(gpu, precision):
 def mfu_pct(gpu, precision, size, seq, batch, step_ms):
     """Of one GPU with its own batch, in the causal convention."""
     return 100 * step_flops(size, seq, batch) / (step_ms * 1e9 * peak_tflops(gpu, precision))
+
+
+def spread(samples):
+    """The columns of a step's times: half of the samples lie below the median, a tenth below and above the others."""
+    ordered, last = sorted(samples), len(samples) - 1
+    at = lambda share: ordered[round(share * last)]
+    return {"step_ms": statistics.median(samples), "step_mean_ms": statistics.fmean(samples), "step_p10_ms": at(0.1), "step_p90_ms": at(0.9)}
 
 
 # ---- the share of busy time ----

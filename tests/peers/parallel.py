@@ -200,9 +200,9 @@ def measure(case, gpu, warmup, iters):
     again = captured(step, stream) if graph else step
     for _ in range(warmup):
         again()
-    samples = [[step_ms, *parts] for step_ms, parts in zip(queued(again, iters), phases_of(again, marks, iters))]
-    medians = slowest([statistics.median(sample) for sample in zip(*samples)])
-    times = dict(zip(("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms"), medians))
+    phases = ("fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms")
+    times = load.spread(slowest(queued(again, iters)))
+    times |= zip(phases, slowest([statistics.median(part) for part in zip(*phases_of(again, marks, iters))]))
     if case.strategy not in ("naive", "flat", "overlap"):
         del times["comm_exposed_ms"]  # the library sends inside backward: what is exposed cannot be told apart
     result = {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss_first": losses[0],
@@ -212,7 +212,7 @@ def measure(case, gpu, warmup, iters):
     return {**result, **busy} if busy else {**result, "note": "the share of busy time could not be measured"}
 
 
-def ddp(rows, cases, warmup=5, iters=10):
+def ddp(rows, cases, warmup=5, iters=20):
     gpu = provenance()
     for case in cases:
         started = time.monotonic()

@@ -148,7 +148,8 @@ def time_parts(step, warmup, iters):
         if turn >= warmup:
             parts = [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
             samples.append([marks[0].elapsed_time(marks[-1]), *parts])
-    return dict(zip(("step_ms", "fwd_ms", "bwd_ms", "opt_ms"), (statistics.median(s) for s in zip(*samples))))
+    whole, *parts = zip(*samples)
+    return {**load.spread(whole), **dict(zip(("fwd_ms", "bwd_ms", "opt_ms"), map(statistics.median, parts)))}
 
 
 def time_graph(step, warmup, iters):
@@ -166,7 +167,9 @@ def time_graph(step, warmup, iters):
         step.forward()
         step.backward()
         step.optimizer.step()
-    return {"step_ms": clock.median_ms(graph.replay, warmup, iters)}, graph.replay
+    for _ in range(warmup):
+        graph.replay()
+    return load.spread([clock.event_ms(graph.replay) for _ in range(iters)]), graph.replay
 
 
 def busy_of(step, step_ms, gpu):
@@ -175,7 +178,7 @@ def busy_of(step, step_ms, gpu):
     return load.gpu_busy(lambda: (step.whole(), wait()), wait, step_ms, gpu["gpu_uuid"])
 
 
-def measure(gpu, case, batch, warmup=5, iters=10):
+def measure(gpu, case, batch, warmup=5, iters=20):
     import torch
     cuda = torch.cuda
     cuda.reset_peak_memory_stats()

@@ -184,6 +184,37 @@ static void no_ratio_across_origins_and_hosts(void **state)
     refuses(*state, "compile", "2", "79", OF("GPU-a", "c-1"), "host-bound");
 }
 
+/* The same start: the losses stand beside the ratio, whose interval is that of both sides' steps, or refuse it. */
+static void losses_stand_beside_the_ratio(void **state)
+{
+    static const char *const thirds[][2] = {{"9.1", NULL}, {"9.3", "its losses are not ours"}};
+    machine(*state);
+    folder_write(
+        *state, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,step_p10_ms,"
+        "step_p90_ms,tokens_per_s,peak_bytes,params,loss_third" RUN
+        "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,100,98,102,38491,1073741824,2000,9" END);
+    for (size_t i = 0; i < 2; i++) {
+        char *rows = xasprintf("bench,size,seq,batch,precision,attn,mode,optimizer,policy,step_ms,step_p10_ms,"
+                               "step_p90_ms,peak_gib,loss_third,planned,note" ORIGIN
+                               "model,xl,1024,4,bf16rest,fa4,tuned-graph,beside,p,110,107.1,112.7,1,%s,5," OF(
+                                   "GPU-a", "c-1") "model,xl,1024,4,bf16master,sdpa,block-graph,fused,p,120,120,120,1,"
+                                                   "9,5," OF("GPU-a", "c-1") "model,xl,1024,4,bf16,sdpa,eager,fused,p,,"
+                                                                             ",,,,5,no memory" OF("GPU-a", "c-1"),
+                               thirds[i][0]);
+        folder_write(*state, "peer_model.csv", rows);
+        char *text = report_text(*state);
+        if (thirds[i][1])
+            text_has(text, thirds[i][1]);
+        text_has(text, thirds[i][1] ? "| PyTorch in one graph, fp32 master (loss 9.000, ours 9.000) 1.20 [1.18, 1.22], "
+                                    : "| PyTorch tuned, in one graph, fp32 by remainders, attention fa4, AdamW beside "
+                                      "the backward (loss 9.100, ours 9.000) 1.10 [1.05, 1.15], xl, S 1024, batch 4 |");
+        text_has(text, "Of PyTorch's fixed lists, 2 of 5 steps of one GPU ran.");
+        free(text);
+        free(rows);
+    }
+}
+
 static void no_ratio_across_timers_and_settling(void **state)
 {
     static const char *const cases[][3] = {{"graph", "settled; samples after 0.15 s", NULL},
@@ -356,6 +387,7 @@ int main(void)
                                        in_folder(a_stranger_is_escaped),
                                        in_folder(many_cases_take_seconds),
                                        in_folder(the_strongest_mode_leads),
+                                       in_folder(losses_stand_beside_the_ratio),
                                        in_folder(no_ratio_across_origins_and_hosts),
                                        in_folder(no_ratio_across_timers_and_settling),
                                        in_folder(attention_with_its_rounds),

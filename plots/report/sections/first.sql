@@ -190,6 +190,9 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
 FROM strongest s
 WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 
+Of PyTorch's fixed lists, {group_concat(ran || ' of ' || cases || ' ' || what, ' and ')} ran.
+@from planned HAVING count(*)
+
 No ratio is formed where {group_concat(said, '; ')}.
 @from (SELECT why || ': ' || group_concat(work || ' (' || rows || ')', ', ') AS said
     FROM (SELECT why, work, count(*) AS rows FROM judged WHERE why IS NOT NULL GROUP BY 1, 2) GROUP BY why)

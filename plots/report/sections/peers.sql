@@ -76,27 +76,36 @@ JOIN bench_mixed_precision o ON o.status = 'ok' AND o.variant = 'float8' AND o."
 WHERE p.median_ms IS NOT NULL AND p.product <> 'bf16' ORDER BY p.id
 
 -- ---- a step of one GPU: the ways to run PyTorch's, the strongest first ----
+-- Both start from the same parameters and tokens: the losses of their third steps stand beside the ratio and must
+-- agree.
 @view ways
-SELECT column1 AS mode, column2 AS attn, column3 AS master, column4 AS named
+SELECT column1 AS mode, column2 AS master, column3 AS named
 FROM (VALUES
-    ('step-graph', 'sdpa', 'bf16master', 'in one graph, fp32 master'),
-    ('step-graph', 'sdpa', NULL, 'in one graph'),
-    ('compile-graph', 'sdpa', 'bf16master', 'compiled, graphs, fp32 master'),
-    ('compile-graph', 'sdpa', NULL, 'compiled, graphs'),
-    ('compile', 'sdpa', 'bf16master', 'compiled, fp32 master'),
-    ('compile', 'sdpa', NULL, 'compiled'),
-    ('eager', 'sdpa', NULL, 'eager'))
+    ('tuned-graph', 'bf16rest', 'tuned, in one graph, fp32 by remainders'),
+    ('tuned-graph', NULL, 'tuned, in one graph'),
+    ('step-graph', 'bf16master', 'in one graph, fp32 master'),
+    ('step-graph', NULL, 'in one graph'),
+    ('compile-graph', 'bf16master', 'compiled, graphs, fp32 master'),
+    ('compile-graph', NULL, 'compiled, graphs'),
+    ('compile', 'bf16master', 'compiled, fp32 master'),
+    ('compile', NULL, 'compiled'),
+    ('eager', NULL, 'eager'))
 
 @into pairs
 SELECT 'training step, ' || o.precision || iif(o.precision = 'fp32' AND o.fp32_products <> 'fma', ' by fp16 parts', ''),
-    NULL, 'PyTorch ' || w.named, o.size || ', S ' || o.seq || ', batch ' || o.batch, p.step_ms / o.step_ms, NULL, NULL,
-    'bench_transformer', o.id, p.peak_gib * gib() / o.peak_bytes, p.gpu_uuid, o.gpu_uuid, p.run_id,
-    coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
-    iif(p.loss IN ('nan', 'inf', '-inf'), 'its result is wrong', NULL), 1,
-    coalesce(p.gpu_busy_pct, iif(p.mode IN ('step-graph', 'block-graph'), 100, NULL)), p.mfu_pct
+    NULL, 'PyTorch ' || w.named || iif(p.attn = 'sdpa', '', ', attention ' || p.attn)
+    || iif(p.optimizer = 'beside', ', AdamW beside the backward', '')
+    || coalesce(' (loss ' || n4(p.loss_third) || ', ours ' || n4(o.loss_third) || ')', ''),
+    o.size || ', S ' || o.seq || ', batch ' || o.batch, p.step_ms / o.step_ms, p.step_p10_ms / o.step_p90_ms,
+    p.step_p90_ms / o.step_p10_ms, 'bench_transformer', o.id, p.peak_gib * gib() / o.peak_bytes, p.gpu_uuid,
+    o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
+    CASE WHEN p.loss IN ('nan', 'inf', '-inf') THEN 'its result is wrong'
+    WHEN abs(p.loss_third - o.loss_third) > iif(o.precision GLOB '*32', 0.005, 0.02) * o.loss_third
+    THEN 'its losses are not ours' END, 1,
+    coalesce(p.gpu_busy_pct, iif(p.mode GLOB '*-graph' AND p.mode <> 'compile-graph', 100, NULL)), p.mfu_pct
 FROM bench_transformer o
 JOIN ways w
-JOIN peer_model p ON p.size = o.size AND p.seq = o.seq AND p.batch = o.batch AND p.attn = w.attn
+JOIN peer_model p ON p.size = o.size AND p.seq = o.seq AND p.batch = o.batch AND p.attn <> 'naive'
     AND (p.mode = w.mode OR (w.mode = 'step-graph' AND p.mode = 'block-graph'))
     AND p.precision = iif(w.master IS NOT NULL, iif(o.precision = 'bf16', w.master, NULL),
     iif(o.precision = 'bf16-pure', 'bf16pure', o.precision))
@@ -217,7 +226,8 @@ SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY grp, kind ORDER BY step
 
 @view ddp_pairs
 SELECT o.kind || ', ' || o.precision AS work, p.*, o.title AS place, o.step_ms AS our_ms, o.bench_table, o.id AS our_id,
-    o.gpu_uuid AS our_gpu, coalesce(o.campaign, o.run_id) AS our_run, o.place AS nth_
+    o.gpu_uuid AS our_gpu, coalesce(o.campaign, o.run_id) AS our_run, o.step_p5_ms AS our_p5, o.step_p95_ms AS our_p95,
+    o.loss_third AS our_loss, o.place AS nth_
 FROM fastest o
 JOIN peer_ddp p ON p.strategy NOT GLOB 'fsdp*' AND (p.strategy GLOB 'zero1*') = (o.kind = 'ZeRO-1 step')
     AND p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch_per_rank = o.batch
@@ -225,7 +235,8 @@ JOIN peer_ddp p ON p.strategy NOT GLOB 'fsdp*' AND (p.strategy GLOB 'zero1*') = 
     AND o.wire = iif(p.precision = 'bf16pure', 'bf16', 'fp32')
 UNION ALL SELECT iif(p.strategy = 'fsdp2', 'FSDP step, sums in fp32', 'FSDP step with parameters kept, sums in fp32'),
     p.*, o.size || ', batch ' || o.batch || ' per rank, S ' || o.seq || ', bf16, ' || o.ranks || ' ranks', o.step_ms,
-    'bench_fsdp', o.id, o.gpu_uuid, coalesce(o.campaign, o.run_id), 1000 + o.id
+    'bench_fsdp', o.id, o.gpu_uuid, coalesce(o.campaign, o.run_id), o.step_p5_ms, o.step_p95_ms, o.loss_third,
+    1000 + o.id
 FROM peer_ddp p
 JOIN bench_fsdp o ON o.id = (SELECT id FROM bench_fsdp f WHERE f.status = 'ok' AND f.wire_dtype = 'fp32'
     AND f.precision = 'bf16' AND f.recompute = 'none' AND coalesce(f.moments, 'policy') = 'policy'
@@ -236,10 +247,12 @@ JOIN bench_fsdp o ON o.id = (SELECT id FROM bench_fsdp f WHERE f.status = 'ok' A
 WHERE p.strategy IN ('fsdp2', 'fsdp2-keep') AND p.precision = 'bf16'
 
 @into pairs
-SELECT work, NULL, 'PyTorch ' || strategy || ', ' || mode || ', ' || precision, place, step_ms / our_ms, NULL, NULL,
-    bench_table, our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, NULL, NULL, NULL, NULL,
-    iif(loss IN ('nan', 'inf', '-inf'), 'its result is wrong', NULL), 1,
-    coalesce(gpu_busy_pct, iif(mode IN ('step-graph', 'block-graph'), 100, NULL)), mfu_pct
+SELECT work, NULL, 'PyTorch ' || strategy || ', ' || mode || ', ' || precision
+    || coalesce(' (loss ' || n4(loss_third) || ', ours ' || n4(our_loss) || ')', ''), place, step_ms / our_ms,
+    step_p10_ms / our_p95, step_p90_ms / our_p5, bench_table, our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, NULL,
+    NULL, NULL, NULL, CASE WHEN loss IN ('nan', 'inf', '-inf') THEN 'its result is wrong'
+    WHEN abs(loss_third - our_loss) > iif(precision GLOB '*32', 0.005, 0.02) * our_loss
+    THEN 'its losses are not ours' END, 1, coalesce(gpu_busy_pct, iif(mode GLOB '*-graph', 100, NULL)), mfu_pct
 FROM ddp_pairs
 WHERE step_ms IS NOT NULL ORDER BY nth_, id
 
@@ -255,6 +268,12 @@ JOIN peer_checkpoint p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.se
     AND p.way = CASE o.variant WHEN 'sync' THEN 'blocking' WHEN 'async' THEN 'async' ELSE 'async-pinned' END
 WHERE o.status = 'ok' AND o.stall_ms > 0 AND p.stall_ms > 0 AND o.strategy = iif(o.ranks = 1, 'ddp', 'fsdp')
     AND coalesce(o.moments, 'policy') = 'policy' AND o.io_used = 'buffered' ORDER BY o.id, p.id
+
+-- ---- how many cases of the fixed lists ran ----
+@into planned
+SELECT 'steps of one GPU' AS what, count(step_ms) AS ran, max(planned) AS cases FROM peer_model
+    HAVING max(planned) > 0
+UNION ALL SELECT 'steps of several GPUs', count(step_ms), max(planned) FROM peer_ddp HAVING max(planned) > 0
 
 -- ---- the rules: the first that holds says why there is no ratio ----
 @into judged

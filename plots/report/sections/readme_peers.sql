@@ -13,6 +13,10 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
 FROM best s
 WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 
+Of PyTorch's fixed lists, {group_concat(ran || ' of ' || cases || ' ' || what, ' and ')} ran.
+@from (SELECT * FROM all_planned p WHERE place_ = (SELECT min(place_) FROM all_planned f WHERE f.what = p.what))
+    HAVING count(*)
+
 Same library on both sides, so that the harness can be trusted: {group_concat(said, '; ')}.
 @from (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio), max(ratio)) || ' (' || counted(count(*), 'case')
     || ')' AS said FROM best WHERE library IS NOT NULL GROUP BY library) HAVING count(*)

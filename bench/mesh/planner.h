@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_BENCH_MESH_PLANNER_H
 #define STEPBENCH_BENCH_MESH_PLANNER_H
 
-#include "common/formulas/mesh.h"
+#include "common/formulas/mesh/mesh.h"
 #include "common/session/session.h"
 
 #define PLANNER_MODELS "tiny, small, medium, large, xl, 2.7b, 10b, 8b, llama3-8b, llama3-70b, llama3-405b or gpt-175b"

@@ -11,7 +11,7 @@
 #include "common/core/error.h"
 #include "common/core/stats.h"
 #include "common/core/text.h"
-#include "common/formulas/mesh.h"
+#include "common/formulas/mesh/mesh.h"
 
 /* What a source reports: tokens/s of a GPU, TFLOP/s of a GPU with all pairs of tokens or the causal half, or seconds of a step. */
 typedef enum published_unit { PUBLISHED_TOKENS, PUBLISHED_FULL, PUBLISHED_CAUSAL, PUBLISHED_SECONDS } published_unit;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/formulas/mesh_layer.h"
+#include "common/formulas/mesh/layer.h"
 #include "common/formulas/model.h"
 #include "common/pipeline/simulate.h"
 

@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_FORMULAS_MESH_LAYER_H
 #define STEPBENCH_FORMULAS_MESH_LAYER_H
 
-#include "common/formulas/mesh.h"
+#include "common/formulas/mesh/mesh.h"
 
 /* Seconds by part; those of a pipeline and of data parallelism are 0. */
 typedef struct mesh_seconds {

@@ -15,7 +15,7 @@
 #include "common/mesh/mesh.h"
 #include "common/pipeline/pipeline.h"
 
-/* ---- what a GPU and its links reach: mesh_rates.c ---- */
+/* ---- what a GPU and its links reach: rates.c ---- */
 
 typedef struct mesh_rates {
     const char *name;
@@ -75,7 +75,7 @@ typedef struct mesh_plan {
     bool overlap; /* tensor and context parallelism send chunk by chunk behind the products and heads before */
 } mesh_plan;
 
-/* ---- what comes out: mesh_step.c, mesh_memory.c ---- */
+/* ---- what comes out: step.c, memory.c ---- */
 
 typedef enum mesh_part {
     MESH_PRODUCTS,
@@ -111,7 +111,7 @@ double mesh_step_flops(const mesh_job *j, bool causal);
 /* How the blocks lie on the stages: as even as possible, where the last stage's head counts as `head` blocks. */
 void mesh_stages(int64_t layers, int stages, double head, int *blocks);
 
-/* ---- which mesh?: mesh_search.c ---- */
+/* ---- which mesh?: search.c ---- */
 
 typedef struct mesh_question {
     mesh_job job;

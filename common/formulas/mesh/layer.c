@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A block's and the head's time; see mesh_layer.h. */
-#include "common/formulas/mesh_layer.h"
+/* A block's and the head's time; see layer.h. */
+#include "common/formulas/mesh/layer.h"
 
 #include <math.h>
 

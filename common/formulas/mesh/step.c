@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/formulas/mesh_layer.h"
+#include "common/formulas/mesh/layer.h"
 #include "common/pipeline/simulate.h"
 
 const char *mesh_strategy_name(mesh_strategy s)

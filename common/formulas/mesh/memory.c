@@ -3,7 +3,7 @@
  * most micro-batches in flight, or the one with the head. */
 #include <math.h>
 
-#include "common/formulas/mesh_layer.h"
+#include "common/formulas/mesh/layer.h"
 
 double mesh_block_parameters(const mesh_job *j)
 {

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "common/core/text.h"
-#include "common/formulas/mesh.h"
+#include "common/formulas/mesh/mesh.h"
 
 const mesh_rates mesh_machines[] = {
     {.name = "h200",

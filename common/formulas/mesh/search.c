@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/formulas/mesh.h"
+#include "common/formulas/mesh/mesh.h"
 
 enum { PP_MOST = 64, CP_MOST = 16, MICRO_MOST = 8, SIMULATED_MOST = 200 };
 

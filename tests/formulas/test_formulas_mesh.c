@@ -206,7 +206,7 @@ static void traffic_by_strategy(void **state)
     for (int i = 0; i < MESH_STRATEGIES; i++) {
         const mesh_plan p = plan_of(1, i == MESH_DDP ? 8 : 1, i == MESH_DDP ? 1 : 8, 1, 1, (mesh_strategy)i);
         mesh_rates r = *h200();
-        r.call_s = 0;
+        r.call_s = r.contention = 0;
         r.link = 1e9;
         r.peak = r.attention_forward = r.attention_backward = r.memory = 1e30;
         near(mesh_predict(&j, &p, &r, true).parts[MESH_GRADIENTS], wanted[i] / 1e9, 1e-6);
@@ -216,11 +216,93 @@ static void traffic_by_strategy(void **state)
     /* Two replicas of four: each rank sums its quarter of the gradients with its twin. */
     const mesh_plan p = plan_of(1, 2, 4, 1, 1, MESH_FSDP_KEEP);
     mesh_rates r = *h200();
-    r.call_s = 0;
+    r.call_s = r.contention = 0;
     r.link = 1e9;
     r.peak = r.attention_forward = r.attention_backward = r.memory = 1e30;
     near(mesh_predict(&j, &p, &r, true).parts[MESH_GRADIENTS],
          (3 / 4. * 6 * (all + block) + 2 * (1 / 2.) * 4 * all / 4) / 1e9, 1e-6);
+}
+
+/* Compute that is long enough hides a collective but for what it loses beside it. */
+static void contention(void **state)
+{
+    (void)state;
+    const mesh_plan p = plan_of(1, 8, 1, 1, 1, MESH_DDP);
+    mesh_rates r = *h200();
+    mesh_job j = llama_8b;
+    j.global_batch = 8;
+    r.contention = 0;
+    r.peak = 1e9;
+    const double plain = mesh_predict(&j, &p, &r, true).parts[MESH_GRADIENTS];
+    const double takes = mesh_collective_s(&r, 8, 1, 8, 2 * 7 / 8. * 4 * (32 * 218103808. + 2 * 128256. * 4096));
+    r.contention = 0.25;
+    near(mesh_predict(&j, &p, &r, true).parts[MESH_GRADIENTS] - plain, takes / 4, 1e-9);
+    r.peak = r.attention_forward = r.attention_backward = r.memory = 1e30; /* nothing is slowed down */
+    near(mesh_predict(&j, &p, &r, true).parts[MESH_GRADIENTS] - plain, takes, 1e-6);
+}
+
+/* What was measured at a place counts there, what is far away hardly; and each kind of point does what it says. */
+static void measured_shapes(void **state)
+{
+    (void)state;
+    mesh_measured m = {0};
+    mesh_rates r = *h200();
+    r.measured = &m;
+    assert_true(isnan(mesh_points_at(&m.products, 1, 1, 1)));
+    const double model = mesh_product_s(&r, false, 4096, 1024, 512);
+    mesh_points_add(&m.products, 4096, 1024, 512, 3);
+    mesh_points_add(&m.products, 64, 64, 64, 100);
+    mesh_points_add(&m.products, 64, 64, 64, NAN);
+    mesh_points_add(&m.products, 4096, 1024, 512, 2); /* in place of 3 */
+    assert_int_equal(m.products.count, 2);
+    near(mesh_product_s(&r, false, 4096, 1024, 512), 2 * model, 1e-9);
+    near(mesh_product_s(&r, false, 1024, 4096, 512), 2 * model, 1e-9);
+    near(mesh_points_at(&m.products, 4096, 1024, 1024), 2, 0.02);
+    near(mesh_points_at(&m.products, 512, 256, sqrt(512 * 64.)), 51, 1e-6); /* half-way */
+
+    mesh_points_add(&m.calls[MESH_GATHER], 1e6, pow(4, 8), 1, 5e9);
+    mesh_points_add(&m.calls[MESH_GATHER], 1e6, pow(2, 8), 1, 1e9);
+    near(mesh_calls_s(&r, MESH_GATHER, 8, 1, 4, 4e6, 4), 4e6 / 5e9, 1e-9);
+    near(mesh_calls_s(&r, MESH_GATHER, 8, 1, 2, 4e6, 4), 4e6 / 1e9, 1e-9);
+    near(mesh_calls_s(&r, MESH_SUM, 8, 1, 4, 4e6, 4), mesh_collective_s(&r, 8, 1, 4, 4e6), 1e-12);
+    near(mesh_calls_s(&r, MESH_GATHER, 8, 8, 4, 4e6, 4), mesh_collective_s(&r, 8, 8, 4, 4e6), 1e-12);
+
+    mesh_plan p = plan_of(1, 1, 1, 1, 1, MESH_DDP);
+    const mesh_pass plain = mesh_block(&llama_8b, &p, &r);
+    mesh_points_add(&m.compute[0], 8192, 8192, 1, 1.5);
+    mesh_points_add(&m.compute[1], 8192, 8192, 1, 0.5);
+    const mesh_pass corrected = mesh_block(&llama_8b, &p, &r);
+    near(mesh_seconds_sum(&corrected.f), 1.5 * mesh_seconds_sum(&plain.f), 1e-9);
+    near(mesh_seconds_sum(&corrected.b), 0.5 * mesh_seconds_sum(&plain.b), 1e-9);
+    near(mesh_seconds_sum(&corrected.w), 0.5 * mesh_seconds_sum(&plain.w), 1e-9);
+    p.recompute = MESH_BLOCK; /* is a forward */
+    const mesh_pass again = mesh_block(&llama_8b, &p, &r);
+    near(mesh_seconds_sum(&again.b), mesh_seconds_sum(&corrected.b) + mesh_seconds_sum(&corrected.f), 1e-9);
+    mesh_points_add(&m.attention[0], 128, 8192, 32, 1e12);
+    near(mesh_block(&llama_8b, &p, &r).f.part[MESH_ATTENTION], 1.5 * 2 * 8192. * 8192 * 4096 / 1e12, 1e-9);
+    mesh_points_free(&m.products);
+    mesh_points_free(&m.calls[MESH_GATHER]);
+    mesh_points_free(&m.attention[0]);
+    for (int i = 0; i < 2; i++)
+        mesh_points_free(&m.compute[i]);
+}
+
+/* With all rows of norms on each rank, partial products are summed, and nothing is gathered. */
+static void sums_of_whole_rows(void **state)
+{
+    (void)state;
+    mesh_plan p = plan_of(1, 1, 1, 1, 2, MESH_DDP);
+    const mesh_pass apart = mesh_block(&llama_8b, &p, h200());
+    p.rows_whole = true;
+    const mesh_pass whole = mesh_block(&llama_8b, &p, h200());
+    const double sum = mesh_collective_s(h200(), 8, 1, 2, 2 * 8192. * 4096),
+                 part = mesh_collective_s(h200(), 8, 1, 2, 8192. * 4096);
+    near(whole.f.part[MESH_TENSOR], 2 * sum, 1e-9);
+    near(whole.b.part[MESH_TENSOR], 2 * sum, 1e-9);
+    near(apart.f.part[MESH_TENSOR], 4 * part, 1e-9);
+    assert_true(whole.w.part[MESH_TENSOR] == 0 && whole.f.part[MESH_PRODUCTS] == apart.f.part[MESH_PRODUCTS]);
+    near(whole.f.part[MESH_PASSES] - apart.f.part[MESH_PASSES], h200()->passes * 2 * 8192. * 7 * 4096 / h200()->memory,
+         1e-9);
 }
 
 /* A long pipeline is extended from a short one: against the whole table, with the same stages. */
@@ -358,6 +440,9 @@ int main(void)
                                        cmocka_unit_test(bytes_of_a_rank),
                                        cmocka_unit_test(parts_of_a_step),
                                        cmocka_unit_test(traffic_by_strategy),
+                                       cmocka_unit_test(contention),
+                                       cmocka_unit_test(measured_shapes),
+                                       cmocka_unit_test(sums_of_whole_rows),
                                        cmocka_unit_test(long_pipelines),
                                        cmocka_unit_test(refused_plans),
                                        cmocka_unit_test(search_within_a_mesh),

@@ -30,26 +30,30 @@ typedef struct layer {
     const mesh_job *j;
     const mesh_plan *p;
     const mesh_rates *r;
-    double rows, call_s; /* of a rank's products; a gather or a sum of tensor parallelism */
+    double rows, call_s[2]; /* of a rank's products; a gather before one and a sum behind one, of tensor parallelism */
 } layer;
+enum { BEFORE, BEHIND };
 
 static layer layer_of(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
 {
     const int t = p->axes.tp;
     const double rows = mesh_rows(j, p), bytes = rows * (double)j->d_model * ACTIVATION_BYTES * (t - 1) / t;
-    return (layer){j, p, r, rows, mesh_collective_s(r, j->host, 1, t, bytes)};
+    const double gather = mesh_calls_s(r, MESH_GATHER, j->host, 1, t, bytes, 1);
+    const double scatter = mesh_calls_s(r, MESH_SCATTER, j->host, 1, t, bytes, 1);
+    if (p->rows_whole)
+        return (layer){j, p, r, rows, {[BEHIND] = mesh_calls_s(r, MESH_SUM, j->host, 1, t, 2 * bytes, 1)}};
+    return (layer){j, p, r, rows, {gather, scatter}};
 }
 
 /* A product with a gather before it or a sum behind it: one after the other, or in t chunks of rows whose tiles fill each other's
  * waves. Then the first chunk needs no communication, and the others hide it as far as they last. */
-static void product(const layer *l, mesh_seconds *s, bool eight_bits, bool communicates, double columns, double k)
+static void product(const layer *l, mesh_seconds *s, bool eight_bits, int where, double columns, double k)
 {
     const int t = l->p->axes.tp;
-    const double whole = mesh_product_s(l->r, eight_bits, l->rows, columns, k);
-    const double hidden = fmax(0, l->call_s - whole * (t - 1) / t) + l->r->call_s;
+    const double whole = mesh_product_s(l->r, eight_bits, l->rows, columns, k), call_s = l->call_s[where];
+    const double hidden = fmax(0, call_s - whole * (t - 1) / t) + l->r->call_s;
     s->part[MESH_PRODUCTS] += whole;
-    if (communicates && t > 1)
-        s->part[MESH_TENSOR] += l->p->overlap ? fmin(hidden, l->call_s) : l->call_s;
+    s->part[MESH_TENSOR] += l->p->overlap ? fmin(hidden, call_s) : call_s;
 }
 
 /* Gradients of a weight; with `gathers`, its input is gathered once more beside the product of its dx, which takes as long. */
@@ -57,8 +61,8 @@ static void weights(const layer *l, mesh_seconds *s, bool eight_bits, bool gathe
 {
     const double takes = mesh_product_s(l->r, eight_bits, rows, columns, l->rows);
     s->part[MESH_PRODUCTS] += takes;
-    if (gathers && l->p->axes.tp > 1)
-        s->part[MESH_TENSOR] += fmax(0, l->call_s - takes);
+    if (gathers)
+        s->part[MESH_TENSOR] += fmax(0, l->call_s[BEFORE] - takes);
 }
 
 /* Keys and values of the whole sequence, gathered by groups of heads where that hides them behind attention. */
@@ -83,8 +87,15 @@ typedef struct attention_times {
 static attention_times attention_of(const mesh_job *j, const mesh_rates *r, double rows, int t)
 {
     const double flops = 2 * rows * (double)j->seq * (double)j->d_model / t;
-    if (!j->plain_attention)
-        return (attention_times){flops / r->attention_forward, 2.5 * flops / r->attention_backward};
+    const double heads = rows / (double)j->seq * (double)j->heads / t, head_dim = (double)j->d_model / (double)j->heads;
+    if (!j->plain_attention) {
+        double rates[] = {r->attention_forward, r->attention_backward};
+        for (int i = 0; i < 2 && r->measured; i++) {
+            const double rate = mesh_points_at(&r->measured->attention[i], head_dim, (double)j->seq, heads);
+            rates[i] = rate > 0 ? rate : rates[i];
+        }
+        return (attention_times){flops / rates[0], 2.5 * flops / rates[1]};
+    }
     const double rate = r->peak * r->share;
     const double scores = ACTIVATION_BYTES * rows * (double)j->seq * (double)j->heads / t;
     const double passes = 6 * scores / r->memory, forward = 2 * flops / rate + passes;
@@ -95,6 +106,16 @@ static void add(mesh_seconds *to, const mesh_seconds *s, double times)
 {
     for (int i = 0; i < MESH_PARTS; i++)
         to->part[i] += times * s->part[i];
+}
+
+/* What a step of one GPU took against these formulas, for as many rows: communication is not in it. */
+static void correct(const mesh_job *j, const mesh_plan *p, const mesh_rates *r, bool backward, mesh_seconds *s)
+{
+    const mesh_points *of = r->measured ? &r->measured->compute[backward] : NULL;
+    const double times = mesh_points_at(of, mesh_rows(j, p), (double)j->seq, 1);
+    for (int i = 0; i < MESH_PARTS && times > 0; i++)
+        if (i == MESH_PRODUCTS || i == MESH_ATTENTION || i == MESH_PASSES)
+            s->part[i] *= times;
 }
 
 static void recompute(const mesh_plan *p, const mesh_pass *m, mesh_seconds *b)
@@ -113,30 +134,33 @@ mesh_pass mesh_block(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
     const int t = p->axes.tp;
     const double d = (double)j->d_model, f = (double)j->d_ff / t, up = (j->matrices - 1) * f, a = d / t;
     const double qkv = a + 2 * mesh_kv_columns(j, t);
-    const double moved = 14 * d / t + j->matrices * f;
+    const double moved = 14 * d / (p->rows_whole ? 1 : t) + j->matrices * f;
     const double passes = r->passes * ACTIVATION_BYTES * l.rows * moved / r->memory;
     const attention_times attention = attention_of(j, r, l.rows, t);
     const bool eight = j->eight_bits;
     mesh_pass m = {0};
-    product(&l, &m.f, eight, true, qkv, d);
-    product(&l, &m.f, eight, true, d, a);
-    product(&l, &m.f, eight, true, up, d);
-    product(&l, &m.f, eight, true, d, f);
+    product(&l, &m.f, eight, BEFORE, qkv, d);
+    product(&l, &m.f, eight, BEHIND, d, a);
+    product(&l, &m.f, eight, BEFORE, up, d);
+    product(&l, &m.f, eight, BEHIND, d, f);
     m.f.part[MESH_ATTENTION] = attention.forward;
     m.f.part[MESH_PASSES] = passes;
+    correct(j, p, r, false, &m.f);
     context(&l, &m.f, 1, m.f.part[MESH_ATTENTION]);
-    product(&l, &m.b, eight, true, d, qkv);
-    product(&l, &m.b, eight, true, a, d);
-    product(&l, &m.b, eight, true, d, up);
-    product(&l, &m.b, eight, true, f, d);
+    product(&l, &m.b, eight, BEHIND, d, qkv);
+    product(&l, &m.b, eight, BEFORE, a, d);
+    product(&l, &m.b, eight, BEHIND, d, up);
+    product(&l, &m.b, eight, BEFORE, f, d);
     m.b.part[MESH_ATTENTION] = attention.backward;
     m.b.part[MESH_PASSES] = 2 * passes;
+    correct(j, p, r, true, &m.b);
     context(&l, &m.b, 2, m.b.part[MESH_ATTENTION]);
     recompute(p, &m, &m.b);
     weights(&l, &m.w, eight, true, qkv, d);
     weights(&l, &m.w, eight, false, d, a);
     weights(&l, &m.w, eight, true, up, d);
     weights(&l, &m.w, eight, false, d, f);
+    correct(j, p, r, true, &m.w);
     return m;
 }
 
@@ -145,8 +169,11 @@ mesh_pass mesh_head(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
     const layer l = layer_of(j, p, r);
     const double d = (double)j->d_model, v = (double)j->vocab / p->axes.tp;
     mesh_pass m = {0};
-    product(&l, &m.f, false, true, v, d);
-    product(&l, &m.b, false, true, d, v);
+    product(&l, &m.f, false, BEFORE, v, d);
+    product(&l, &m.b, false, BEHIND, d, v);
     weights(&l, &m.w, false, true, v, d);
+    correct(j, p, r, false, &m.f);
+    correct(j, p, r, true, &m.b);
+    correct(j, p, r, true, &m.w);
     return m;
 }

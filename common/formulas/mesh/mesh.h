@@ -12,10 +12,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/formulas/mesh/points.h"
 #include "common/mesh/mesh.h"
 #include "common/pipeline/pipeline.h"
 
 /* ---- what a GPU and its links reach: rates.c ---- */
+
+/* What the members of a group do together: each gets all parts, or a part of the sum, or all of the sum. */
+typedef enum mesh_call { MESH_GATHER, MESH_SCATTER, MESH_SUM, MESH_CALLS } mesh_call;
+
+/* What one machine was measured to do, by shape. What has no points is as the table of rates has it. */
+typedef struct mesh_measured {
+    mesh_points products;          /* at the larger, the smaller of m and n, and k: times the model of tiles says */
+    mesh_points attention[2];      /* forward, backward, at head_dim, sequence, sequences x heads: FLOP/s */
+    mesh_points calls[MESH_CALLS]; /* at bytes through each link, members^8 (others count little), 1: bytes/s */
+    mesh_points compute[2]; /* forward, backward, at a rank's rows, the sequence, 1: times what the rates above say */
+} mesh_measured;
 
 typedef struct mesh_rates {
     const char *name;
@@ -26,8 +38,12 @@ typedef struct mesh_rates {
     double passes;                                /* of the bytes that passes move unfused, how many they do move */
     double link, network; /* bytes/s: bus bandwidth within a host; of a GPU's own network card */
     double call_s;        /* o of a collective */
+    double contention;    /* seconds that compute loses for each second of a collective beside it */
+    double update;        /* bytes/s of the update; 0: as memory */
     int multiprocessors;
-    double bytes; /* of memory */
+    double bytes;                  /* of memory */
+    double communicator;           /* bytes that a communicator of the library takes of it */
+    const mesh_measured *measured; /* NULL: nothing was */
 } mesh_rates;
 extern const mesh_rates mesh_machines[]; /* ends with {0} */
 #define MESH_MACHINE_NAMES "h200|h100|h100-500w|a100"
@@ -37,6 +53,8 @@ const mesh_rates *mesh_machine_find(const char *name); /* NULL: not in the table
 double mesh_product_s(const mesh_rates *r, bool eight_bits, double m, double n, double k);
 /* Seconds of a collective of a group that passes `bytes` through each of its links. Its `members` are `inner` ranks apart. */
 double mesh_collective_s(const mesh_rates *r, int host, int inner, int members, double bytes);
+/* The same in so many calls, as they were measured, where they were. */
+double mesh_calls_s(const mesh_rates *r, mesh_call call, int host, int inner, int members, double bytes, double calls);
 
 /* ---- the job, and a way to do it ---- */
 
@@ -73,6 +91,8 @@ typedef struct mesh_plan {
     int chunks, micro_batch;
     mesh_recompute recompute;
     bool overlap; /* tensor and context parallelism send chunk by chunk behind the products and heads before */
+    bool
+        rows_whole; /* of tensor parallelism: all rows of norms and residuals on each rank, whose partial products are summed */
 } mesh_plan;
 
 /* ---- what comes out: step.c, memory.c ---- */

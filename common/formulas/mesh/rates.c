@@ -2,7 +2,8 @@
 /* What GPUs and their links reach; see mesh.h. Peaks are those of data sheets. h200: measured by this project's benches
  * (results/h200-x1, -x2). The others are round numbers of public reports, since nobody prints all of them for one machine: attention of
  * FlashAttention's papers, bus bandwidths of nccl-tests, network cards of 400 Gb/s (H100) and 200 (A100) at 85 to 90 %. Their
- * `share` is to be fitted to a run of that machine. */
+ * `share` is to be fitted to a run of that machine. `contention` was chosen by the exposed times of results/h200-x2/bench_fsdp.csv; where
+ * nobody measured it, it is 0. */
 #include <math.h>
 
 #include "common/core/text.h"
@@ -20,8 +21,10 @@ const mesh_rates mesh_machines[] = {
      .link = 280e9,
      .network = 43e9,
      .call_s = 17e-6,
+     .contention = 0.35,
      .multiprocessors = 132,
-     .bytes = 141e9},
+     .bytes = 141e9,
+     .communicator = 508.9e6},
     {.name = "h100",
      .peak = 989e12,
      .share = 0.6,
@@ -86,7 +89,8 @@ double mesh_product_s(const mesh_rates *r, bool eight_bits, double m, double n, 
         const double filled = m * n / (waves * r->multiprocessors * tiles[i].rows * tiles[i].columns);
         best = fmax(best, filled * tiles[i].speed);
     }
-    return 2 * m * n * k / (rate * best);
+    const double times = r->measured ? mesh_points_at(&r->measured->products, fmax(m, n), fmin(m, n), k) : NAN;
+    return 2 * m * n * k / (rate * best) * (times > 0 ? times : 1);
 }
 
 double mesh_collective_s(const mesh_rates *r, int host, int inner, int members, double bytes)
@@ -96,4 +100,13 @@ double mesh_collective_s(const mesh_rates *r, int host, int inner, int members, 
     const int beside = inner < host ? host / inner : 1; /* of its members, on one host */
     const double rate = members <= beside ? r->link : fmin(r->link, beside * r->network);
     return r->call_s + bytes / rate;
+}
+
+double mesh_calls_s(const mesh_rates *r, mesh_call call, int host, int inner, int members, double bytes, double calls)
+{
+    const bool within = members <= (inner < host ? host / inner : 1);
+    const double rate = r->measured && within && bytes > 0
+                            ? mesh_points_at(&r->measured->calls[call], bytes / calls, pow(members, 8), 1)
+                            : NAN;
+    return members > 1 && rate > 0 ? bytes / rate : mesh_collective_s(r, host, inner, members, bytes);
 }

@@ -135,7 +135,15 @@ static double makespan(const pipeline_shape *s, const costs *c, bool simulate)
 
 /* ---- data parallelism and the update ---- */
 
-/* Exposed seconds: of each collective what is longer than the compute beside it, and its last unit. */
+enum { BUCKET_BYTES = 25000000 };
+
+/* What a collective of `takes` costs beside compute of `beside`: by how much it slows compute down, or more where it is longer still. */
+static double exposed(const mesh_rates *r, double takes, double beside)
+{
+    return fmax(takes - beside, r->contention * takes);
+}
+
+/* Exposed seconds of each collective, and its last unit. Gradients that all ranks have go by tensors of BUCKET_BYTES or more. */
 static double gradients(const mesh_job *j, const mesh_plan *p, const mesh_rates *r, int micros, double forward_s,
                         double backward_s)
 {
@@ -143,29 +151,31 @@ static double gradients(const mesh_job *j, const mesh_plan *p, const mesh_rates 
     const int shards = m.dp_shard * m.cp, inner = m.tp, all = shards * m.dp_replicate;
     const double ends = (double)j->vocab * (double)j->d_model / m.tp, block = mesh_block_parameters(j) / m.tp;
     const double held = ceil((double)j->layers / m.pp) * block + (m.pp == 1 ? 2 : 1) * ends;
-    const double part = (shards - 1.0) / shards;
+    const double part = (shards - 1.0) / shards, units = held / block;
+    const double buckets = fmin(held * j->grad / BUCKET_BYTES, 7 * units);
     if (all == 1)
         return 0;
     if (p->strategy == MESH_DDP) {
         const double each = 2 * (all - 1.0) / all * j->grad;
-        return fmax(0, mesh_collective_s(r, j->host, inner, all, each * held) - backward_s) +
-               mesh_collective_s(r, j->host, inner, all, each * block);
+        return exposed(r, mesh_calls_s(r, MESH_SUM, j->host, inner, all, each * held, buckets), backward_s) +
+               mesh_calls_s(r, MESH_SUM, j->host, inner, all, each * block, buckets / units);
     }
-    const double scatter = mesh_collective_s(r, j->host, inner, shards, part * j->grad * held);
-    const double gather = mesh_collective_s(r, j->host, inner, shards, part * j->param * held);
+    const double calls = p->strategy == MESH_ZERO1 ? buckets : units;
+    const double scatter = mesh_calls_s(r, MESH_SCATTER, j->host, inner, shards, part * j->grad * held, calls);
+    const double gather = mesh_calls_s(r, MESH_GATHER, j->host, inner, shards, part * j->param * held, calls);
     const double unit = mesh_collective_s(r, j->host, inner, shards, part * (j->grad + j->param) * block);
     /* Between hosts, what each of them holds of the gradients is summed. */
     const double copies = m.dp_replicate, across = 2 * (copies - 1) / copies * j->grad * held / shards;
-    const double sum = mesh_collective_s(r, j->host, inner * shards, m.dp_replicate, across);
+    const double sum = mesh_calls_s(r, MESH_SUM, j->host, inner * shards, m.dp_replicate, across, units);
     const double tail = fmin(unit, scatter + gather);
     switch (p->strategy) {
     case MESH_FSDP_FREE: { /* gathers twice for each micro-batch */
         const double sends = micros * 2 * gather + scatter + sum;
-        return fmax(0, sends - micros * (forward_s + backward_s)) + tail;
+        return exposed(r, sends, micros * (forward_s + backward_s)) + tail;
     }
     case MESH_ZERO2: /* reduces each micro-batch's */
-        return micros * fmax(0, scatter - backward_s) + sum + fmax(0, gather - forward_s) + tail;
-    default: return fmax(0, scatter + sum - backward_s) + fmax(0, gather - forward_s) + tail;
+        return micros * exposed(r, scatter, backward_s) + sum + exposed(r, gather, forward_s) + tail;
+    default: return exposed(r, scatter + sum, backward_s) + exposed(r, gather, forward_s) + tail;
     }
 }
 
@@ -175,7 +185,7 @@ static double update(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
     const double ends = (double)j->vocab * (double)j->d_model;
     const double held = (ceil((double)j->layers / m.pp) * mesh_block_parameters(j) + (m.pp == 1 ? 2 : 1) * ends) / m.tp;
     const double own = p->strategy == MESH_DDP ? held : held / (m.dp_shard * m.cp);
-    return own * (j->grad + 2 * j->state + j->param) / r->memory;
+    return own * (j->grad + 2 * j->state + j->param) / (r->update > 0 ? r->update : r->memory);
 }
 
 /* ---- all of it ---- */

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* Inverse distances; see points.h. */
+#include "common/formulas/mesh/points.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/core/error.h"
+
+static double square_distance(const mesh_point *a, const mesh_point *b)
+{
+    double sum = 0;
+    for (int i = 0; i < 3; i++)
+        sum += (a->at[i] - b->at[i]) * (a->at[i] - b->at[i]);
+    return sum;
+}
+
+void mesh_points_add(mesh_points *p, double x, double y, double z, double value)
+{
+    const mesh_point point = {{log(x), log(y), log(z)}, value};
+    int at = 0;
+    if (!(value > 0) || !isfinite(square_distance(&point, &point)))
+        return;
+    while (at < p->count && square_distance(&p->list[at], &point) > 1e-12)
+        at++;
+    if (at == p->room) {
+        p->room = p->room ? 2 * p->room : 64;
+        p->list = xrealloc(p->list, (size_t)p->room * sizeof *p->list);
+    }
+    p->list[at] = point;
+    p->count += at == p->count;
+}
+
+double mesh_points_at(const mesh_points *p, double x, double y, double z)
+{
+    const mesh_point place = {.at = {log(x), log(y), log(z)}};
+    double weights = 0, sum = 0;
+    for (int i = 0; p && i < p->count; i++) {
+        const double d = square_distance(&p->list[i], &place), weight = 1 / (d * d + 1e-12);
+        weights += weight;
+        sum += weight * p->list[i].value;
+    }
+    return sum / weights;
+}
+
+void mesh_points_free(mesh_points *p)
+{
+    free(p->list);
+    *p = (mesh_points){0};
+}

@@ -97,6 +97,15 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 180,
      "--ranks {gpus} --size 8b --seq 32768 --batch 1 --precision bf16 --grad-dtype policy --variant fsdp "
      "--recompute block --loss-chunk 4096"},
+    /* bench_mesh --variant measured predicts these. */
+    {RUN_DEFAULT, 2, 26,
+     "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --variant zero2,fsdp --iters 8"},
+    {RUN_FULL, 2, 45,
+     "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --variant ddp,zero1,fsdp-keep --iters 8"},
+    {RUN_FULL, 2, 100,
+     "--ranks 2 --size 8b --seq 4096 --batch 2 --precision bf16-pure --recompute block --variant "
+     "zero1,zero2,fsdp-keep,fsdp --iters 4 --warmup 2"},
+    {RUN_FULL, 4, 60, "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --iters 8"},
     {RUN_FULL, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant fsdp"},
     {RUN_CPU, 0, 5, ""},
     {RUN_CPU, 0, 3, "--ranks 1 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},

@@ -3,18 +3,22 @@
  *
  * A planner: formulas over a table of rates (docs/mesh.md, docs/formulas.md), and a search of all meshes with every strategy,
  * schedule, micro-batch and recomputation. Nothing runs on a device. `published` predicts runs that others published, and says by how
- * much it is off; `schedule` shows one schedule of a pipeline.
+ * much it is off; `measured` does so with steps that other benches measured on this machine; `schedule` shows one schedule of a
+ * pipeline.
  * Run: ./bench_mesh --model llama3-70b --gpus 256
  *      ./bench_mesh --variant published
  *      ./bench_mesh --variant schedule --schedule 1f1b --stages 4 --micro-batches 8
- * Limits: it does not run meshes on the GPUs present; see docs/mesh.md. */
+ *      ./bench_mesh --variant measured --model 2.7b --gpus 2 --seq 2048 --global-batch 4
+ * Limits: `measured` needs the rows of the benches that run such steps; see docs/mesh.md. */
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/mesh/planner.h"
+#include "bench/mesh/machine.h"
+#include "bench/model/context.h"
 #include "common/core/text.h"
 
 static const option_spec option_table[] = {
+    {"variant", OPTION_CHOICE, OPTION_LIST, "best,lacking,published,schedule", .help = "what to answer"},
     {"model", OPTION_TEXT, OPTION_LIST, "llama3-8b,llama3-70b,llama3-405b", .help = "one of " PLANNER_MODELS},
     {"layers", OPTION_INT, OPTION_PARAM, "0", .help = "layers of the model", .max = 1022, .unset = "0: its own"},
     {"gpus", OPTION_INT, OPTION_LIST, "1:16384:*2", .help = "GPUs to share the step", .min = 1, .max = 65536},
@@ -26,6 +30,8 @@ static const option_spec option_table[] = {
      .unit = "tokens"},
     {"precision", OPTION_CHOICE, OPTION_LIST, "bf16", .help = "of the products in blocks",
      .choices = PLANNER_PRECISIONS},
+    {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "fp32",
+     .help = "of gradients and their sums: fp32, or as the precision says", .choices = "policy|fp32"},
     {"overlap", OPTION_FLAG, OPTION_LIST, "1",
      .help = "tensor and context parallelism send behind the compute before them; 0: they wait"},
     {"rates", OPTION_CHOICE, OPTION_LIST, "h100",
@@ -38,6 +44,10 @@ static const option_spec option_table[] = {
      .help = "best, lacking: the place of the mesh; 1 is the fastest, or lacks least", .min = 1, .max = MESH_FOUND},
     {"run", OPTION_INT, OPTION_LIST, "1:47", .help = "published: line of results/published/mesh.csv", .min = 1,
      .max = 1000},
+    {"way", OPTION_CHOICE, OPTION_LIST, "all", .help = "measured: a mesh of all GPUs, and what makes it",
+     .choices = PLANNER_WAYS},
+    {"recomputed", OPTION_CHOICE, OPTION_LIST, "none", .help = "measured: what its backward computes again",
+     .choices = "none|block"},
     {"schedule", OPTION_CHOICE, OPTION_LIST, "all", .help = "schedule: which one", .choices = PIPELINE_SCHEDULE_NAMES},
     {"stages", OPTION_INT, OPTION_LIST, "4", .help = "schedule: ranks of the pipeline", .min = 1, .max = 256},
     {"micro-batches", OPTION_INT, OPTION_LIST, "8", .help = "schedule: micro-batches of a step", .min = 1, .max = 4096},
@@ -54,6 +64,7 @@ static const variant_spec variant_table[] = {
     {"best", "the fastest meshes that fit, and which of them are a tie"},
     {"lacking", "meshes that do not fit however they are run, with the bytes they lack"},
     {"published", "what others measured, predicted"},
+    {"measured", "what other benches measured on this machine, predicted, and which of it is best"},
     {"schedule", "one schedule of a pipeline: its bubble, and its actions as a file"},
     {0}};
 
@@ -96,8 +107,19 @@ static const column_spec column_table[] = {
     {"plans", COLUMN_INT, false, "best, lacking: ways that were tried"},
     {"plans_with_room", COLUMN_INT, false, "those that fit"},
     {"ties", COLUMN_INT, false, "meshes that --error does not tell from the best; 16: or more"},
-    {"tie", COLUMN_INT, false, "best: this is one of them"},
+    {"tie", COLUMN_INT, false, "best, measured: this is one of them"},
     {"behind_pct", COLUMN_REAL, false, "best: slower than the best by"},
+    {"measured_ms", COLUMN_REAL, false, "measured: the step of the newest row of its bench"},
+    {"planned_bytes", COLUMN_REAL, false,
+     "measured: what the step takes on the rank that needs most, by the plan of this device, and its communicators"},
+    {"driver_bytes", COLUMN_REAL, false, "measured: what the driver gave out for it; on CPUs what the step took"},
+    {"bytes_err_pct", COLUMN_REAL, true, "measured: planned_bytes above driver_bytes"},
+    {"place_predicted", COLUMN_INT, false,
+     "measured: its place among the measured ways by predicted_ms; 1 is the fastest"},
+    {"place_measured", COLUMN_INT, false, "measured: the same by measured_ms"},
+    {"judged", COLUMN_INT, false, "measured: ways of this case that were measured"},
+    {"best_behind_pct", COLUMN_REAL, false,
+     "measured: the way with the shortest prediction is slower than the fastest by"},
     {"source", COLUMN_TEXT, false, "published: who measured it, and where it is printed"},
     {"verified", COLUMN_INT, false, "published: the figure was read in its source, not in a copy"},
     {"fitted", COLUMN_INT, false, "published: the machine's share of the peak was fitted to this run"},
@@ -107,9 +129,10 @@ static const column_spec column_table[] = {
     {"published_unit", COLUMN_TEXT, false, "published: of the two figures below"},
     {"reported", COLUMN_REAL, false, "published: what the source reports"},
     {"predicted", COLUMN_REAL, false, "published: what the planner says"},
-    {"err_pct", COLUMN_REAL, true, "published: faster than reported by; negative: slower"},
-    {"median_err_pct", COLUMN_REAL, false, "published: median error of runs that were not fitted, with cp below 4"},
-    {"worst_err_pct", COLUMN_REAL, false, "published: the largest of these"},
+    {"err_pct", COLUMN_REAL, true, "published, measured: faster than reported or measured by; negative: slower"},
+    {"median_err_pct", COLUMN_REAL, false,
+     "published: median error of runs that were not fitted, with cp below 4; measured: of this case's ways"},
+    {"worst_err_pct", COLUMN_REAL, false, "published, measured: the largest of these"},
     {"stages_of_all", COLUMN_INT, false, "schedule: stages, of all ranks"},
     {"makespan", COLUMN_REAL, false, "schedule: from the first forward to the last action, in forwards"},
     {"longest", COLUMN_REAL, false, "schedule: the same of the rank that takes longest"},
@@ -121,13 +144,16 @@ static const column_spec column_table[] = {
     {0}};
 
 /* The variants, and the options that mean something to each. */
-#define SEARCH_OPTIONS "model layers gpus host memory global-batch seq precision overlap rates mesh error rank"
+#define SEARCH_OPTIONS                                                                                                 \
+    "model layers gpus host memory global-batch seq precision grad-dtype overlap rates mesh error rank"
 static const struct {
     const char *variant, *options;
     void (*run)(session *s, const bench_case *c, row *w);
 } questions[] = {{"best", SEARCH_OPTIONS, planner_run_best},
                  {"lacking", SEARCH_OPTIONS, planner_run_lacking},
                  {"published", "run", planner_run_published},
+                 {"measured", "model layers gpus host global-batch seq precision grad-dtype error way recomputed",
+                  planner_run_measured},
                  {"schedule", "schedule stages micro-batches chunks backward weights hop", planner_run_schedule}};
 enum { QUESTIONS = sizeof questions / sizeof *questions };
 
@@ -172,6 +198,13 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_run run_table[] = {
     {RUN_QUICK | RUN_DEFAULT, 1, 6, ""},
     {RUN_DEFAULT, 1, 1, "--variant best --model 2.7b,8b --gpus 1,2,4,8 --seq 2048 --global-batch 32 --rates measured"},
+    {RUN_DEFAULT, 2, 1,
+     "--variant measured --model 2.7b --gpus 2 --seq 2048 --global-batch 4 --precision bf16-pure --grad-dtype policy"},
+    {RUN_FULL, 2, 1,
+     "--variant measured --model 8b --gpus 2 --seq 4096 --global-batch 4 --precision bf16-pure --grad-dtype policy "
+     "--recomputed block"},
+    {RUN_FULL, 4, 1,
+     "--variant measured --model 2.7b --gpus 4 --seq 2048 --global-batch 4 --precision bf16-pure --grad-dtype policy"},
     {RUN_CPU, 0, 6, ""},
     {0}};
 
@@ -187,6 +220,7 @@ static const bench_info info = {
                 "./bench_mesh --model 8b --gpus 2 --seq 4096 --global-batch 8 --rates h200 --rank 1:8\n"
                 "./bench_mesh --variant lacking --model llama3-405b --gpus 64\n"
                 "./bench_mesh --variant published\n"
+                "./bench_mesh --variant measured --model 2.7b --gpus 2 --seq 2048 --global-batch 4\n"
                 "./bench_mesh --variant schedule --schedule 1f1b,zb-v --stages 4 --micro-batches 8",
     .options = option_table,
     .variants = variant_table,
@@ -210,6 +244,6 @@ static void run(session *s, const bench_case *c, row *w)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {.run = run};
+    const session_hooks hooks = {.start = model_start, .run = run, .finish = planner_finish};
     return session_main(&info, &hooks, argc, argv);
 }

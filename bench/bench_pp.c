@@ -147,6 +147,12 @@ static const bench_run run_table[] = {
     {RUN_FULL, 4, 60, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v"},
     {RUN_FULL, 4, 20, "--ranks 4 --mesh pp2+dp_shard2 --strategy fsdp-keep --variant 1f1b"},
     {RUN_CPU, 0, 3, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v --clip 1"},
+    /* bench_mesh --variant measured predicts these. */
+    {RUN_FULL, 2, 60, "--ranks 2 --seq 2048 --micro-batches 4 --balance measured --iters 8"},
+    {RUN_FULL, 2, 70,
+     "--ranks 2 --size 8b --seq 4096 --micro-batches 4 --recompute block --balance measured --variant 1f1b,zb-h1,zb-v "
+     "--iters 5"},
+    {RUN_FULL, 4, 60, "--ranks 4 --seq 2048 --micro-batches 4 --balance measured --iters 8"},
     {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},
     {0}};
 

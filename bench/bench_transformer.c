@@ -139,6 +139,10 @@ static const bench_run run_table[] = {
     {RUN_FULL, 1, 45, "--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_FULL, 1, 60, "--size 10b --seq 512,1024 --precision bf16-pure --recompute block"},
     {RUN_FULL, 1, 90, "--size 8b --seq 32768 --batch 1 --precision bf16 --recompute block --loss-chunk 4096"},
+    /* The planner goes by these (bench_mesh --variant measured). */
+    {RUN_DEFAULT, 2, 16, "--size 2.7b --seq 2048 --batch 2,4 --precision bf16-pure"},
+    {RUN_FULL, 2, 8, "--size 2.7b --seq 2048 --batch 1 --precision bf16-pure"},
+    {RUN_FULL, 2, 30, "--size 8b --layers 8 --seq 4096 --batch 1,2,4 --precision bf16-pure"},
     {RUN_CPU, 0, 5, ""},
     {RUN_CPU, 0, 5, "--seq 32 --attention unfused,flash --variant none,kernels --recompute none,block"},
     {RUN_CPU, 0, 3, "--seq 32 --precision fp32 --heads-kv 1,2,4"},

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/mesh/planner.h"
+#include "bench/mesh/machine.h"
 #include "common/core/units.h"
 
 void planner_plan_columns(row *w, const mesh_job *j, const mesh_plan *p, const mesh_prediction *x, const mesh_rates *r)
@@ -62,18 +62,15 @@ static bool question_of(session *s, const bench_case *c, row *w, mesh_question *
     *q = (mesh_question){
         .gpus = (int)case_int(c, "gpus"), .error_pct = case_real(c, "error"), .overlap = case_int(c, "overlap") != 0};
     mesh_job *j = &q->job;
-    if (!planner_rates(s, c, w, r))
-        return false;
     planner_model(case_text(c, "model"), j); /* checked when the options were read */
     const int64_t layers = case_int(c, "layers");
     j->layers = layers ? layers : j->layers;
     j->seq = case_int(c, "seq");
     j->global_batch = case_int(c, "global-batch");
     j->host = (int)case_int(c, "host");
-    j->eight_bits = strcmp(case_text(c, "precision"), "fp8") == 0;
-    j->param = 2;
-    j->grad = 4;
-    j->state = 12;
+    planner_policy_set(j, case_text(c, "precision"), case_text(c, "grad-dtype"));
+    if (!planner_rates(s, c, w, j, r))
+        return false;
     q->bytes = case_int(c, "memory") ? (double)case_int(c, "memory") : 0.9 * r->bytes;
     if (!planner_within(case_text(c, "mesh"), q->gpus, &q->only, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
@@ -86,9 +83,10 @@ static bool question_of(session *s, const bench_case *c, row *w, mesh_question *
 static const mesh_answer *answer_of(session *s, const bench_case *c, const mesh_question *q, const mesh_rates *r)
 {
     char name[320];
-    snprintf(name, sizeof name, "mesh %s %d %lld %lld %s %lld %s %s", case_text(c, "model"), q->gpus,
+    snprintf(name, sizeof name, "mesh %s %d %lld %lld %s %s %lld %s %s", case_text(c, "model"), q->gpus,
              (long long)q->job.global_batch, (long long)q->job.seq, case_text(c, "precision"),
-             (long long)case_int(c, "overlap"), case_text(c, "rates"), case_text(c, "mesh"));
+             case_text(c, "grad-dtype"), (long long)case_int(c, "overlap"), case_text(c, "rates"),
+             case_text(c, "mesh"));
     kept_answer *k = session_cache(s, name, sizeof *k, NULL);
     if (!k->known)
         k->a = mesh_search(q, r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the variants of bench_mesh share: the job and the rates of a case, and the answers of a search. */
+/* What the variants of bench_mesh share: the job of a case, and the columns of a plan. */
 #ifndef STEPBENCH_BENCH_MESH_PLANNER_H
 #define STEPBENCH_BENCH_MESH_PLANNER_H
 
@@ -7,15 +7,21 @@
 #include "common/session/session.h"
 
 #define PLANNER_MODELS "tiny, small, medium, large, xl, 2.7b, 10b, 8b, llama3-8b, llama3-70b, llama3-405b or gpt-175b"
-#define PLANNER_PRECISIONS "bf16|fp8"
+#define PLANNER_PRECISIONS "bf16|bf16-pure|fp8"
+#define PLANNER_WAYS                                                                                                   \
+    "ddp|zero1|zero2|fsdp-keep|fsdp|hsdp|tp-all-reduce|tp-nccl|tp-copy|gpipe|1f1b|interleaved|zb-h1|zb-v"
 #define PLANNER_RATES MESH_MACHINE_NAMES "|measured"
 
 /* Dimensions of a model of the option --model, in `job`; false: there is no such model. */
 bool planner_model(const char *name, mesh_job *job);
 /* The mesh of --mesh, axes joined by a plus, or any: all 0. False with a sentence. */
 bool planner_within(const char *text, int gpus, mesh *only, char *why, size_t why_bytes);
-/* The rates of --rates. False after the row was set to skip: they were not measured. */
-bool planner_rates(const session *s, const bench_case *c, row *w, mesh_rates *r);
+typedef struct planner_policy {
+    const char *name;
+    double param, grad, state;
+} planner_policy;
+void planner_policy_set(mesh_job *j, const char *name, const char *grads); /* of --precision and --grad-dtype */
+const planner_policy *planner_policy_of(const mesh_job *j);
 
 /* The variants: each fills the row of a case. */
 void planner_run_best(session *s, const bench_case *c, row *w);

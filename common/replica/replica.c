@@ -258,16 +258,37 @@ static step_sharding sharding_of(const replica *r)
     return shard;
 }
 
-static bool make_trainer(replica *r, replica_problem *problem)
+/* What the strategy asks of the trainer. */
+static void set_options(replica *r)
 {
-    const replica_place *at = &r->at;
-    char why[400] = "";
     r->o.ranks = r->plan->o.ranks;
     r->o.micro_batches = r->plan->o.micro_batches;
     r->o.granularity = parallel_granularity(r->plan->o.ranks);
     /* 0 would mean all of it, so a rank that owns nothing holds one unused element. */
     r->o.state_elements = !r->plan->sharded ? 0 : r->plan->own.n ? r->plan->own.state_elements : 1;
     r->o.shard = sharding_of(r);
+}
+
+int64_t replica_planned_bytes(const replica_place *at, const step_options *o, const parallel_options *p)
+{
+    replica r = {.at = *at, .member = true, .o = *o};
+    char why[400];
+    int64_t bytes = -1;
+    r.at.l = NULL;
+    r.plan = plan_of(&r, p, why, sizeof why);
+    if (r.plan) {
+        set_options(&r);
+        bytes = trainer_planned_bytes(at->d, at->kernels, at->ctx, &r.o);
+    }
+    parallel_plan_free(r.plan);
+    return bytes;
+}
+
+static bool make_trainer(replica *r, replica_problem *problem)
+{
+    const replica_place *at = &r->at;
+    char why[400] = "";
+    set_options(r);
     if (r->member)
         r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
     if (r->t)

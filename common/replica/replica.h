@@ -70,6 +70,8 @@ bool replica_tune(const replica_place *at, trainer *t, const step_options *o, re
 replica *replica_create(const replica_place *at, const step_options *o, const parallel_options *p,
                         replica_problem *problem);
 void replica_free(replica *r); /* NULL is fine */
+/* What the first rank of such a replica would hold, without a job; -1: it can't be planned. */
+int64_t replica_planned_bytes(const replica_place *at, const step_options *o, const parallel_options *p);
 
 /* ---- steps: of this rank, without an exchange ---- */
 

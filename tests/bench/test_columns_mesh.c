@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/core/error.h"
 #include "tests/support/bench_run.h"
@@ -19,6 +20,7 @@ static csv *published; /* the file */
 #define P_IS(column, text) csv_is(published, (size_t)(N("run")) - 1, column, text)
 
 FORMULA(searched, V("best") || V("lacking"))
+FORMULA(judges, V("measured") ? 1 : NAN)
 FORMULA(world, N("pp") * N("dp_replicate") * N("dp_shard") * N("cp") * N("tp"))
 FORMULA(seq, V("published") ? P("seq") : N("seq"))
 FORMULA(sequences, V("published") ? P("global_batch") : N("global_batch"))
@@ -37,6 +39,8 @@ static double flops_of(const csv *c, size_t row, bool causal)
 {
     if (V("schedule"))
         return NAN;
+    if (V("measured")) /* tiny */
+        return flops(64, 192, 2, 4, 4, 256, 3, N("seq"), step_tokens(c, row), causal);
     if (V("published"))
         return flops(P("d_model"), P("d_ff"), P("layers"), P("heads"), P("heads_kv"), P("vocab"), P("matrices"),
                      P("seq"), step_tokens(c, row), causal);
@@ -55,7 +59,42 @@ FORMULA(total_bytes, N("param_bytes") + N("grad_bytes") + N("state_bytes") + N("
                          N("gathered_bytes") + N("logit_bytes"))
 FORMULA(memory_bytes, searched(c, row) == 0 ? NAN : N("memory") > 0 ? N("memory") : 0.9 * 80e9)
 FORMULA(lacks_bytes, V("lacking") ? total_bytes(c, row) - memory_bytes(c, row) : NAN)
-FORMULA(tie, V("best") ? N("behind_pct") <= N("error") : NAN)
+
+/* The rows of a column that is a number, from the least on: the place of this row's; and how many have one. */
+static double place_by(const csv *c, size_t row, const char *column)
+{
+    double place = 1;
+    for (size_t i = 0; i < c->rows; i++)
+        place += csv_real(c, i, column) < csv_real(c, row, column);
+    return judges(c, row) * place;
+}
+
+static double least(const csv *c, const char *column, const char *by)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < c->rows; i++)
+        if (csv_real(c, i, by) < csv_real(c, at, by))
+            at = i;
+    return csv_real(c, at, column);
+}
+
+FORMULA(tie, V("best")          ? N("behind_pct") <= N("error")
+             : searched(c, row) ? NAN
+                                : judges(c, row) * (N("predicted_ms") <=
+                                                    least(c, "predicted_ms", "predicted_ms") * (1 + N("error") / 100)))
+FORMULA(place_predicted, place_by(c, row, "predicted_ms"))
+FORMULA(place_measured, place_by(c, row, "measured_ms"))
+FORMULA(best_behind,
+        judges(c, row) * 100 * (least(c, "measured_ms", "predicted_ms") / least(c, "measured_ms", "measured_ms") - 1))
+FORMULA(bytes_err, 100 * (N("planned_bytes") / N("driver_bytes") - 1))
+
+static double judged(const csv *c, size_t row)
+{
+    double n = 0;
+    for (size_t i = 0; i < c->rows; i++)
+        n += csv_real(c, i, "measured_ms") > 0;
+    return judges(c, row) * n;
+}
 
 /* The time of rank 1 of the same case is in the row before it. */
 static double behind_pct(const csv *c, size_t row)
@@ -77,9 +116,10 @@ FORMULA(predicted, !V("published")                  ? NAN
                    : P_IS("unit", "tok/s/GPU")      ? tokens_per_s_gpu(c, row)
                    : P_IS("unit", "TFLOP/s causal") ? flops_of(c, row, true) / seconds(c, row) / world(c, row) / 1e12
                                                     : flops_of(c, row, false) / seconds(c, row) / world(c, row) / 1e12)
-FORMULA(err_pct, 100 * ((IS("published_unit", "s") ? reported(c, row) / predicted(c, row)
-                                                   : predicted(c, row) / reported(c, row)) -
-                        1))
+FORMULA(err_pct, V("measured") ? 100 * (N("measured_ms") / N("predicted_ms") - 1)
+                               : 100 * ((IS("published_unit", "s") ? reported(c, row) / predicted(c, row)
+                                                                   : predicted(c, row) / reported(c, row)) -
+                                        1))
 
 static int ascending(const void *a, const void *b)
 {
@@ -92,9 +132,12 @@ static double error_at(const csv *c, size_t row, double share)
     double errors[64];
     size_t n = 0;
     for (size_t i = 0; i < c->rows; i++)
-        if (csv_is(c, i, "variant", "published") && csv_real(c, i, "fitted") == 0 && csv_real(c, i, "cp") < 4)
+        if ((csv_is(c, i, "variant", "published") && csv_real(c, i, "fitted") == 0 && csv_real(c, i, "cp") < 4) ||
+            csv_real(c, i, "measured_ms") > 0)
             errors[n++] = fabs(csv_real(c, i, "err_pct"));
     qsort(errors, n, sizeof *errors, ascending);
+    if (V("measured"))
+        return (errors[(size_t)floor(share * (double)(n - 1))] + errors[(size_t)ceil(share * (double)(n - 1))]) / 2;
     if (!V("published"))
         return NAN;
     assert_true(n > 30 && n < 64 && n % 2 == 1);
@@ -146,6 +189,14 @@ static const column_rule rules[] = {{"pp", MEASURED, NULL, 0},
                                     {"total_bytes", DERIVED, total_bytes, 0},
                                     {"memory_bytes", DERIVED, memory_bytes, 0},
                                     {"lacks_bytes", DERIVED, lacks_bytes, 2000},
+                                    {"measured_ms", MEASURED, NULL, 0},
+                                    {"planned_bytes", MEASURED, NULL, 0},
+                                    {"driver_bytes", MEASURED, NULL, 0},
+                                    {"bytes_err_pct", DERIVED, bytes_err, 1e-6},
+                                    {"place_predicted", DERIVED, place_predicted, 0},
+                                    {"place_measured", DERIVED, place_measured, 0},
+                                    {"judged", DERIVED, judged, 0},
+                                    {"best_behind_pct", DERIVED, best_behind, 1e-6},
                                     {"plans", MEASURED, NULL, 0},
                                     {"plans_with_room", MEASURED, NULL, 0},
                                     {"ties", MEASURED, NULL, 0},
@@ -167,12 +218,127 @@ static const column_rule rules[] = {{"pp", MEASURED, NULL, 0},
                                     {"in_flight", DERIVED, in_flight, 0},
                                     {0}};
 
+/* ---- rows of other benches, made up ---- */
+
+#define MADE "results/test-x1/"
+#define TINY "64,192,2,4,4,256"
+#define STEPS                                                                                                          \
+    "status,variant,commit,run_id,gpu,mode,precision,attention,recompute,offload,loss_chunk,micro_batches,grad_dtype," \
+    "batch,seq,"                                                                                                       \
+    "d_model,d_ff,layers,heads,heads_kv,vocab,params,fwd_ms,step_ms,opt_alone_ms\n"
+#define STEP(commit, batch, fwd, step)                                                                                 \
+    "ok,kernels," commit ",1,,train-step,bf16,flash,none,none,0,1,fp32," batch ",32," TINY ",139000," fwd "," step     \
+    ",2\n"
+#define RANKS                                                                                                          \
+    "status,variant,commit,ranks,precision,recompute,micro_batches,grad_dtype,batch,seq,gather,balance,"               \
+    "d_model,d_ff,layers,heads,heads_kv,vocab,step_ms,peak_bytes\n"
+#define RANK(status, variant, commit, ranks, batch, gather, step)                                                      \
+    status "," variant "," commit "," ranks ",bf16,none,1,fp32," batch ",32," gather ",," TINY "," step ",2000000\n"
+
+/* A machine whose GPUs take 3 ms forward and 5 backward for 2 sequences; its collectives are at 1 GB/s. */
+static void make_rows(void **state)
+{
+    char *top = folder_path(*state, "results"), *made = folder_path(*state, MADE);
+    mkdir(top, 0777);
+    mkdir(made, 0777);
+    free(top);
+    free(made);
+    folder_write(*state, MADE "bench_roofline.csv",
+                 "status,variant,commit,dtype,size,tflops\nok,gemm,abc,bf16,256,0.01\n");
+    folder_write(*state, MADE "bench_allreduce.csv",
+                 "status,variant,commit,ranks,mode,median_ms,busbw_gb_s\nok,all-reduce,abc,2,eager,1,1\n"
+                 "ok,all-gather,abc,2,eager,1,1\nok,reduce-scatter,abc,2,eager,1,1\nok,all-reduce,old,2,graph,1,7\n");
+    folder_write(*state, MADE "bench_transformer.csv",
+                 STEPS STEP("old", "2", "30", "80") STEP("abc", "1", "2", "6") STEP("abc", "2", "3", "10")
+                     STEP("abc", "4", "5", "16"));
+    folder_write(*state, MADE "bench_fsdp.csv",
+                 RANKS RANK("ok", "ddp", "abc", "2", "2", "", "9") RANK("ok", "ddp", "abc", "2", "2", "", "12")
+                     RANK("ok", "ddp", "old", "2", "2", "", "99") RANK("fail", "ddp", "abc", "2", "2", "", "98")
+                         RANK("ok", "ddp", "abc", "4", "2", "", "97") RANK("ok", "ddp", "abc", "2", "1", "", "96")
+                             RANK("ok", "fsdp", "abc", "2", "2", "nccl", "11")
+                                 RANK("ok", "fsdp", "abc", "2", "2", "copy", "95"));
+    folder_write(*state, MADE "bench_tp.csv",
+                 RANKS RANK("ok", "nccl", "abc", "2", "4", "", "8") RANK("ok", "all-reduce", "abc", "2", "4", "", "7"));
+}
+
+#define MEASURED_CASE "--variant measured --model tiny --gpus 2 --seq 32 --global-batch 4 "
+
+/* The newest row that fits is judged, and no other; a step is what one GPU takes, its update and what is exposed. */
+static void rows_of_this_machine(void **state)
+{
+    make_rows(state);
+    csv *c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp,fsdp,tp-nccl,tp-all-reduce,1f1b,hsdp",
+                        EXIT_CODE_OK);
+    const double ends = 256 * 64., block = 4 * 64 * 64. + 3 * 64 * 192., held = 2 * block + 2 * ends;
+    const double sums = 4 * held / 1e9 * 1e3, update = 2 * held / 139000; /* ms */
+    const double exposed = fmax(sums - 5, 0.35 * sums) + 4 * block / 1e9 * 1e3;
+    assert_true(fabs(csv_real(c, 0, "predicted_ms") - (3 + 5 + update + exposed)) < 1e-4);
+    assert_true(csv_real(c, 0, "measured_ms") == 12 && csv_real(c, 1, "measured_ms") == 11);
+    assert_true(csv_real(c, 2, "measured_ms") == 8 && csv_real(c, 3, "measured_ms") == 7);
+    assert_string_equal(csv_cell(c, 4, "status"), "skip");
+    assert_string_equal(
+        csv_cell(c, 4, "reason"),
+        "no row of commit abc in results/test-x1/bench_pp.csv; ./bench_pp --size tiny --layers 2 --ranks 2 "
+        "--batch 1 --seq 32 --micro-batches 4 --precision bf16 --grad-dtype fp32 --recompute none "
+        "--variant 1f1b --balance measured measures it");
+    assert_string_equal(csv_cell(c, 5, "status"), "skip");
+    csv_free(c);
+    /* Without a step of one GPU there is nothing to go by. */
+    c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp --precision bf16-pure", EXIT_CODE_UNSUPPORTED);
+    text_has(csv_cell(c, 0, "reason"), "./bench_transformer --size tiny --seq 32 --precision bf16-pure measures it");
+    csv_free(c);
+}
+
+/* What is planned is what a rank takes, but for gaps of at most 64 KiB between what it takes. */
+static void planned_memory(void **state)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    make_rows(state);
+    static const char *const benches[] = {"bench_fsdp", "bench_tp", "bench_pp"};
+    static const char *const runs[] = {
+        "--batch 2 --bucket-mb 25", "--batch 4",
+        "--batch 1 --micro-batches 4 --layers 2 --balance measured --variant 1f1b,zb-h1"};
+    for (int i = 0; i < 3; i++) {
+        char *run = xasprintf("--ranks 2 --seq 32 --precision bf16 --grad-dtype fp32 --iters 2 --warmup 1 %s", runs[i]);
+        char *path = xasprintf("%s/" MADE "%s.csv", (const char *)*state, benches[i]);
+        remove(path);
+        csv *c = bench_rows(*state, benches[i], "", run, EXIT_CODE_OK);
+        /* Rows of this build count, for the steps are of the same. */
+        char *steps =
+            xasprintf(STEPS "ok,kernels,%s,2,,train-step,bf16,flash,none,none,0,1,fp32,2,32," TINY ",139000,3,10,2\n",
+                      csv_cell(c, 0, "commit"));
+        char *calls = xasprintf("status,variant,commit,ranks,mode,median_ms,busbw_gb_s\nok,all-reduce,%s,2,eager,1,1\n",
+                                csv_cell(c, 0, "commit"));
+        folder_write(*state, MADE "bench_transformer.csv", steps);
+        folder_write(*state, MADE "bench_allreduce.csv", calls);
+        csv_free(c);
+        free(steps);
+        free(calls);
+        free(path);
+        free(run);
+    }
+    csv *c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way all", EXIT_CODE_OK);
+    int found = 0;
+    for (size_t i = 0; i < c->rows; i++) {
+        const double gap = csv_real(c, i, "driver_bytes") - csv_real(c, i, "planned_bytes");
+        if (strcmp(csv_cell(c, i, "status"), "ok") == 0 && !(gap >= 0 && gap <= 65536))
+            fail_msg("%s: %.0f bytes are not %.0f", csv_cell(c, i, "way"), csv_real(c, i, "driver_bytes"),
+                     csv_real(c, i, "planned_bytes"));
+        found += strcmp(csv_cell(c, i, "status"), "ok") == 0;
+    }
+    assert_int_equal(found, 5 + 2 + 2);
+    csv_free(c);
+}
+
 static void by_variants(void **state)
 {
     static const char *const runs[] = {
         "--variant best --model llama3-8b --gpus 8,64 --rank 1,2,3 --error 0.5",
         "--variant best,lacking --model llama3-8b --gpus 8 --rank 1 --memory 40GB --layers 16", "--variant published",
-        "--variant schedule --stages 2,4 --micro-batches 8,16"};
+        "--variant schedule --stages 2,4 --micro-batches 8,16", MEASURED_CASE "--way ddp,fsdp,tp-nccl,tp-all-reduce"};
+    make_rows(state);
     columns_have_rules(*state, "bench_mesh", rules);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         columns_hold(bench_rows(*state, "bench_mesh", "", runs[i], EXIT_CODE_OK), "bench_mesh", rules);
@@ -250,6 +416,8 @@ static int close_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(by_variants, open_file, close_file),
+                                       cmocka_unit_test_setup_teardown(rows_of_this_machine, open_file, close_file),
+                                       cmocka_unit_test_setup_teardown(planned_memory, open_file, close_file),
                                        cmocka_unit_test_setup_teardown(published_runs_are_met, open_file, close_file),
                                        cmocka_unit_test_setup_teardown(what_does_not_fit, open_file, close_file),
                                        cmocka_unit_test_setup_teardown(file_of_actions, open_file, close_file),

@@ -50,6 +50,30 @@ ORDER BY id
 
 @end
 
+@if (SELECT count(*) FROM bench_mesh WHERE variant = 'measured' AND status = 'ok')
+
+### How far off is it on this machine?
+
+Steps that other benches measured with their own checks, and what the planner says of them. Its rates are those of one
+GPU, of products, attention and collectives; no step of several GPUs is among them. Memory is the plan of the step and
+what its communicators take, against what the driver gave out. A tie is a mesh within the planner's error of its best.
+
+{n(median_err_pct)} % is the median error and {n(worst_err_pct)} % the largest for {model} at S {seq}; the mesh with the
+shortest prediction is {n(best_behind_pct)} % slower than the fastest one.
+@from bench_mesh WHERE variant = 'measured' AND status = 'ok' ORDER BY judged DESC, id LIMIT 1
+
+@table
+SELECT model, seq AS "S:", global_batch AS "sequences:", precision,
+    iif(recomputed = 'none', '', recomputed) AS "recomputed?", way, plan_mesh AS mesh,
+    predicted_ms AS "predicted ms:", measured_ms AS "measured ms:", printf('%+.1f', err_pct) AS "error %:",
+    place_predicted AS "predicted place:", place_measured AS "measured place:", iif(tie, 'yes', 'no') AS tie,
+    judged AS "of:", planned_bytes / gib() AS "planned GiB:", driver_bytes / gib() AS "taken GiB:",
+    printf('%+.2f', bytes_err_pct) AS "memory error %:"
+FROM bench_mesh WHERE variant = 'measured' AND status = 'ok'
+    ORDER BY model, seq, global_batch, precision, recomputed, place_measured
+
+@end
+
 @if (SELECT count(*) FROM bench_mesh WHERE variant = 'published' AND status = 'ok')
 
 ### How far off is the planner?

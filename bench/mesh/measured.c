@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/* Meshes that other benches measured on this machine, predicted; see machine.h. Each way of the table is a mesh with what its bench
+ * makes of it. Its bench verified and timed it with its own ranks, and left a row; nothing is timed here. Rates come from other
+ * rows (rates.c), so that no prediction has seen what it is judged by. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/mesh/machine.h"
+#include "bench/model/context.h"
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/core/output.h"
+#include "common/core/stats.h"
+#include "common/core/text.h"
+#include "common/core/units.h"
+
+/* ---- the ways ---- */
+
+typedef struct way {
+    const char *name, *bench, *where; /* what its rows have in these columns, which are options of the bench, too */
+    mesh_strategy strategy;
+    char axis;            /* which has all GPUs: 'd'ata, 't'ensor, 'p'ipeline; 'h': two replicas of what is sharded */
+    const char *schedule; /* NULL: none */
+    bool rows_whole, overlap;
+} way;
+
+static const way ways[] = {
+    {"ddp", "bench_fsdp", "variant=ddp", MESH_DDP, 'd', NULL, false, false},
+    {"zero1", "bench_fsdp", "variant=zero1", MESH_ZERO1, 'd', NULL, false, false},
+    {"zero2", "bench_fsdp", "variant=zero2", MESH_ZERO2, 'd', NULL, false, false},
+    {"fsdp-keep", "bench_fsdp", "variant=fsdp-keep", MESH_FSDP_KEEP, 'd', NULL, false, false},
+    {"fsdp", "bench_fsdp", "variant=fsdp", MESH_FSDP_FREE, 'd', NULL, false, false},
+    {"hsdp", "bench_fsdp", "variant=hsdp", MESH_FSDP_KEEP, 'h', NULL, false, false},
+    {"tp-all-reduce", "bench_tp", "variant=all-reduce", MESH_DDP, 't', NULL, true, false},
+    {"tp-nccl", "bench_tp", "variant=nccl", MESH_DDP, 't', NULL, false, false},
+    {"tp-copy", "bench_tp", "variant=copy", MESH_DDP, 't', NULL, false, true},
+    {"gpipe", "bench_pp", "variant=gpipe balance=measured", MESH_DDP, 'p', "gpipe", false, true},
+    {"1f1b", "bench_pp", "variant=1f1b balance=measured", MESH_DDP, 'p', "1f1b", false, true},
+    {"interleaved", "bench_pp", "variant=interleaved balance=measured", MESH_DDP, 'p', "interleaved", false, true},
+    {"zb-h1", "bench_pp", "variant=zb-h1 balance=measured", MESH_DDP, 'p', "zb-h1", false, true},
+    {"zb-v", "bench_pp", "variant=zb-v balance=measured", MESH_DDP, 'p', "zb-v", false, true},
+};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+/* What else a row has where its bench has that option: the planner knows nothing else. */
+static const char plain[] =
+    "update=buckets gather=nccl prefetch=1 free_every=1 bucket_mb=25 reduce_dtype=grad small=sharded "
+    "regather=1 loss=parallel mode=train-step attention=flash recompute_every=1 offload=none "
+    "moments=policy loss_chunk=0 deterministic=0 clip=0 replicas=2 chunks=2";
+
+static mesh_plan plan_of(const way *x, int gpus, const mesh_job *j, bool again)
+{
+    mesh_plan p = {.axes = {1, 1, 1, 1, 1},
+                   .strategy = x->strategy,
+                   .chunks = 1,
+                   .micro_batch = 1,
+                   .recompute = again ? MESH_BLOCK : MESH_KEEP,
+                   .overlap = x->overlap,
+                   .rows_whole = x->rows_whole};
+    int *const all = x->axis == 't' ? &p.axes.tp : x->axis == 'p' ? &p.axes.pp : &p.axes.dp_shard;
+    *(x->strategy == MESH_DDP && x->axis == 'd' ? &p.axes.dp_replicate : all) = x->axis == 'h' ? gpus / 2 : gpus;
+    if (x->axis == 'h')
+        p.axes.dp_replicate = 2;
+    if (x->axis == 'p') {
+        p.schedule = pipeline_schedule_find(x->schedule);
+        p.chunks = p.schedule->chunks_least;
+    } else {
+        p.micro_batch = (int)(j->global_batch / (p.axes.dp_replicate * p.axes.dp_shard));
+    }
+    return p;
+}
+
+static const char *problem_of(const way *x, const mesh_plan *p, int gpus, const mesh_job *j, char *why, size_t bytes)
+{
+    if (x->axis == 'h' && (gpus < 4 || gpus % 2)) {
+        snprintf(why, bytes, "two replicas of what is sharded need 4 GPUs or more, an even number");
+        return why;
+    }
+    if (p->micro_batch == 0) {
+        snprintf(why, bytes, "%lld sequences are fewer than %d ranks", (long long)j->global_batch, gpus);
+        return why;
+    }
+    return mesh_plan_problem(j, p, why, bytes);
+}
+
+/* ---- its row ---- */
+
+typedef struct asked {
+    const char *model, *policy, *grads;
+    int gpus;
+    mesh_job job;
+    bool again; /* blocks are computed again in the backward */
+    double error_pct;
+} asked;
+
+/* Whether the row has these values in these columns; where `some`, a column may be absent or empty. */
+static bool has(const csv *c, size_t i, const char *pairs, bool some)
+{
+    char column[32], value[32];
+    int length;
+    for (; sscanf(pairs, " %31[^=]=%31s%n", column, value, &length) == 2; pairs += length) {
+        const char *cell = csv_cell(c, i, column);
+        if (some && !*cell)
+            continue;
+        char *end;
+        const double number = strtod(value, &end);
+        if (*end ? !text_is(cell, value) : !(fabs(csv_real(c, i, column) - number) <= 0))
+            return false;
+    }
+    return true;
+}
+
+/* What the case asks of a row of that way, as columns and values. */
+static void wanted(const asked *q, const way *x, const mesh_plan *p, char *out, size_t bytes)
+{
+    const int micros = x->axis == 'p' ? (int)q->job.global_batch : 1;
+    char micro[48] = "";
+    if (x->axis != 't') /* bench_tp has no such option */
+        snprintf(micro, sizeof micro, " micro_batches=%d", micros);
+    snprintf(out, bytes, "ranks=%d batch=%d seq=%lld%s precision=%s grad_dtype=%s recompute=%s %s", q->gpus,
+             p->micro_batch, (long long)q->job.seq, micro, q->policy, q->grads, q->again ? "block" : "none", x->where);
+}
+
+/* The newest such row; false: there is none. */
+static bool find(const planner_machine *m, const csv *c, const mesh_job *j, const char *pairs, size_t *at)
+{
+    bool found = false;
+    for (size_t i = 0; c && i < c->rows; i++)
+        if (planner_row_counts(m, c, i) && planner_row_of(c, i, j) && has(c, i, pairs, false) &&
+            has(c, i, plain, true) && csv_real(c, i, "step_ms") > 0) {
+            *at = i;
+            found = true;
+        }
+    return found;
+}
+
+/* The command that measures it: a command's names have dashes where columns have underscores. */
+static void command_of(const asked *q, const way *x, const char *pairs, char *out, size_t bytes)
+{
+    char column[32], value[32];
+    int length, n = snprintf(out, bytes, "./%s --size %s --layers %lld", x->bench, q->model, (long long)q->job.layers);
+    for (; sscanf(pairs, " %31[^=]=%31s%n", column, value, &length) == 2 && n < (int)bytes; pairs += length) {
+        for (char *dash = column; (dash = strchr(dash, '_'));)
+            *dash = '-';
+        n += snprintf(out + n, bytes - (size_t)n, " --%s %s", column, value);
+    }
+}
+
+/* ---- all ways of a case, which are judged together ---- */
+
+typedef struct outcome {
+    bool measured;
+    double predicted_ms, measured_ms, planned_bytes, driver_bytes;
+    char why[600]; /* it was not */
+    mesh_plan plan;
+    mesh_prediction p;
+} outcome;
+
+typedef struct judged {
+    outcome of[WAYS];
+    int count, best; /* measured ones; that with the shortest prediction */
+    double median_pct, worst_pct, behind_pct;
+    char summary[400]; /* "": nothing was measured */
+    bool known;
+} judged;
+
+/* Percent by which the step was faster than measured, as for published runs. */
+static double error_of(const outcome *x)
+{
+    return 100 * (x->measured_ms / x->predicted_ms - 1);
+}
+
+/* Libraries of collectives take as much for each communicator, outside of the plan. */
+static int communicators(const way *x, const asked *q)
+{
+    const bool shared_heads = q->gpus > q->job.heads_kv;
+    return x->axis == 'p'            ? 2 * (q->gpus > 2 ? 2 : 1) + 1
+           : x->axis == 't'          ? 1 + shared_heads
+           : x->axis == 'h'          ? 3
+           : x->strategy == MESH_DDP ? 1
+                                     : 2;
+}
+
+static void look_up(session *s, const planner_machine *m, const asked *q, const way *x, outcome *out)
+{
+    char pairs[320], command[400], why[256];
+    out->plan = plan_of(x, q->gpus, &q->job, q->again);
+    if (problem_of(x, &out->plan, q->gpus, &q->job, why, sizeof why)) {
+        snprintf(out->why, sizeof out->why, "%s", why);
+        return;
+    }
+    out->p = mesh_predict(&q->job, &out->plan, &m->rates, true);
+    out->predicted_ms = 1e3 * out->p.step_s;
+    wanted(q, x, &out->plan, pairs, sizeof pairs);
+    char *path = xasprintf("%s/%s.csv", m->dir, x->bench);
+    csv *c = csv_read(path);
+    size_t at = 0;
+    out->measured = find(m, c, &q->job, pairs, &at);
+    if (out->measured) {
+        const double driver = csv_real(c, at, "device_used_bytes"), peak = csv_real(c, at, "peak_bytes");
+        const double stages = fmax(csv_real(c, at, "peak_bytes_first"), csv_real(c, at, "peak_bytes_last"));
+        const double outside = driver > 0 ? communicators(x, q) * m->rates.communicator : 0;
+        out->measured_ms = csv_real(c, at, "step_ms");
+        out->driver_bytes = driver > 0 ? driver : peak > 0 ? peak : stages;
+        out->planned_bytes = planner_planned_bytes(s, q->model, &q->job, x->name, &out->plan, &m->rates) + outside;
+    } else {
+        command_of(q, x, pairs, command, sizeof command);
+        snprintf(out->why, sizeof out->why, "no row of commit %s in %s; %s measures it", m->commit, path, command);
+    }
+    csv_free(c);
+    free(path);
+}
+
+static void judge(const asked *q, judged *j)
+{
+    samples errors = {0};
+    int fastest = -1;
+    j->best = -1;
+    for (int i = 0; i < WAYS; i++) {
+        const outcome *x = &j->of[i];
+        if (!x->measured)
+            continue;
+        samples_add(&errors, fabs(error_of(x)));
+        j->count++;
+        j->best = j->best < 0 || x->predicted_ms < j->of[j->best].predicted_ms ? i : j->best;
+        fastest = fastest < 0 || x->measured_ms < j->of[fastest].measured_ms ? i : fastest;
+    }
+    if (j->count) {
+        const stats all = stats_of(&errors);
+        j->median_pct = all.median;
+        j->worst_pct = all.max;
+        j->behind_pct = 100 * (j->of[j->best].measured_ms / j->of[fastest].measured_ms - 1);
+        snprintf(
+            j->summary, sizeof j->summary,
+            "%s on %d GPUs, %lld x %lld tokens, %s%s: %d meshes, median error %.1f %%, worst %.1f %%; its best, %s, is "
+            "%.1f %% behind the best measured, %s: %s 3 %%",
+            q->model, q->gpus, (long long)q->job.global_batch, (long long)q->job.seq, q->policy,
+            q->again ? ", blocks recomputed" : "", j->count, j->median_pct, j->worst_pct, ways[j->best].name,
+            j->behind_pct, ways[fastest].name, j->behind_pct <= 3 ? "within" : "not within");
+    }
+    samples_free(&errors);
+}
+
+/* The place of a way among those that were measured, by prediction or by measurement; 1 is the fastest. */
+static int place_of(const judged *j, int of, bool measured)
+{
+    int place = 1;
+    for (int i = 0; i < WAYS; i++) {
+        const outcome *x = &j->of[i], *y = &j->of[of];
+        place += x->measured && (measured ? x->measured_ms < y->measured_ms : x->predicted_ms < y->predicted_ms);
+    }
+    return place;
+}
+
+static int ties_of(const asked *q, const judged *j)
+{
+    int ties = 0;
+    for (int i = 0; i < WAYS; i++)
+        ties += j->of[i].measured && j->of[i].predicted_ms <= j->of[j->best].predicted_ms * (1 + q->error_pct / 100);
+    return ties;
+}
+
+/* ---- what is said at the end ---- */
+
+/* Lines, each once, in the order of cases. */
+typedef struct notes {
+    char text[16384];
+} notes;
+
+static void note(session *s, const char *line)
+{
+    notes *n = session_cache(s, "mesh notes", sizeof *n, NULL);
+    const size_t used = strlen(n->text);
+    if (*line && !strstr(n->text, line) && used + strlen(line) + 2 < sizeof n->text)
+        snprintf(n->text + used, sizeof n->text - used, "%s\n", line);
+}
+
+void planner_finish(session *s)
+{
+    const notes *n = session_cache(s, "mesh notes", sizeof *n, NULL);
+    if (n->text[0] && !option_flag(s->opt, "quiet"))
+        say("%s", n->text);
+    model_finish(s);
+}
+
+/* ---- the variant ---- */
+
+static asked asked_of(const bench_case *c)
+{
+    asked q = {.model = case_text(c, "model"),
+               .policy = case_text(c, "precision"),
+               .grads = case_text(c, "grad-dtype"),
+               .gpus = (int)case_int(c, "gpus"),
+               .again = text_is(case_text(c, "recomputed"), "block"),
+               .error_pct = case_real(c, "error")};
+    const int64_t layers = case_int(c, "layers");
+    planner_model(q.model, &q.job);
+    q.job.layers = layers ? layers : q.job.layers;
+    q.job.seq = case_int(c, "seq");
+    q.job.global_batch = case_int(c, "global-batch");
+    q.job.host = (int)case_int(c, "host");
+    planner_policy_set(&q.job, q.policy, q.grads);
+    return q;
+}
+
+static const judged *judged_of(session *s, const planner_machine *m, const asked *q)
+{
+    char name[320];
+    snprintf(name, sizeof name, "judged %s %lld %d %lld %lld %s %s %d", q->model, (long long)q->job.layers, q->gpus,
+             (long long)q->job.global_batch, (long long)q->job.seq, q->policy, q->grads, q->again);
+    judged *j = session_cache(s, name, sizeof *j, NULL);
+    if (j->known)
+        return j;
+    for (int i = 0; i < WAYS; i++)
+        look_up(s, m, q, &ways[i], &j->of[i]);
+    judge(q, j);
+    j->known = true;
+    return j;
+}
+
+void planner_run_measured(session *s, const bench_case *c, row *w)
+{
+    const asked q = asked_of(c);
+    const planner_machine *m = planner_machine_of(s, q.model, &q.job);
+    int at = 0;
+    while (!text_is(ways[at].name, case_text(c, "way")))
+        at++;
+    if (m->missing[0] || m->uncalibrated[0]) {
+        row_status_set(w, ROW_SKIP, "%s", m->missing[0] ? m->missing : m->uncalibrated);
+        return;
+    }
+    const judged *j = judged_of(s, m, &q);
+    const outcome *x = &j->of[at];
+    char text[700];
+    if (!x->measured) {
+        row_status_set(w, ROW_SKIP, "%s", x->why);
+        return;
+    }
+    const int ties = ties_of(&q, j);
+    const bool tie = x->predicted_ms <= j->of[j->best].predicted_ms * (1 + q.error_pct / 100);
+    planner_plan_columns(w, &q.job, &x->plan, &x->p, &m->rates);
+    row_real(w, "measured_ms", x->measured_ms);
+    row_real(w, "err_pct", error_of(x));
+    row_real(w, "planned_bytes", x->planned_bytes);
+    row_real(w, "driver_bytes", x->driver_bytes);
+    row_real(w, "bytes_err_pct", 100 * (x->planned_bytes / x->driver_bytes - 1));
+    row_int(w, "place_predicted", place_of(j, at, false));
+    row_int(w, "place_measured", place_of(j, at, true));
+    row_int(w, "ties", ties);
+    row_int(w, "tie", tie);
+    row_int(w, "judged", j->count);
+    row_real(w, "median_err_pct", j->median_pct);
+    row_real(w, "worst_err_pct", j->worst_pct);
+    row_real(w, "best_behind_pct", j->behind_pct);
+    snprintf(text, sizeof text, "%s: %.4g ms predicted, %.4g measured (%+.1f %%)%s", ways[at].name, x->predicted_ms,
+             x->measured_ms, error_of(x), tie && ties > 1 ? ", a tie for the best" : "");
+    row_text(w, "answer", text);
+    note(s, j->summary);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory of a mesh by the real plan of its ranks' steps, on this device; see machine.h. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/mesh/machine.h"
+#include "bench/model/context.h"
+#include "common/core/text.h"
+#include "common/core/units.h"
+#include "common/formulas/mesh/layer.h"
+#include "common/replica/replica.h"
+#include "common/replica/stages.h"
+
+static int64_t bytes_of(const replica_place *at, const step_options *o)
+{
+    return trainer_planned_bytes(at->d, at->kernels, at->ctx, o);
+}
+
+static int64_t data_bytes(const replica_place *at, step_options *o, const mesh_plan *p, const char *strategy)
+{
+    parallel_options to = {.strategy = text_is(strategy, "ddp") ? "bucketed" : strategy,
+                           .ranks = p->axes.dp_replicate * p->axes.dp_shard,
+                           .update = UPDATE_BUCKETS,
+                           .replicas = text_is(strategy, "hsdp") ? p->axes.dp_replicate : 0};
+    if (parallel_strategy(to.strategy)->grouping == GROUP_BUCKET)
+        to.bucket_bytes = 25 * (int64_t)MIB;
+    else
+        o->shard.ranks = to.ranks;
+    o->shard.prefetch = o->shard.free_every = 1;
+    return replica_planned_bytes(at, o, &to);
+}
+
+/* The first and the last rank differ where neighbours hold the same head. */
+static int64_t tensor_bytes(const replica_place *at, step_options *o, const mesh_plan *p)
+{
+    int64_t most = -1;
+    o->rows_apart = !p->rows_whole;
+    o->overlap = OVERLAP_GRADIENTS;
+    for (int rank = 0; rank < p->axes.tp; rank += p->axes.tp - 1) {
+        o->split_layers = (model_split){p->axes.tp, rank};
+        const int64_t bytes = bytes_of(at, o);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static int64_t pipeline_bytes(const replica_place *at, step_options *o, const mesh_plan *p, const mesh_job *j,
+                              const mesh_rates *r)
+{
+    const pipeline_shape shape = {p->schedule, p->axes.pp, p->chunks, (int)j->global_batch};
+    const mesh_pass block = mesh_block(j, p, r), head = mesh_head(j, p, r);
+    const stage_costs costs = {mesh_seconds_sum(&block.f) + mesh_seconds_sum(&block.b) + mesh_seconds_sum(&block.w), 0,
+                               mesh_seconds_sum(&head.f) + mesh_seconds_sum(&head.b) + mesh_seconds_sum(&head.w)};
+    int *ends = calloc((size_t)pipeline_stages(&shape), sizeof *ends);
+    pipeline_table *t = pipeline_table_create(&shape, NULL);
+    int64_t most = -1;
+    stages_balanced(&shape, o->config.layers, &costs, ends);
+    o->micro_batches = shape.micros;
+    for (int rank = 0; rank < shape.ranks; rank++) {
+        step_table *table = stages_table(t, ends, rank);
+        o->table = table;
+        const int64_t bytes = bytes_of(at, o);
+        most = bytes > most ? bytes : most;
+        stages_table_free(table);
+    }
+    pipeline_table_free(t);
+    free(ends);
+    return most;
+}
+
+double planner_planned_bytes(session *s, const char *model, const mesh_job *j, const char *strategy, const mesh_plan *p,
+                             const mesh_rates *r)
+{
+    const model_bench *b = s->user;
+    const model_config *c = model_size_find(model);
+    const replica_place at = {.d = s->dev, .mem = s->mem, .kernels = b->kernels, .ctx = b->ctx};
+    step_options o = step_defaults();
+    if (!c)
+        return NAN;
+    o.config = *c;
+    o.config.layers = (int)j->layers;
+    o.batch = p->micro_batch;
+    o.seq = (int)j->seq;
+    o.precision = precision_find(planner_policy_of(j)->name);
+    o.grad_fp32 = j->grad > planner_policy_of(j)->grad;
+    o.recompute = p->recompute == MESH_BLOCK ? RECOMPUTE_BLOCK : RECOMPUTE_NONE;
+    o.fusion = FUSION_KERNELS;
+    o.overlap = OVERLAP_NONE;
+    const int64_t bytes = p->axes.tp > 1   ? tensor_bytes(&at, &o, p)
+                          : p->axes.pp > 1 ? pipeline_bytes(&at, &o, p, j, r)
+                                           : data_bytes(&at, &o, p, strategy);
+    return bytes < 0 ? NAN : (double)bytes;
+}

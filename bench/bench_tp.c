@@ -141,8 +141,6 @@ static const char *contradiction(const share_case *k)
         return "--plant-error gain is for ways in which each rank has its own rows: else gains' gradients are whole";
     if (k->fault == TEAM_FLAG && !k->way->windows)
         return "--plant-error flag is for copies, which raise flags";
-    if (k->way->windows && (k->data > 1 || k->o.clip_norm > 0))
-        return "the way copy has neither data parallelism nor clipping beside it yet";
     if (k->fault == TEAM_NUMBER && !share_has_bits(k))
         return "--plant-error number is found by bits, which neither sums of more than two ranks by a library keep nor "
                "a "

@@ -149,10 +149,8 @@ static bool make_trainer(team *x, replica_problem *problem)
     char why[400] = "";
     if (x->member)
         x->t = trainer_create(x->at.d, x->at.mem, x->at.kernels, x->at.ctx, &x->o, why, sizeof why);
-    bool ok = replica_agree(&x->at, "part of a model", x->t || !x->member, why, problem);
-    if (ok && x->o.windows)
-        ok = replica_agree(&x->at, "windows", team_copy_open(x, why, sizeof why), why, problem);
-    return ok && replica_tune(&x->at, x->t, &x->o, problem);
+    return replica_agree(&x->at, "part of a model", x->t || !x->member, why, problem) &&
+           replica_tune(&x->at, x->t, &x->o, problem);
 }
 
 static bool open_team(team *x, const team_options *how, replica_problem *problem)
@@ -174,7 +172,9 @@ static bool open_team(team *x, const team_options *how, replica_problem *problem
     x->o.rows_apart = apart;
     x->o.windows = apart && how->way->windows;
     const bool shares = !x->alone && (mesh_group_size(x->m, MESH_DATA) > 1 || (x->o.clip_norm > 0 && x->ranks > 1));
-    return shares ? make_replica(x, how, problem) : make_trainer(x, problem);
+    const bool made = shares ? make_replica(x, how, problem) : make_trainer(x, problem);
+    return made &&
+           (!x->o.windows || replica_agree(&x->at, "windows", team_copy_open(x, why, sizeof why), why, problem));
 }
 
 static void set_hooks(team *x)

@@ -53,7 +53,7 @@ static void give(void *user, int rank, const void *part, size_t count, sb_dtype 
 static void add(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t)
 {
     team *x = user;
-    const char *first = (const char *)own - (size_t)x->rank * x->row_bytes;
+    const char *first = (const char *)own - (size_t)(x->rank % x->m.tp) * x->row_bytes;
     team_note(x, (team_op){.kind = OP_PARTS, .send = first, .count = count, .t = replica_comm_dtype(t)});
     x->sums++;
     windows_sum(x->w, own, residual, out, count, t);
@@ -80,8 +80,8 @@ void team_copy_alone(team *x, const team_op *op)
         windows_read(x->w, op->at, main);
         return;
     }
-    for (int k = 1; k < x->ranks; k++) {
-        const int to = (x->rank + k) % x->ranks;
+    for (int k = 1; k < x->m.tp; k++) {
+        const int to = (x->rank + k) % x->m.tp;
         windows_give(x->w, to, (const char *)op->send + (size_t)to * x->row_bytes);
     }
     windows_settle(x->w);
@@ -110,21 +110,24 @@ static size_t scratch_bytes(const team *x)
     for (int i = 0; i < p->count; i++)
         if (p->tensors[i].kind == PARAM_K && p->tensors[i].count + p->tensors[i + 1].count > most)
             most = p->tensors[i].count + p->tensors[i + 1].count;
-    return (size_t)x->ranks * (size_t)most * (size_t)sb_dtype_bytes(trainer_grad_dtype(x->t));
+    const int sums = sb_dtype_bytes(trainer_grad_dtype(x->t)), made = sb_dtype_bytes(step_made_dtype(&x->o));
+    return (size_t)x->m.tp * (size_t)most * (size_t)(made > sums ? made : sums);
 }
 
 bool team_copy_open(team *x, char *why, size_t why_bytes)
 {
-    const size_t rows = (size_t)x->o.batch * (size_t)x->o.seq / (size_t)x->ranks;
+    const size_t rows = (size_t)x->o.batch * (size_t)x->o.seq / (size_t)x->m.tp;
     x->row_bytes = rows * (size_t)x->o.config.d_model * (size_t)sb_dtype_bytes(x->o.precision->activations);
     if (x->row_bytes % 16) {
         snprintf(why, why_bytes, "copy engines move rows of a multiple of 16 bytes, not %zu", x->row_bytes);
         return false;
     }
-    x->w = windows_open(x->at.l, x->at.d, NULL, x->ranks, x->row_bytes, why, why_bytes);
+    mesh_group g = mesh_group_of(x->m, x->member ? x->rank : 0, MESH_TP);
+    x->w = windows_open(x->at.l, x->at.d, g.ranks, g.count, x->row_bytes, why, why_bytes);
+    mesh_group_free(&g);
     if (!x->w)
         return false;
-    x->extra_bytes = x->member ? (int64_t)(windows_bytes(x->ranks, x->row_bytes) + scratch_bytes(x)) : 0;
+    x->extra_bytes = x->member ? (int64_t)(windows_bytes(x->m.tp, x->row_bytes) + scratch_bytes(x)) : 0;
     x->scratch = x->member ? device_malloc(x->at.d, scratch_bytes(x)) : NULL;
     snprintf(why, why_bytes, "no memory for the ranks' gradients of gains");
     return launch_all(x->at.l, "scratch", !x->member || x->scratch);

@@ -19,7 +19,7 @@ void team_enqueue(const team_op *op, void *stream)
 
 static double bytes_of(const team *x, const team_op *op)
 {
-    const double n = op->c ? comm_size(op->c) : x->ranks, bytes = (double)op->count * (double)comm_dtype_bytes(op->t);
+    const double n = op->c ? comm_size(op->c) : x->m.tp, bytes = (double)op->count * (double)comm_dtype_bytes(op->t);
     return op->kind == OP_SUM ? 2 * (n - 1) / n * bytes : (n - 1) * bytes;
 }
 

@@ -141,8 +141,8 @@ static void sound_with_strategies(void **state)
     skip();
 #endif
     (void)state;
-    char *text =
-        output_of(MESH "--heads-kv 1 --variant nccl --micro-batches 2 --clip 0.01 --strategy ddp,zero1,fsdp", &code);
+    char *text = output_of(
+        MESH "--heads-kv 1 --variant nccl,copy --micro-batches 2 --clip 0.01 --strategy ddp,zero1,fsdp", &code);
     if (code != EXIT_CODE_OK || strstr(text, "skip"))
         fail_msg("%s", text);
     free(text);

@@ -28,7 +28,7 @@ typedef struct saver_run { /* pieces that follow each other in a file */
     int64_t at;            /* in the copy of the state; as far behind a multiple of 4096 as in the file */
 } saver_run;
 
-typedef struct lane {  /* a file that this rank writes to */
+typedef struct lane {     /* a file that this rank writes to */
     int64_t next, end;    /* blocks that nobody has taken */
     int threads;          /* that are at it */
     device_event *landed; /* its bytes are in the copy of the state */

@@ -161,8 +161,7 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
     const bool codes = launch_all(p->l, "codes", p->plan->rank >= p->plan->o.ranks || p->m.codes);
     p->memory = peer_memory_open(p->l, p->m.d, g.ranks, g.count, p->m.param, reason, sizeof reason);
     if (p->memory && codes)
-        p->code_memory =
-            peer_memory_open(p->l, p->m.d, g.ranks, g.count, (void *)p->m.codes, reason, sizeof reason);
+        p->code_memory = peer_memory_open(p->l, p->m.d, g.ranks, g.count, (void *)p->m.codes, reason, sizeof reason);
     mesh_group_free(&g);
     if (!p->memory || (codes && !p->code_memory)) {
         snprintf(why, why_bytes, "slices can't be read from other GPUs: %s", reason);

@@ -141,10 +141,13 @@ static void send_flag(windows *w, int to, int call)
 static void await_flags(void *arg)
 {
     const sb_direct_await *a = arg;
-    for (int i = 0; i < a->count; i++)
+    for (int i = 0, spins = 0; i < a->count; i++)
         while ((int32_t)(__atomic_load_n(a->flags[i], __ATOMIC_ACQUIRE) - *a->number) < 0 &&
                !__atomic_load_n(a->leave, __ATOMIC_RELAXED))
-            sched_yield();
+            if (++spins < 20)
+                sched_yield();
+            else
+                usleep(20); /* ranks may be more than cores */
 }
 
 /* Flags of an exchange: of one rank, or of all others (-1). */

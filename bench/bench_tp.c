@@ -3,12 +3,12 @@
  *
  * Tensor parallelism (Shoeybi et al., 2019) with sequence parallelism (Korthikanti et al., 2022): a rank has some heads of each
  * attention, some columns of the feed-forward, and some ids of both vocabularies. Variants are the ways in which rows come
- * together for a product and partial sums are added.
+ * together for a product and partial sums are added: by a library, or by copy engines beside the products.
  * Run: ./bench_tp --size 2.7b --seq 2048 --batch 4 --precision bf16 --fusion graph
  *      ./bench_tp --device cpu --ranks 2,4
- * Expect: the memory of one rank divided by the ranks but for norms; a speed-up that falls short by the collectives, which
- * nothing but the weight gradients' products hides. Ranks that hold the same parts share the batch (--mesh, --strategy).
- * Limits: no stages (bench_pp has them), no fp16. */
+ * Expect: the memory of one rank divided by the ranks but for norms; a speed-up that falls short by what a library sends, which
+ * nothing but the weight gradients' products hides, and by less with copies. Ranks that hold the same parts share the batch
+ * (--mesh, --strategy). Limits: no stages (bench_pp has them), no fp16. */
 #include <stdio.h>
 
 #include "bench/model/case.h"
@@ -27,7 +27,8 @@ static option_spec option_table[] = {
     {"loss", OPTION_CHOICE, OPTION_LIST, "parallel",
      .help = "ranks exchange three numbers a token, or gather all logits on each", .choices = "parallel|gathered"},
     {"regather", OPTION_FLAG, OPTION_LIST, "1",
-     .help = "of nccl: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
+     .help =
+         "of nccl alone: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
     MODEL_UPDATE_OPTIONS(", of all ranks"),
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
@@ -106,7 +107,9 @@ static const bench_info info = {
         "batch is that of all ranks: they share it. Before a case is timed, a slice of its model (at most two "
         "blocks)\n"
         "takes a step and three updates on its ranks and, on each of them, with whole layers: loss, gradients and\n"
-        "parameters must agree within roundings. compute_ms is the same walk with nothing sent, and one_ms a step "
+        "parameters must agree within roundings, and in every bit with one rank that computes the same parts, where "
+        "sums come\n"
+        "in the order of ranks. compute_ms is the same walk with nothing sent, and one_ms a step "
         "of\n"
         "the whole model on one GPU in the same run. predicted_ms assumes that compute divides by the ranks and "
         "that\n"

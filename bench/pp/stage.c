@@ -68,6 +68,13 @@ static void on_ended(void *user, int action)
     s->marked[action] = true;
 }
 
+static void on_beside(void *user, int action, void *stream)
+{
+    pp_stage *s = user;
+    device_stream_mark(s->k->s->dev, stream, s->beside[action]);
+    s->shared[action] = true;
+}
+
 /* ---- planted errors ---- */
 
 static void plant_actions(const pp_stage *s)
@@ -150,12 +157,15 @@ static bool make_trainer(pp_stage *s, step_options *o)
     s->actions = s->table->action_count;
     s->sends = s->actions;
     s->marked = xcalloc((size_t)s->actions, sizeof *s->marked);
+    s->shared = xcalloc((size_t)s->actions, sizeof *s->shared);
     s->begun = events(d, s->actions);
+    s->beside = events(d, s->actions);
     s->ended = events(d, s->actions);
     s->wait_from = events(d, s->sends);
     s->wait_to = events(d, s->sends);
     s->wire = edges_hops(k->edges, &k->shape, s->ends);
-    trainer_set_hops(s->t, &(step_hops){s, on_place, on_open, on_receive, on_send, on_sent, on_begun, on_ended});
+    trainer_set_hops(s->t,
+                     &(step_hops){s, on_place, on_open, on_receive, on_send, on_sent, on_begun, on_ended, on_beside});
     return true;
 }
 
@@ -193,11 +203,13 @@ void pp_stage_close(pp_stage *s)
     team_free(s->x);
     events_free(d, s->begun, s->actions);
     events_free(d, s->ended, s->actions);
+    events_free(d, s->beside, s->actions);
     events_free(d, s->wait_from, s->sends);
     events_free(d, s->wait_to, s->sends);
     stages_table_free(s->table);
     free(s->own_ends);
     free(s->marked);
+    free(s->shared);
     *s = (pp_stage){.k = s->k};
 }
 

@@ -16,9 +16,9 @@ typedef struct pp_stage {
     step_hops wire;
     void *last; /* likewise */
     int actions, sends, sent;
-    bool *marked; /* [actions] it has begun and ended in a step: no W of a whole B */
-    device_event **begun, **ended, **wait_from, **wait_to; /* [actions], [sends] */
-    device_graph *graph;                                   /* NULL: launched op by op */
+    bool *marked, *shared; /* [actions] it begins and ends: no W of a whole B; another stream has a part of it */
+    device_event **begun, **ended, **beside, **wait_from, **wait_to; /* [actions], [sends] */
+    device_graph *graph;                                             /* NULL: launched op by op */
 } pp_stage;
 
 /* Makes the trainer of this rank's part of `o`, cut at `ends`; false after setting the row's status. */

@@ -19,23 +19,25 @@
 #include "common/session/profile.h"
 #include "common/session/watchdog.h"
 
-/* What a rank notes of a sample: these, then when each action begins, then when each ends. */
+/* What a rank notes of a sample: these, then of each action when it begins, when its last op on the compute stream is over, behind which
+ * it gives what it makes, and when it ends, with weight gradients beside. NAN: a W that is part of its B. */
 enum { STEP_MS, WAIT_MS, NOTED };
+enum { BEGUN, GAVE, ENDED, MOMENTS };
 
 typedef struct timed {
     pp_case *k;
     pp_stage *s;
     int n, actions; /* samples; of a rank's table */
-    double *all;    /* (ranks of the job, n, NOTED + 2 actions) */
+    double *all;    /* (ranks of the job, n, NOTED + MOMENTS actions) */
     double hop_ms;
-    double *f; /* then b and w: (3, stages), medians */
+    double *f; /* then b and w: (3, stages) */
 } timed;
 
 /* ---- samples ---- */
 
 static int noted(const timed *t)
 {
-    return NOTED + 2 * t->actions;
+    return NOTED + MOMENTS * t->actions;
 }
 
 static void take_sample(timed *t, device_event *from, device_event *to, double *out)
@@ -51,9 +53,11 @@ static void take_sample(timed *t, device_event *from, device_event *to, double *
     for (int i = 0; i < s->sent; i++)
         out[WAIT_MS] += device_event_ms(d, s->wait_from[i], s->wait_to[i]);
     for (int i = 0; i < t->actions; i++) {
-        const bool has = s->marked[i];
-        out[NOTED + i] = has ? device_event_ms(d, from, s->begun[i]) : NAN;
-        out[NOTED + t->actions + i] = has ? device_event_ms(d, from, s->ended[i]) : NAN;
+        double *at = out + NOTED + i;
+        at[BEGUN * t->actions] = s->marked[i] ? device_event_ms(d, from, s->begun[i]) : NAN;
+        at[GAVE * t->actions] = s->marked[i] ? device_event_ms(d, from, s->ended[i]) : NAN;
+        at[ENDED * t->actions] =
+            s->shared[i] ? fmax(at[GAVE * t->actions], device_event_ms(d, from, s->beside[i])) : at[GAVE * t->actions];
     }
 }
 
@@ -112,6 +116,11 @@ static const double *noted_by(const timed *t, int rank, int sample)
     return t->all + ((size_t)rank * (size_t)t->n + (size_t)sample) * (size_t)noted(t);
 }
 
+static double moment_of(const timed *t, int rank, int sample, int moment, int action)
+{
+    return noted_by(t, rank, sample)[NOTED + moment * t->actions + action];
+}
+
 static double most_of(const timed *t, int sample, int what)
 {
     double most = 0;
@@ -125,60 +134,64 @@ static double bubble_of(const timed *t, int sample)
 {
     double busy = 0, longest = 0;
     for (int r = 0; r < t->k->ranks; r++) {
-        const double *begun = noted_by(t, r, sample) + NOTED, *ended = begun + t->actions;
         double first = INFINITY, last = 0;
         for (int i = 0; i < t->actions; i++) {
-            if (isnan(begun[i]))
+            const double begun = moment_of(t, r, sample, BEGUN, i), ended = moment_of(t, r, sample, ENDED, i);
+            if (isnan(begun))
                 continue;
-            busy += ended[i] - begun[i];
-            first = fmin(first, begun[i]);
-            last = fmax(last, ended[i]);
+            busy += ended - begun;
+            first = fmin(first, begun);
+            last = fmax(last, ended);
         }
         longest = fmax(longest, last - first);
     }
     return 1 - busy / t->k->ranks / longest;
 }
 
-/* Medians of a stage's spans of a kind, on the first rank at its place. Where some W are parts of their B, these B are no
- * measure of a B. */
-static double median_span(const timed *t, int place, int chunk, pipeline_kind kind, bool split)
-{
-    const pipeline_action *a = pipeline_actions(t->k->table, place);
-    samples of = {0};
-    for (int n = 0; n < t->n; n++) {
-        const double *begun = noted_by(t, pp_rank_at(t->k, place), n) + NOTED, *ended = begun + t->actions;
-        for (int i = 0; i < t->actions; i++) {
-            const bool whole = kind == PIPELINE_B && split && i + 1 < t->actions && isnan(begun[i + 1]);
-            if (a[i].kind == kind && a[i].chunk == chunk && !whole && !isnan(begun[i]))
-                samples_add(&of, ended[i] - begun[i]);
-        }
-    }
-    const double median = stats_of(&of).median;
-    samples_free(&of);
-    return median;
-}
-
-/* Costs by stage; where all B are whole, W is a part of them. */
-static void find_costs(timed *t)
+/* From one moment to another of a stage's actions of a kind: the median of the samples, and of these the mean over micro-batches, so that all
+ * of them together are as busy as they were. Where some W are parts of their B, these B are no measure of a B. */
+static double span_of(const timed *t, int stage, pipeline_kind kind, int from, int to, bool split)
 {
     const pipeline_shape *s = &t->k->shape;
-    const int stages = pipeline_stages(s);
+    const int place = pipeline_rank(s, stage), rank = pp_rank_at(t->k, place), chunk = pipeline_chunk(s, stage);
+    const pipeline_action *a = pipeline_actions(t->k->table, place);
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < t->actions; i++) {
+        const bool merged =
+            kind == PIPELINE_B && split && i + 1 < t->actions && isnan(moment_of(t, rank, 0, BEGUN, i + 1));
+        if (a[i].kind != kind || a[i].chunk != chunk || merged || isnan(moment_of(t, rank, 0, BEGUN, i)))
+            continue;
+        samples of = {0};
+        for (int k = 0; k < t->n; k++)
+            samples_add(&of, moment_of(t, rank, k, to, i) - moment_of(t, rank, k, from, i));
+        sum += stats_of(&of).median;
+        n++;
+        samples_free(&of);
+    }
+    return n ? sum / n : NAN;
+}
+
+/* Costs by stage. A row that is not split has a W where weight gradients went on beside main. */
+static void find_costs(timed *t)
+{
+    const int stages = pipeline_stages(&t->k->shape);
     t->f = xcalloc(3 * (size_t)stages, sizeof *t->f);
     for (int stage = 0; stage < stages; stage++) {
-        const int rank = pipeline_rank(s, stage), chunk = pipeline_chunk(s, stage);
-        const double w = median_span(t, rank, chunk, PIPELINE_W, true);
-        t->f[stage] = median_span(t, rank, chunk, PIPELINE_F, false);
-        t->f[stages + stage] = median_span(t, rank, chunk, PIPELINE_B, !isnan(w));
-        t->f[2 * stages + stage] = isnan(w) ? 0 : w;
-        if (isnan(t->f[stages + stage])) /* no B was apart from its W */
-            t->f[stages + stage] = median_span(t, rank, chunk, PIPELINE_B, false) - t->f[2 * stages + stage];
+        const double w = span_of(t, stage, PIPELINE_W, BEGUN, ENDED, true);
+        double *b = &t->f[stages + stage], *rest = &t->f[2 * stages + stage];
+        t->f[stage] = span_of(t, stage, PIPELINE_F, BEGUN, ENDED, false);
+        *b = span_of(t, stage, PIPELINE_B, BEGUN, GAVE, !isnan(w));
+        *rest = isnan(w) ? span_of(t, stage, PIPELINE_B, GAVE, ENDED, false) : w;
+        if (isnan(*b)) /* no B was apart from its W */
+            *b = span_of(t, stage, PIPELINE_B, BEGUN, ENDED, false) - w;
     }
 }
 
 static pipeline_costs costs_of(const timed *t)
 {
     const int stages = pipeline_stages(&t->k->shape);
-    return (pipeline_costs){t->f, t->f + stages, t->f + 2 * stages, isnan(t->hop_ms) ? 0 : t->hop_ms};
+    return (pipeline_costs){t->f, t->f + stages, t->f + 2 * stages, isnan(t->hop_ms) ? 0 : t->hop_ms, .early = true};
 }
 
 /* ---- the row ---- */
@@ -195,12 +208,11 @@ static int middle_sample(const timed *t, double median)
 static void fill_timeline(timed *t, double median)
 {
     const int n = middle_sample(t, median), ranks = t->k->shape.ranks;
-    const size_t each = 2 * (size_t)t->actions;
-    double *spans = xcalloc(each * (size_t)ranks, sizeof *spans);
+    double *spans = xcalloc(2 * (size_t)(t->actions * ranks), sizeof *spans), *at = spans;
     const pipeline_costs costs = costs_of(t);
     for (int r = 0; r < ranks; r++)
-        for (size_t i = 0; i < each; i++)
-            spans[(size_t)r * each + i] = noted_by(t, pp_rank_at(t->k, r), n)[NOTED + i];
+        for (int i = 0; i < 2 * t->actions; i++)
+            *at++ = moment_of(t, pp_rank_at(t->k, r), n, i < t->actions ? BEGUN : ENDED, i % t->actions);
     pp_timeline(t->k, &(pp_spans){t->k->table, spans}, &costs);
     free(spans);
 }

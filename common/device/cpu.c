@@ -111,7 +111,7 @@ device *device_cpu_open(void)
         .stream_run = cpu_stream_run,
         .stream_record = cpu_stream_record,
         .stream_wait = cpu_stream_wait,
-        .event_mark = cpu_event_mark,
+        .event_mark = cpu_stream_record,
         .flag_raise = cpu_flag_raise,
         .flag_lower = cpu_flag_lower,
         .event_ms = cpu_event_ms,

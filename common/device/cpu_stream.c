@@ -245,11 +245,6 @@ void cpu_stream_wait(device *d, void *stream, device_event *e)
         cpu_stream_run(d, stream, mark_wait_task, &m, sizeof m);
 }
 
-void cpu_event_mark(device *d, device_event *e)
-{
-    cpu_stream_record(d, NULL, e);
-}
-
 /* ---- flags: between threads of one process ---- */
 
 static void raise_flag(void *arg)

@@ -15,7 +15,6 @@ void cpu_stream_wait(device *d, void *stream, device_event *e);
 
 device_event *cpu_event_create(device *d);
 void cpu_event_destroy(device *d, device_event *e);
-void cpu_event_mark(device *d, device_event *e);
 double cpu_event_ms(device *d, device_event *from, device_event *to);
 void cpu_flag_raise(device *d, void *stream, uint32_t *flag);
 void cpu_flag_lower(device *d, void *stream, uint32_t *flag);

@@ -181,13 +181,13 @@ static void stream_wait(device *d, void *stream, device_event *e)
     CUDA_CHECK(cudaStreamWaitEvent(stream, e->event, 0));
 }
 
-static void event_mark(device *d, device_event *e)
+static void event_mark(device *d, void *stream, device_event *e)
 {
     enum cudaStreamCaptureStatus status;
-    CUDA_CHECK(cudaStreamIsCapturing(use(d), &status));
-    CUDA_CHECK(cudaEventRecordWithFlags(e->event, d->stream,
-                                        status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal
-                                                                                : cudaEventRecordDefault));
+    use(d);
+    CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
+    CUDA_CHECK(cudaEventRecordWithFlags(
+        e->event, stream, status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault));
 }
 
 /* ---- flags: stream memory operations, asked of the running driver, so that nothing links against libcuda ---- */

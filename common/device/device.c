@@ -206,7 +206,11 @@ void device_stream_wait(device *d, void *stream, device_event *e)
 }
 void device_event_mark(device *d, device_event *e)
 {
-    d->ops->event_mark(d, e);
+    d->ops->event_mark(d, d->stream, e);
+}
+void device_stream_mark(device *d, void *stream, device_event *e)
+{
+    d->ops->event_mark(d, stream, e);
 }
 void device_flag_raise(device *d, void *stream, uint32_t *flag)
 {

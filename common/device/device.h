@@ -88,6 +88,7 @@ void device_flag_lower(device *d, void *stream, uint32_t *flag);
 /* Like device_event_record, but while a graph is captured the event becomes a node of it: after each launch it holds
  * the time at which the graph passed that point. It orders nothing. */
 void device_event_mark(device *d, device_event *e);
+void device_stream_mark(device *d, void *stream, device_event *e);
 
 /* Peers: two GPUs opened by this process. Enable is true when they reach each other's memory directly; a copy works
  * without that too, through the host. */

@@ -28,7 +28,7 @@ typedef struct device_ops {
     void (*stream_run)(device *d, void *stream, void (*fn)(void *arg), const void *arg, size_t bytes); /* the CPU's */
     void (*stream_record)(device *d, void *stream, device_event *e);
     void (*stream_wait)(device *d, void *stream, device_event *e);
-    void (*event_mark)(device *d, device_event *e);
+    void (*event_mark)(device *d, void *stream, device_event *e);
     void (*flag_raise)(device *d, void *stream, uint32_t *flag);
     void (*flag_lower)(device *d, void *stream, uint32_t *flag);
     double (*event_ms)(device *d, device_event *from, device_event *to);

@@ -155,6 +155,6 @@ void pipeline_generate_v(pipeline_table *t, const pipeline_costs *costs)
         one[i] = 1;
         w[i] = 0.92;
     }
-    generate(t, &(pipeline_costs){one, one, w, 0.02});
+    generate(t, &(pipeline_costs){one, one, w, 0.02, false});
     free(one);
 }

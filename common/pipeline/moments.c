@@ -56,3 +56,9 @@ double pipeline_duration(const pipeline_moments *m, int rank, pipeline_action a)
         return c->b[stage] + (m->shape->schedule->split ? 0 : c->w[stage]);
     return a.kind == PIPELINE_F ? c->f[stage] : c->w[stage];
 }
+
+double pipeline_given(const pipeline_moments *m, int rank, pipeline_action a, double end)
+{
+    const bool early = a.kind == PIPELINE_B && m->costs->early && !m->shape->schedule->split;
+    return end - (early ? m->costs->w[pipeline_stage(m->shape, rank, a.chunk)] : 0);
+}

@@ -67,6 +67,7 @@ typedef struct pipeline_table {
 typedef struct pipeline_costs {
     const double *f, *b, *w;
     double hop; /* between a stage's end and the next stage's start on another rank */
+    bool early; /* where a row is not split, too, what B gives is there before its w has passed */
 } pipeline_costs;
 
 /* The shape must have no problem. A V places its W by `costs`, at moments when a rank would wait; NULL: F = B = 1, W = 0.92,

@@ -31,7 +31,8 @@ static int run_rank(const pipeline_table *t, const pipeline_moments *m, int rank
             starts[(size_t)rank * (size_t)t->count + (size_t)r->next] = start;
         r->clock = start + takes;
         r->busy += takes;
-        *pipeline_end(m, a.kind, pipeline_stage(&t->shape, rank, a.chunk), a.micro) = r->clock;
+        *pipeline_end(m, a.kind, pipeline_stage(&t->shape, rank, a.chunk), a.micro) =
+            pipeline_given(m, rank, a, r->clock);
         r->held += (a.kind == PIPELINE_F) - (a.kind == last);
         if (r->held > *peak)
             *peak = r->held;

@@ -12,6 +12,7 @@ void hops_open(step *s, int action); /* what this action and the next one are gi
 void hops_end(step *s);              /* the step is over: all that was given has been read */
 void hops_begun(step *s);            /* what the present action receives is there */
 void hops_ended(step *s);            /* its last op is enqueued */
+void hops_beside(step *s);           /* and that of the side stream */
 /* The residual stream, or with `backward` its gradient, of the present micro-batch comes from the part before, or behind;
  * or goes to the part behind, or before. */
 void hop_receive(step *s, bool backward);

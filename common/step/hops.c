@@ -98,6 +98,12 @@ void hops_ended(step *s)
         s->hops.ended(s->hops.user, s->action);
 }
 
+void hops_beside(step *s)
+{
+    if (step_launching(s) && s->side != s->main && s->hops.beside)
+        s->hops.beside(s->hops.user, s->action, s->side);
+}
+
 void hops_end(step *s)
 {
     for (int k = 0; k < s->part_count; k++) {

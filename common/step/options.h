@@ -221,6 +221,8 @@ typedef struct step_hops {
      * what it sends comes next. A W that is part of its B has neither. */
     void (*begun)(void *user, int action);
     void (*ended)(void *user, int action);
+    /* Weight gradients of a B that are made on a stream beside main, for which main waits next, are enqueued there. */
+    void (*beside)(void *user, int action, void *stream);
 } step_hops;
 
 #endif

@@ -362,6 +362,8 @@ void part_backward(step *s, step_part *p, step_micro *m, bool split)
     hops_ended(s);
     if (!p->holds.embedding)
         hop_send(s, true);
+    if (!split)
+        hops_beside(s);
     side_end(s);
     p->backwards++;
     if (!split)

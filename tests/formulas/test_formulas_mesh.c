@@ -329,7 +329,7 @@ static void long_pipelines(void **state)
             t[1][i] = blocks[i] * b + (last ? hb : 0);
             t[2][i] = blocks[i] * w + (last ? hw : 0);
         }
-        const pipeline_costs costs = {t[0], t[1], t[2], h200()->call_s + 2. * 8192 * 4096 / h200()->link};
+        const pipeline_costs costs = {t[0], t[1], t[2], h200()->call_s + 2. * 8192 * 4096 / h200()->link, false};
         pipeline_table *table = pipeline_table_create(&s, &costs);
         const double whole = pipeline_simulate(table, &costs, NULL).makespan;
         pipeline_table_free(table);

@@ -102,11 +102,6 @@ static void stream_record(device *d, void *stream, device_event *e)
     e->seen = fake.now[index_of(stream)];
 }
 
-static void event_mark(device *d, device_event *e)
-{
-    stream_record(d, NULL, e);
-}
-
 static void stream_wait(device *d, void *stream, device_event *e)
 {
     (void)d;
@@ -229,7 +224,7 @@ static trainer *fake_open(const step_options *o)
     fake.ops = *bed.dev->ops;
     fake.ops.malloc = take, fake.ops.free = give_back;
     fake.ops.event_create = event_create, fake.ops.event_destroy = event_destroy;
-    fake.ops.event_mark = event_mark, fake.ops.event_ms = event_ms;
+    fake.ops.event_mark = stream_record, fake.ops.event_ms = event_ms;
     fake.ops.stream_create = stream_create, fake.ops.stream_destroy = stream_destroy;
     fake.ops.stream_record = stream_record, fake.ops.stream_wait = stream_wait;
     fake.dev = *bed.dev;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_cp: how long can a sequence be, and what does a second GPU give?
  *
- * Attention whose sequence is shared by ranks, forward and backward: context parallelism. A rank has two chunks of the
+ * Attention whose sequence is shared by ranks, forward and backward: context parallelism (within a training step: bench_fsdp
+ * --cp). A rank has two chunks of the
  * tokens, one from the head and one from the tail, so that a causal mask gives all ranks the same work (--order contiguous: the
  * same tokens in a row). The ways (common/context) are how queries meet the keys of other ranks.
  *
@@ -23,8 +24,6 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,3"),
-    {"mode", OPTION_CHOICE, OPTION_LIST, "attention",
-     .help = "what a pass does: attention alone, of given q, k, v and do", .choices = "attention"},
     {"batch", OPTION_INT, OPTION_LIST, "1", .help = "batch size", .min = 1, .max = 65536, .unit = "sequences"},
     {"heads", OPTION_INT, OPTION_LIST, "16", .help = "query heads", .def_cpu = "6", .min = 1, .max = 4096},
     {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "key and value heads, a divisor of --heads", .max = 4096,

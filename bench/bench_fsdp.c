@@ -5,7 +5,8 @@
  * the stages of ZeRO (Rajbhandari et al., 2020). With fsdp a rank holds a slice of every unit (the head, each block,
  * the embedding): of its parameters, gradients and optimizer state. A unit is gathered before its forward and again
  * before its backward, beside the compute of the units before it, and its gradients are reduced into slices beside the
- * backward of the next one. zero2 keeps the parameters whole; ddp and zero1 are what all are compared with.
+ * backward of the next one. zero2 keeps the parameters whole; ddp and zero1 are what all are compared with. With --cp,
+ * neighbouring ranks share each sequence, too.
  *
  * Run: ./bench_fsdp --ranks 4 --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32
  *      ./bench_fsdp --device cpu --ranks 2,3
@@ -107,7 +108,12 @@ static const bench_run run_table[] = {
      "zero1,zero2,fsdp-keep,fsdp --iters 4 --warmup 2"},
     {RUN_FULL, 4, 60, "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --iters 8"},
     {RUN_FULL, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant fsdp"},
+    /* One GPU, and two that share its sequences. */
+    {RUN_FULL, 2, 70,
+     "--ranks 1,2 --cp 1,2 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
+     "--loss-chunk 4096 --variant ddp"},
     {RUN_CPU, 0, 5, ""},
+    {RUN_CPU, 0, 2, "--cp 2 --cp-way gather,all-to-all,ring --precision fp32 --grad-dtype policy --variant ddp,fsdp"},
     {RUN_CPU, 0, 3, "--ranks 1 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
     {0}};
 
@@ -136,6 +142,7 @@ static const bench_info info = {
     "forward and backward.",
     .examples = "./bench_fsdp --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32\n"
                 "./bench_fsdp --size xl --seq 512 --precision bf16 --variant fsdp --prefetch 0,1,2,3\n"
+                "./bench_fsdp --ranks 2 --cp 2 --size 2.7b --seq 32768 --batch 1 --variant fsdp\n"
                 "./bench_fsdp --device cpu --ranks 2,3",
     .options = option_table,
     .variants = variant_table,

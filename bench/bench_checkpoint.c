@@ -198,7 +198,7 @@ static option_spec *option_of(const char *name)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, run, model_finish, ddp_case_estimate};
+    const session_hooks hooks = {model_start_gated, run, model_finish, ddp_case_estimate};
     option_spec *overlap = option_of("overlap"), *mode = option_of("mode");
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two communicators of a rank at once, as in bench_zero1 */
     overlap->def = "none";

@@ -205,7 +205,7 @@ static option_spec *option_of(const char *name)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, run, model_finish, estimate_bytes};
+    const session_hooks hooks = {model_start_gated, run, model_finish, estimate_bytes};
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* as many streams wait for each other as a rank has edges */
     option_of("batch")->def = "1";
     option_of("batch")->def_cpu = "1";

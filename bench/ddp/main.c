@@ -76,7 +76,7 @@ void ddp_add_variants(variant_spec table[DDP_VARIANTS], bool (*mine)(const strat
 
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, ddp_run, model_finish, ddp_case_estimate};
+    const session_hooks hooks = {model_start_gated, ddp_run, model_finish, ddp_case_estimate};
     option_spec *batch = option_of(table, "batch"), *grads = option_of(table, "grad-dtype");
     option_spec *overlap = option_of(table, "overlap"), *mode = option_of(table, "mode");
     batch->def = "2";

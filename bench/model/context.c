@@ -52,6 +52,12 @@ void model_start_anew(session *s)
     start(s, true);
 }
 
+void model_start_gated(session *s)
+{
+    start(s, false);
+    model_float8_gate(s);
+}
+
 void model_finish(session *s)
 {
     model_bench *b = s->user;

@@ -22,6 +22,7 @@ void model_start(session *s);
 void model_start_anew(session *s); /* the same, but neither shipped nor kept choices count: all are timed again */
 /* Ends the program with one sentence where no policy of --precision can run here; in a sweep of more such cases are `skip`. */
 void model_float8_gate(const session *s);
+void model_start_gated(session *s); /* model_start with that */
 void model_finish(session *s);
 
 /* Creates a trainer and tunes it: its products (choices are kept unless rows go nowhere) and what only whole steps can

@@ -15,7 +15,7 @@
 #include "common/model/dtypes.h"
 #include "common/model/float8.h"
 
-enum { STEPS = 2, CAST_ROWS = 32, ROWS = 16, COLUMNS = 64, BLOCK = 128, SOURCES_MAX = 512 };
+enum { STEPS = 2, CAST_ROWS = 32, ROWS = 16, COLUMNS = 64, BLOCK = 128, MX_BLOCK = 32, SOURCES_MAX = 512 };
 /* bf16's own rounding and a little, relative L2. */
 static const double rounding = 3e-3;
 static const double update_lr = 0.1;
@@ -169,6 +169,7 @@ static double stored_scale(const made *m, int row, int column)
     case SB_SCALE_ROW: return m->host_scales[row];
     case SB_SCALE_1X128: return m->host_scales[(size_t)(column / BLOCK) * (size_t)m->rows + (size_t)row];
     case SB_SCALE_128X128: return m->host_scales[(size_t)(row / BLOCK) * padded + (size_t)(column / BLOCK)];
+    case SB_SCALE_1X32: return m->host_scales[(size_t)(column / MX_BLOCK) * (size_t)m->rows + (size_t)row];
     default: return m->host_scales[0];
     }
 }
@@ -180,6 +181,7 @@ static double wanted_scale(const made *m, const view *v, int row, int column, do
     case SB_SCALE_ROW: return scale_for(largest_in(v, row, 1, 0, v->columns), m->format);
     case SB_SCALE_1X128: return scale_for(largest_in(v, row, 1, column, BLOCK), m->format);
     case SB_SCALE_128X128: return scale_for(largest_in(v, row / BLOCK * BLOCK, BLOCK, column, BLOCK), m->format);
+    case SB_SCALE_1X32: return scale_for(largest_in(v, row, 1, column, MX_BLOCK), m->format);
     default: return of_all;
     }
 }
@@ -187,7 +189,8 @@ static double wanted_scale(const made *m, const view *v, int row, int column, do
 static void check_copy(const made *m, const view *v, const char *which)
 {
     const int rows = at_most(CAST_ROWS, m->rows);
-    const bool blocks = m->scaling == SB_SCALE_1X128 || m->scaling == SB_SCALE_128X128;
+    const bool squares = m->scaling == SB_SCALE_1X128 || m->scaling == SB_SCALE_128X128;
+    const int group = squares ? BLOCK : m->scaling == SB_SCALE_1X32 ? MX_BLOCK : m->columns;
     const double of_all = m->scaling != SB_SCALE_TENSOR
                               ? 0
                               : scale_for(v->along == 1 ? largest_of_all(v->x, v->rows, v->columns, v->down)
@@ -196,7 +199,7 @@ static void check_copy(const made *m, const view *v, const char *which)
     int64_t differ = 0, compared = 0;
     for (int r = 0; r < rows; r++) {
         const int i = spread(r, rows, m->rows);
-        for (int j = 0; j < m->columns; j += blocks ? BLOCK : m->columns) {
+        for (int j = 0; j < m->columns; j += group) {
             const double want = wanted_scale(m, v, i, j, of_all), got = stored_scale(m, i, j);
             if (got != want) {
                 wrong("the scale of row %d, column %d of the %s copy of a (%d, %d) matrix is %g, its largest magnitude "
@@ -204,7 +207,7 @@ static void check_copy(const made *m, const view *v, const char *which)
                       i, j, which, v->rows, v->columns, got, want);
                 return;
             }
-            for (int c = j; c < m->columns && c < j + (blocks ? BLOCK : m->columns); c++, compared++)
+            for (int c = j; c < m->columns && c < j + group; c++, compared++)
                 differ += value_of(m->format, m->host[(size_t)i * (size_t)m->columns + (size_t)c]) !=
                           rounded(element(v, i, c), want, m->format);
         }
@@ -573,6 +576,10 @@ bool model_float8_check(session *s, const step_options *slice, float8_fault faul
 bool float8_fault_fits(float8_fault fault, const step_options *o)
 {
     const bool words = fault == FLOAT8_AMAX || fault == FLOAT8_SATURATED;
-    return fault == FLOAT8_SOUND || (o->precision->float8 && !(words && strcmp(o->precision->name, "fp8-block") == 0) &&
-                                     !(fault == FLOAT8_TRANSPOSED && o->fusion == FUSION_NONE));
+    const float8_recipe *r = o->precision->float8 ? float8_recipe_find(o->precision->name) : NULL;
+    if (fault == FLOAT8_SOUND || !r)
+        return fault == FLOAT8_SOUND;
+    const sb_scaling scaling = float8_product_find(r->y)->a.scaling;
+    return (!words || scaling == SB_SCALE_TENSOR || scaling == SB_SCALE_ROW) &&
+           !(fault == FLOAT8_TRANSPOSED && o->fusion == FUSION_NONE);
 }

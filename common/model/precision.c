@@ -23,6 +23,8 @@ const precision precisions[] = {
      SB_MASTER_SPLIT, false, true},
     {"fp8-block", "as bf16, products of the blocks in float8 with scales for 1x128 and 128x128", SB_BF16, SB_BF16,
      SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
+    {"fp8-mx", "as bf16, products of the blocks in float8 with scales for 1x32, as MX formats have them; the CPU alone",
+     SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
     {0},
 };
 

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLOAT8_POLICIES = 4 };
+enum { FLOAT8_POLICIES = 5 };
 static const char *const float8_policies[FLOAT8_POLICIES] = {"fp8-tensorwise", "fp8-rowwise", "fp8-rowwise-dw16",
-                                                             "fp8-block"};
+                                                             "fp8-block", "fp8-mx"};
 
 /* Sizes of which all are multiples of 16, and k is more than a block in w2 alone. */
 static step_options float8_options(const char *policy)

@@ -427,7 +427,7 @@ arch-kernels: $(if $(HAVE_CUDA),$(BUILD)/ptxas/portable)
 
 gpu-tests: $(GPU_TESTS)
 # The tests of the whole model run on any device.
-MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update step/test_offload))
+MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update train/test_float8 step/test_offload))
 run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 	@MODEL_TESTS='$(MODEL_TESTS)' HAVE_CUDA='$(HAVE_CUDA)' CUDA_HOME='$(FOUND_CUDA_HOME)' bash $(SCRIPTS)/run_gpu_tests.sh $(GPU_TESTS)
 

@@ -86,6 +86,9 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --reduce-dtype bf16"},
     {RUN_FULL, 2, 12,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --small replicated"},
+    {RUN_FULL, 2, 90,
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16,fp8-tensorwise,fp8-block --grad-dtype fp32 "
+     "--variant fsdp --small replicated --gather-dtype param,float8"},
     /* Weak and strong scaling: the same batch on each rank, and on all of them together. */
     {RUN_DEFAULT, 2, 26,
      "--ranks 1 --size large --seq 512 --batch 4,8 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},

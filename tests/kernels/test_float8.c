@@ -193,6 +193,59 @@ static void test_casts(void **state)
             }
 }
 
+/* The nearest of a table of all codes, ties to the even one; what is beyond the largest is that, and what is not finite NaN. */
+static uint8_t nearest(const double *magnitudes, int codes, float x, int power)
+{
+    const double size = ldexp(fabs((double)x), -power);
+    int low = 0, high = codes;
+    if (!isfinite(x))
+        return 0x7f;
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        *(magnitudes[middle] <= size ? &low : &high) = middle;
+    }
+    const double below = size - magnitudes[low], above = low + 1 < codes ? magnitudes[low + 1] - size : INFINITY;
+    return (uint8_t)((signbit(x) ? 0x80 : 0) | (low + (above < below || (above == below && low % 2))));
+}
+
+/* Each of the 65536 numbers of bf16, with scales from 2^-20 to 2^20. */
+static void test_every_number(void **state)
+{
+    uint16_t *x = xmalloc(65536 * sizeof *x);
+    uint8_t *y = xmalloc(65536);
+    (void)state;
+    for (int i = 0; i < 65536; i++)
+        x[i] = (uint16_t)i;
+    for (int format = SB_E4M3; format <= SB_E5M2; format++) {
+        const int codes = format == SB_E4M3 ? 0x7f : 0x7c;
+        double magnitudes[0x7f];
+        for (int c = 0; c < codes; c++)
+            magnitudes[c] = format == SB_E4M3 ? e4m3_to_float((uint8_t)c) : e5m2_to_float((uint8_t)c);
+        for (int power = -20; power <= 20; power++) {
+            const uint32_t amax = float_bits(ldexpf((float)magnitudes[codes - 1], power));
+            float scale;
+            const sb_quantize q = {.dtype = SB_BF16,
+                                   .format = format,
+                                   .scaling = SB_SCALE_TENSOR,
+                                   .rows = 256,
+                                   .columns = 256,
+                                   .ld = 256,
+                                   .x = x,
+                                   .amax = &amax,
+                                   .y = y,
+                                   .ld_y = 256,
+                                   .scales = &scale};
+            expect_ok(train_ops()->quantize(NULL, &q, NULL));
+            assert_true(scale == ldexpf(1, power));
+            for (int i = 0; i < 65536; i++)
+                if (y[i] != nearest(magnitudes, codes, bf16_to_float((uint16_t)i), power))
+                    fail_msg("bf16 %04x by 2^%d in %s is %02x", i, power, sb_dtype_name(format), y[i]);
+        }
+    }
+    free(x);
+    free(y);
+}
+
 /* Where a scale serves both orders, the copy that is made of the codes is the one that the cast itself makes. */
 static void test_transposed_codes(void **state)
 {
@@ -533,9 +586,10 @@ static void test_gate(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),   cmocka_unit_test(test_not_finite),
-                                       cmocka_unit_test(test_history), cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_bias),    cmocka_unit_test(test_mx_and_nan),
-                                       cmocka_unit_test(test_gate),    cmocka_unit_test(test_transposed_codes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),       cmocka_unit_test(test_not_finite),
+                                       cmocka_unit_test(test_history),     cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_bias),        cmocka_unit_test(test_mx_and_nan),
+                                       cmocka_unit_test(test_gate),        cmocka_unit_test(test_transposed_codes),
+                                       cmocka_unit_test(test_every_number)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

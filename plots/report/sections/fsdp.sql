@@ -16,6 +16,7 @@ SELECT status, variant, size, seq AS "S:", batch AS "batch:", ranks AS "ranks:",
     || iif(update_blocks > 0, ', update_blocks ' || update_blocks, '')
     || iif(coalesce(reduce_dtype, 'grad') <> 'grad', ', reduce_dtype ' || reduce_dtype, '')
     || iif(coalesce(small, 'sharded') <> 'sharded', ', small ' || small, '')
+    || iif(coalesce(gathered_dtype, '') = 'e4m3', ', gathered as e4m3', '')
     || iif(micro_batches > 1, ', micro_batches ' || micro_batches, '') || iif(clip > 0, ', clip ' || clip, '')
     || iif(coalesce(moments, 'policy') <> 'policy', ', moments ' || moments, '')
     || iif(free_every > 1, ', free_every ' || free_every, '') || iif(replicas > 1, ', replicas ' || replicas, '')

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum values { VALUES_ORDINARY, VALUES_EDGES, VALUES_BEYOND, VALUE_KINDS } values;
+typedef enum values { VALUES_ORDINARY, VALUES_EDGES, VALUES_BEYOND, VALUE_KINDS, VALUES_ALL } values;
 static const char *const value_names[] = {"", "-edges", "-beyond"};
 static const sb_dtype x_dtypes[] = {SB_BF16, SB_FP16, SB_FP32};
 
@@ -42,6 +42,14 @@ static void fill_x(train_case *c, sb_dtype dtype, int rows, int columns, int ld,
 static slot *bytes(train_case *c, const char *name, slot_role role, size_t n)
 {
     return slot_add_content(c, name, role, SLOT_BYTES, n);
+}
+
+/* Every number of bf16, (256, 256). */
+static void fill_all(train_case *c)
+{
+    slot *x = slot_add(c, "x", SLOT_IN, SB_BF16, 65536);
+    for (size_t i = 0; i < 65536; i++)
+        ((uint16_t *)x->before)[i] = (uint16_t)i;
 }
 
 /* ---- amax ---- */
@@ -82,7 +90,7 @@ const train_op train_amax = {"amax", list_amax, fill_amax, NULL, run_amax, NULL}
 
 /* ---- casts ---- */
 
-enum { VALUES, COPIES };
+enum { VALUES, COPIES, POWER };
 typedef enum copies { BOTH, ROWS_ALONE, TRANSPOSED_ALONE } copies;
 
 static void add_cast(case_list *l, const train_op *op, int s, sb_dtype format, sb_scaling scaling, sb_dtype t, values v)
@@ -107,8 +115,29 @@ static void add_cast(case_list *l, const train_op *op, int s, sb_dtype format, s
     c->elements = 3 * (size_t)y->rows * (size_t)y->columns;
 }
 
+/* With scales from 2^-20 to 2^20. */
+static void add_all_numbers(case_list *l, const train_op *op, sb_dtype format, int power)
+{
+    train_case *c = case_add(l, op, "bf16", "%s-tensor-every-number-by-%d", sb_dtype_name(format), power);
+    c->p.quantize = (sb_quantize){.dtype = SB_BF16,
+                                  .format = format,
+                                  .scaling = SB_SCALE_TENSOR,
+                                  .rows = 256,
+                                  .columns = 256,
+                                  .ld = 256,
+                                  .ld_y = 256,
+                                  .ld_t = 256};
+    c->variant[VALUES] = VALUES_ALL;
+    c->variant[COPIES] = BOTH;
+    c->variant[POWER] = power;
+    c->elements = 65536;
+}
+
 static void list_quantize(case_list *l, const train_op *op)
 {
+    for (int power = -20; power <= 20; power++)
+        for (int format = SB_E4M3; format <= SB_E5M2; format++)
+            add_all_numbers(l, op, (sb_dtype)format, power);
     for (int s = 0; s < SHAPES; s++)
         for (int format = SB_E4M3; format <= SB_E5M2; format++)
             for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_128X128; scaling++)
@@ -122,7 +151,10 @@ static void fill_quantize(train_case *c)
     const sb_quantize *p = &c->p.quantize;
     const values v = (values)c->variant[VALUES];
     const size_t rows = (size_t)p->rows, columns = (size_t)p->columns;
-    fill_x(c, p->dtype, p->rows, p->columns, p->ld, v);
+    if (v == VALUES_ALL)
+        fill_all(c);
+    else
+        fill_x(c, p->dtype, p->rows, p->columns, p->ld, v);
     slot *along = bytes(c, "amax", SLOT_IN, 4 * rows), *down = bytes(c, "amax_t", SLOT_IN, 4 * columns);
     const bool tensor = p->scaling == SB_SCALE_TENSOR;
     const sb_amax largest = {.dtype = p->dtype,
@@ -139,6 +171,8 @@ static void fill_quantize(train_case *c)
             uint32_t *w = i < rows ? (uint32_t *)along->before + i : (uint32_t *)down->before + i - rows;
             *w = float_bits(float_of_bits(*w) / 4);
         }
+    if (v == VALUES_ALL)
+        *(uint32_t *)along->before = float_bits(ldexpf(p->format == SB_E4M3 ? 448 : 57344, c->variant[POWER]));
     bytes(c, "y", SLOT_OUT, (rows - 1) * (size_t)p->ld_y + columns);
     bytes(c, "scales", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->rows, p->columns));
     bytes(c, "y_t", SLOT_OUT, (columns - 1) * (size_t)p->ld_t + rows);

@@ -26,6 +26,8 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --small            a few tiny cases of each bench, to try everything: half a minute after make; rows go to results/small
   --full-loads       on several GPUs, only steps that fill them and that a peer takes, too, then these peers: with
                      --only fsdp 5 minutes on two GPUs
+  --headlines        the cases of the report's first table, five times each: how far one run is from another; 4 minutes
+                     on one GPU, 10 on several
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
@@ -92,7 +94,7 @@ list() {
 
 level=default device='' resume='' only=() qualify='' expect='' peers='' dry='' given=' '
 choose_level() {
-    [ "$level" = default ] || die_usage "--full, --quick, --small and --full-loads exclude each other"
+    [ "$level" = default ] || die_usage "--full, --quick, --small, --full-loads and --headlines exclude each other"
     level=$1
 }
 while [ $# -gt 0 ]; do
@@ -117,6 +119,7 @@ while [ $# -gt 0 ]; do
             choose_level load
             peers=1
             ;;
+        --headlines) choose_level headline ;;
         --device)
             case $value in cpu | cuda) device=$value ;; *) die_usage "--device is cpu or cuda, not '$value'" ;; esac
             ;;
@@ -187,9 +190,14 @@ identity+=$'\n'"device $(here device)"$'\n'"gpus $(here gpu | sort | paste -sd '
 
 # ---- what will run: a line each, in arrays ----
 
-run_bench=() run_seconds=() run_options=() # the options with which the bench is called
-add() {                                    # BENCH SECONDS OPTIONS
-    run_bench+=("$1") run_seconds+=("$2") run_options+=("$3")
+# The options with which the bench is called, and what is behind the name of the run: each repeat is a run of its own.
+run_bench=() run_seconds=() run_options=() run_suffix=()
+add() { # BENCH SECONDS OPTIONS
+    local suffix suffixes=('')
+    [ "$level" != headline ] || suffixes=(-1 -2 -3 -4 -5)
+    for suffix in "${suffixes[@]}"; do
+        run_bench+=("$1") run_seconds+=("$2") run_options+=("$3") run_suffix+=("$suffix")
+    done
 }
 
 place=${device:+--device $device}
@@ -203,7 +211,7 @@ wanted() { # LISTS GPUS: whether a run of these lists that needs so many GPUs is
     case $level in
         quick) [[ +$1+ == *+quick+* ]] ;;
         full) [[ +$1+ == *+default+* || +$1+ == *+full+* ]] ;;
-        load) [[ +$1+ == *+load+* ]] ;;
+        load | headline) [[ +$1+ == *+$level+* ]] ;;
         *) if [ "$gpus" -gt 1 ] && [ "$2" = 1 ]; then [[ +$1+ == *+quick+* ]]; else [[ +$1+ == *+default+* ]]; fi ;;
     esac
 }
@@ -226,7 +234,7 @@ plan_bench() { # NAME
             add "$1" "$seconds" "$options"
         fi
     done < <(fact "$1" run)
-    [ "${#run_bench[@]}" = "$before" ] && [ "$level" != load ] || return
+    [ "${#run_bench[@]}" = "$before" ] && [[ $level != load && $level != headline ]] || return
     if [ -z "$(fact "$1" run)" ]; then # it has no lists: its defaults
         add "$1" 60 "$place"
     elif [ "$gpus" != 0 ]; then # it needs more GPUs
@@ -359,7 +367,7 @@ take_code() { # EXIT
 # One run; sets code. A run that was over before --resume keeps its exit code.
 perform() { # INDEX LOG
     local options=${run_options[$1]} name=${run_bench[$1]} key kept
-    key="bench_$name $options"
+    key="bench_$name $options${run_suffix[$1]:+ (${run_suffix[$1]#-})}"
     kept=$(awk -v key="$key" '$1 == "done" { code = $2; sub(/^done [0-9]+ /, ""); if ($0 == key) found = code }
         END { print found }' "$state")
     if [ -n "$kept" ]; then
@@ -370,7 +378,7 @@ perform() { # INDEX LOG
     printf '\n== [%d/%d, %s gone, about %s left] %s\n' $(($1 + 1)) ${#run_bench[@]} "$(duration $((SECONDS - begun)))" \
         "$(duration "$(left)")" "$key"
     # shellcheck disable=SC2086 # options are words
-    "./bench_$name" $options ${resume:+--resume} </dev/null | tee -a "$2"
+    STEPBENCH_RUN=$STEPBENCH_RUN${run_suffix[$1]} "./bench_$name" $options ${resume:+--resume} </dev/null | tee -a "$2"
     code=${PIPESTATUS[0]}
     done_seconds=$((done_seconds + run_seconds[$1]))
     case $code in 0 | 3 | 4 | 77) echo "done $code $key" >>"$state" ;; esac # the others may go well next time

@@ -69,6 +69,8 @@ static const bench_run run_table[] = {
     /* FSDP2 runs the same (tests/peers/parallel_cases.py). */
     {RUN_DEFAULT | RUN_LOAD, 2, 110,
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 4,2 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
+    {RUN_HEADLINE, 2, 40,
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp"},
     {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},
     /* Feature by feature: the rows that the run above does not have. */
     {RUN_DEFAULT, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant ddp"},

@@ -111,6 +111,7 @@ static const bench_run run_table[] = {
     {RUN_QUICK | RUN_DEFAULT, 1, 16, "--variant gemm,copy,copy_kernel,launch,launch_sync,launch_graph,p2p,p2p_both"},
     {RUN_DEFAULT, 1, 12, "--variant gemm_best --dtype bf16,tf32"},
     {RUN_FULL, 1, 140, "--variant gemm_best,copy --dtype bf16 --mnk 8192x8192x8192 --bytes 1G --sustain 60"},
+    {RUN_HEADLINE, 1, 5, "--variant gemm,copy_kernel --dtype bf16 --size 8192 --bytes 1G"},
     {RUN_CPU, 0, 8, ""},
     {0}};
 

@@ -143,6 +143,8 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 16, "--size 2.7b --seq 2048 --batch 2,4 --precision bf16-pure"},
     {RUN_FULL, 2, 8, "--size 2.7b --seq 2048 --batch 1 --precision bf16-pure"},
     {RUN_FULL, 2, 30, "--size 8b --layers 8 --seq 4096 --batch 1,2,4 --precision bf16-pure"},
+    {RUN_HEADLINE, 1, 10, "--size xl --seq 1024 --precision bf16"},
+    {RUN_HEADLINE, 1, 12, "--size 2.7b --seq 2048 --precision bf16"},
     {RUN_CPU, 0, 5, ""},
     {RUN_CPU, 0, 5, "--seq 32 --attention unfused,flash --variant none,kernels --recompute none,block"},
     {RUN_CPU, 0, 3, "--seq 32 --precision fp32 --heads-kv 1,2,4"},

@@ -126,8 +126,8 @@ static void print_run(const bench_run *r, FILE *out)
     static const struct {
         unsigned list;
         const char *name;
-    } lists[] = {
-        {RUN_QUICK, "quick"}, {RUN_DEFAULT, "default"}, {RUN_FULL, "full"}, {RUN_CPU, "cpu"}, {RUN_LOAD, "load"}};
+    } lists[] = {{RUN_QUICK, "quick"}, {RUN_DEFAULT, "default"}, {RUN_FULL, "full"},
+                 {RUN_CPU, "cpu"},     {RUN_LOAD, "load"},       {RUN_HEADLINE, "headline"}};
     const char *separator = "";
     fprintf(out, "run\t");
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

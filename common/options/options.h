@@ -63,11 +63,12 @@ typedef struct row_layout {
 
 /* Which list of ./run_all.sh a run is in. */
 enum run_lists {
-    RUN_QUICK = 1,   /* --quick; with several GPUs also the default list, if the run needs one GPU */
-    RUN_DEFAULT = 2, /* the default list, which --full does as well */
-    RUN_FULL = 4,    /* --full alone */
-    RUN_CPU = 8,     /* of machines without a GPU, whatever the list */
-    RUN_LOAD = 16    /* --full-loads: fills the GPUs and stands beside a peer (tests/peers) */
+    RUN_QUICK = 1,    /* --quick; with several GPUs also the default list, if the run needs one GPU */
+    RUN_DEFAULT = 2,  /* the default list, which --full does as well */
+    RUN_FULL = 4,     /* --full alone */
+    RUN_CPU = 8,      /* of machines without a GPU, whatever the list */
+    RUN_LOAD = 16,    /* --full-loads: fills the GPUs and stands beside a peer (tests/peers) */
+    RUN_HEADLINE = 32 /* --headlines: a case of the report's first table, measured again and again */
 };
 
 typedef struct bench_run {

@@ -237,6 +237,41 @@ static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t
     sqlite3_free(a);
 }
 
+/* The times of cases that several runs at one commit measured on the same GPUs: a row of `repeats` for each case and time. */
+static void keep_repeats(sqlite3 *db, const known_column *c, size_t first, size_t end, const char *device)
+{
+    static const char *const times[] = {"step_mean_ms", "fwd_ms", "bwd_ms", "median_ms", "time_us"};
+    const bool sizes = has_sizes(c, first, end);
+    sqlite3_str *params = sqlite3_str_new(db), *json = sqlite3_str_new(db);
+    bool known[sizeof times / sizeof *times] = {false};
+    for (size_t k = first; k < end; k++) {
+        for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+            known[i] |= strcmp(c[k].name, times[i]) == 0;
+        if (tells_apart(&c[k]) || c[k].place == 'p')
+            sqlite3_str_appendf(params, ", \"%w\"", c[k].name);
+        if (c[k].place != 'p')
+            continue;
+        sqlite3_str_appendf(json, "%s%Q, ", sqlite3_str_length(json) ? ", " : "", c[k].name);
+        append_asked(json, c[k].name, sizes);
+    }
+    char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json);
+    /* Parts of a step are no times of their own. */
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        if (!known[i] || (known[0] && i > 0))
+            continue;
+        char *sql = sqlite3_mprintf(
+            "INSERT INTO repeats SELECT bench, variant, json_object(%s), %Q, count(DISTINCT campaign), median(\"%w\"), "
+            "min(\"%w\"), max(\"%w\") FROM raw WHERE status = 'ok' AND \"%w\" > 0 AND (%Q IS NULL OR coalesce(device, "
+            "%Q) = %Q) "
+            "GROUP BY bench%s, gpu_uuid, \"commit\" HAVING count(DISTINCT campaign) > 1 ORDER BY min(id)",
+            j ? j : "", times[i], times[i], times[i], times[i], times[i], device, device, device, p ? p : "");
+        db_run(db, "loading", sql);
+        sqlite3_free(sql);
+    }
+    sqlite3_free(p);
+    sqlite3_free(j);
+}
+
 /* Every file of a folder, for a path with a star; column `file` says which one a row is from. */
 static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_t first, size_t end)
 {
@@ -309,6 +344,8 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
         create(db, "raw", c, first, end);
         insert(db, "raw", file, path, c, first, end);
         keep_newest(db, c, first, end, device);
+        if (is_kind(c[first].table, "bench_"))
+            keep_repeats(db, c, first, end, device);
         db_run(db, path, "DROP TABLE raw");
     } else if (file && file->rows) {
         insert(db, c[first].table, file, path, c, first, end);
@@ -328,7 +365,9 @@ sqlite3 *db_open(const char *dir, const char *device)
     sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DDL, 0, NULL);
     db_run(db, "SQLite", "PRAGMA temp_store = MEMORY; PRAGMA secure_delete = OFF; PRAGMA trusted_schema = OFF; BEGIN");
     db_functions(db);
-    db_run(db, "SQLite", "CREATE TABLE files(name, path, lost)");
+    db_run(db, "SQLite",
+           "CREATE TABLE files(name, path, lost);"
+           "CREATE TABLE repeats(bench, variant, options, time, runs, middle, least, most)");
     size_t n;
     const known_column *c = known_columns(&n);
     for (size_t first = 0, end; first < n; first = end) {

@@ -73,8 +73,8 @@ static void check_options(const char *bench, const char *run)
 /* A run: its lists, how many GPUs it needs, the seconds it takes, its options. */
 static void check_run(const char *bench, const char *run, facts *f)
 {
-    static const char *const lists[] = {"quick",        "default", "quick+default", "full", "full+load",
-                                        "default+load", "cpu"};
+    static const char *const lists[] = {"quick",     "default",      "quick+default", "full",
+                                        "full+load", "default+load", "cpu",           "headline"};
     char list[16];
     int gpus, seconds, options = 0;
     if (sscanf(run, "%15[a-z+]\t%d\t%d\t%n", list, &gpus, &seconds, &options) != 3 || !options)

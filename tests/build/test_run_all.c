@@ -37,8 +37,9 @@ static const char lists_ranks[] = "name\tbench_ranks\norder\t3\nsummary\tRanks?\
                                   "run\tquick\t2\t10\t--ranks {gpus} --q\nrun\tdefault\t2\t20\t--ranks {gpus}\n"
                                   "run\tdefault\t4\t20\t--four\nrun\tquick+default\t0\t20\t--beside\n"
                                   "run\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
-static const char lists_more[] = "name\tbench_more\norder\t2\nsummary\tMore?\nsmall\t--tiny\n"
-                                 "run\tdefault+load\t2\t20\t--two\nrun\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
+static const char lists_more[] =
+    "name\tbench_more\norder\t2\nsummary\tMore?\nsmall\t--tiny\n"
+    "run\tdefault+load\t2\t20\t--two\nrun\theadline\t1\t20\t--head\nrun\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
 /* One that runs only when it is asked for. */
 static const char lists_qualify[] = "name\tbench_qualify\norder\t4\nsummary\tWell?\nsmall\t--tiny\n"
                                     "run\tquick+default\t1\t10\t\nrun\tcpu\t0\t5\t--c\nsection\tone\napart\t1\n"
@@ -131,6 +132,8 @@ static void a_machine_gets_its_runs(void **state)
                  {"UUIDS=", "", "bench_one --device cpu --c\nbench_more --device cpu\nbench_ranks --device cpu\n"},
                  {"UUIDS='a b'", "--full-loads", "bench_more --two\n"},
                  {"UUIDS='a b'", "--full-loads --only one,more", "bench_more --two\n"},
+                 {"", "--headlines",
+                  "bench_more --head\nbench_more --head\nbench_more --head\nbench_more --head\nbench_more --head\n"},
                  {"UUIDS='a b c d'", "--qualify", "bench_qualify\n"},
                  {"UUIDS=", "--qualify", "bench_qualify --c\n"}, /* which then says that there is no GPU */
                  {"UUIDS=", "--qualify --device cpu", "bench_qualify --device cpu --c\n"},
@@ -141,6 +144,18 @@ static void a_machine_gets_its_runs(void **state)
         assert_int_equal(run_all(*state, table[i].environment, table[i].arguments), EXIT_CODE_OK);
         expect_calls(*state, table[i].calls);
     }
+}
+
+/* Each repeat of a headline is a run of its own, so that the report sees how far they are apart. */
+static void repeats_are_runs_of_their_own(void **state)
+{
+    assert_int_equal(run_all(*state, "", "--headlines"), EXIT_CODE_OK);
+    char *campaigns = folder_text(*state, "campaigns"), *rest = campaigns, *line;
+    char number = '1';
+    for (; (line = strsep(&rest, "\n")) && *line; number++)
+        assert_true(line[strlen(line) - 1] == number && strncmp(line, campaigns, strlen(line) - 1) == 0);
+    assert_int_equal(number, '6');
+    free(campaigns);
 }
 
 /* Peers that stand beside the named benches, as part of this run: its lock is their file 9. */
@@ -368,6 +383,7 @@ static void bad_options_are_refused(void **state)
                                       "--device gpu",
                                       "--fast",
                                       "--full --full-loads",
+                                      "--headlines --quick",
                                       "--quick=1x --full",
                                       "--quick=1x",
                                       "--qualify --only one",
@@ -393,6 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_TREE(a_machine_gets_its_runs),
+        IN_TREE(repeats_are_runs_of_their_own),
         IN_TREE(peers_are_told_what_they_stand_beside),
         IN_TREE(a_bench_without_lists_runs_with_its_defaults),
         IN_TREE(it_says_what_will_run_and_for_how_long),

@@ -52,6 +52,21 @@ static void the_newest_verified_row_counts(void **state)
     answers(*state, "SELECT median_ms FROM peer_gemm", "1.0\n"); /* of peers the later line */
 }
 
+/* Runs of one case on one GPU at one commit are a spread. */
+static void repeats_are_a_spread(void **state)
+{
+#define RUN_OF(size, us, run, gpu, commit)                                                                             \
+    "3,1,bench_roofline,gemm,ok,," size "," us "," run "," gpu "," commit ",1,2026,cuda\n"
+    folder_write(
+        *state, "bench_roofline.csv",
+        "schema,method,bench,variant,status,reason,size,time_us,campaign,gpu_uuid,commit,check,utc,device\n" RUN_OF(
+            "64", "1", "c-1", "G", "a") RUN_OF("64", "4", "c-2", "G", "a") RUN_OF("64", "2", "c-3", "G", "a")
+            RUN_OF("64", "9", "c-4", "H", "a") RUN_OF("64", "9", "c-5", "G", "b") RUN_OF("128", "1", "c-1", "G", "a")
+                RUN_OF("128", "2", "c-1", "G", "a"));
+    answers(*state, "SELECT json_extract(options, '$.size'), time, runs, middle, least, most FROM repeats",
+            "64,time_us,3,2.0,1.0,4.0\n");
+}
+
 /* Rows of a bench that times nothing say neither --l2 nor --timer; files of the time when they did are read, too. */
 static void rows_without_times(void **state)
 {
@@ -174,6 +189,7 @@ static void a_database_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {in_folder(the_newest_verified_row_counts),
+                                       in_folder(repeats_are_a_spread),
                                        in_folder(rows_without_times),
                                        in_folder(numbers_and_nothing),
                                        in_folder(dimensions_of_a_size),

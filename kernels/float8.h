@@ -27,26 +27,36 @@ const char *sb_scaling_name(sb_scaling s); /* "none", "tensor", "row", "1x128", 
 /* Floats of the scales of an operand of (rows, columns). */
 size_t sb_scale_count(sb_scaling s, int rows, int columns);
 
+/* The matrix that the ops below take magnitudes and codes of: x, or what SwiGLU (sb_swiglu in train.h) makes of it, rounded to
+ * dtype as that op does and never stored. Products along the matrix's rows are of its `columns`. */
+typedef enum sb_float8_source {
+    SB_FROM_X = 0,
+    SB_FROM_SWIGLU,         /* x is gate_up, (rows, 2 columns), and the matrix h */
+    SB_FROM_SWIGLU_GRADIENT /* x is gate_up, (rows, columns), with dh, and the matrix d_gate_up */
+} sb_float8_source;
+
 /* The largest magnitude, as the bits of an fp32 without its sign: a maximum of unsigned integers, which NaN and infinity win;
  * every NaN is 0x7fffffff. What is NULL is not wanted. */
 typedef struct sb_amax {
-    sb_dtype dtype; /* of x: SB_BF16, SB_FP16 or SB_FP32 */
-    int rows, columns, ld;
-    const void *x;
-    uint32_t *of_all;     /* (1) */
-    uint32_t *of_rows;    /* (rows) */
-    uint32_t *of_columns; /* (columns) */
+    sb_dtype dtype; /* of x and dh: SB_BF16, SB_FP16 or SB_FP32; what SwiGLU makes is of 16 bits on CUDA */
+    sb_float8_source source;
+    int rows, columns, ld; /* ld: of x; as wide as x where that is gate_up */
+    const void *x, *dh;    /* dh: (rows, columns / 2), for SB_FROM_SWIGLU_GRADIENT */
+    uint32_t *of_all;      /* (1) */
+    uint32_t *of_rows;     /* (rows) */
+    uint32_t *of_columns;  /* (columns) */
 } sb_amax;
 
-/* x as codes, in its own order and transposed, in one pass over it: a product takes k as the columns of both operands, and two
- * products of a linear layer need the same matrix with another k. Each copy is made from x, and is scaled along its own rows.
+/* The matrix as codes, in its own order and transposed, in one pass over it: a product takes k as the columns of both operands, and
+ * two products of a linear layer need the same matrix with another k. Each copy is made from x, and is scaled along its own rows.
  * What is NULL is not wanted; one of y and y_t is. */
 typedef struct sb_quantize {
-    sb_dtype dtype;  /* of x: SB_BF16, SB_FP16 or SB_FP32 */
-    sb_dtype format; /* SB_E4M3 or SB_E5M2 */
-    sb_scaling scaling;
+    sb_dtype dtype;     /* source, dtype, ld, x, dh: as in sb_amax */
+    sb_dtype format;    /* SB_E4M3 or SB_E5M2 */
+    sb_scaling scaling; /* gradients of SwiGLU: a block ends where gate does, so columns / 2 is a multiple of 128 */
+    sb_float8_source source;
     int rows, columns, ld;
-    const void *x;
+    const void *x, *dh;
     /* Words of sb_amax, of this x or of others before it: one for SB_SCALE_TENSOR, which serves both copies; for SB_SCALE_ROW those
      * of the rows of y, and of y_t. Blocks find their own. What is larger than the word says becomes the format's largest value. */
     const uint32_t *amax, *amax_t;
@@ -59,6 +69,7 @@ typedef struct sb_quantize {
     /* (2) or NULL: added to are the finite elements whose magnitude was cut to the largest value, and those other than zero whose
      * code is zero; y counts, or y_t where that is alone. */
     uint32_t *counts;
+    uint32_t *largest; /* (1) or NULL: raised to the largest magnitude of the matrix where that is more */
 } sb_quantize;
 
 /* The codes of a matrix (rows, columns), transposed: where one scale, or those of squares of 128x128, serve both orders, these are
@@ -71,6 +82,15 @@ typedef struct sb_codes {
     void *y_t;           /* (columns, rows) */
     float *scales_t;     /* sb_scale_count(scaling, columns, rows) */
 } sb_codes;
+
+/* Scales made of earlier steps: each word of `largest` that is finite and not zero enters its history ahead of the older ones, and
+ * begins anew at zero; `used` is the largest of its history. Words of 0 are what has never been entered. */
+typedef struct sb_float8_history {
+    int n, window;
+    uint32_t *largest; /* (n) */
+    uint32_t *history; /* (window, n) */
+    uint32_t *used;    /* (n) */
+} sb_float8_history;
 
 /* How tensor cores sum products of float8: Hopper adds 32 at a time and keeps 13 bits of the fraction, cutting the rest off. */
 typedef enum sb_float8_sums {

@@ -314,6 +314,7 @@ typedef struct sb_train_ops {
     sb_status (*amax)(sb_context *ctx, const sb_amax *p, void *stream);
     sb_status (*quantize)(sb_context *ctx, const sb_quantize *p, void *stream);
     sb_status (*transpose_codes)(sb_context *ctx, const sb_codes *p, void *stream);
+    sb_status (*float8_history)(sb_context *ctx, const sb_float8_history *p, void *stream);
 
     sb_status (*rmsnorm_forward)(sb_context *ctx, const sb_rmsnorm *p, void *stream);
     size_t (*rmsnorm_workspace)(sb_context *ctx, const sb_rmsnorm *p);

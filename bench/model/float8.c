@@ -26,6 +26,7 @@ typedef struct made {
     int rows, columns;
     sb_dtype format;
     sb_scaling scaling;
+    const uint32_t *raised; /* the word of a history */
     size_t x_bytes;
     uint64_t x_hash; /* of all of the source */
     uint8_t *host;
@@ -41,6 +42,11 @@ static struct {
     int step, products;
     made made[SOURCES_MAX];
     int count;
+    struct {
+        const uint32_t *word;
+        double most[STEPS];
+    } seen[SOURCES_MAX];
+    int words_seen;
     uint32_t *words; /* of FLOAT8_AMAX: those of the call before */
     float *ones;     /* of FLOAT8_UNSCALED */
     char *why;
@@ -186,16 +192,31 @@ static double wanted_scale(const made *m, const view *v, int row, int column, do
     }
 }
 
+/* Delayed scales, by the word that a call raises: the largest magnitude of the step before, and of this one. */
+static double delayed_magnitude(const uint32_t *word, double now)
+{
+    int i = 0;
+    while (i < watch.words_seen && watch.seen[i].word != word)
+        i++;
+    if (i == SOURCES_MAX)
+        die(EXIT_CODE_FAILURE, "bug: a checked slice has more than %d words of a history", SOURCES_MAX);
+    if (i == watch.words_seen)
+        watch.seen[watch.words_seen++].word = word;
+    watch.seen[i].most[watch.step] = fmax(watch.seen[i].most[watch.step], now);
+    return watch.step ? watch.seen[i].most[watch.step - 1] : now;
+}
+
 static void check_copy(const made *m, const view *v, const char *which)
 {
     const int rows = at_most(CAST_ROWS, m->rows);
     const bool squares = m->scaling == SB_SCALE_1X128 || m->scaling == SB_SCALE_128X128;
     const int group = squares ? BLOCK : m->scaling == SB_SCALE_1X32 ? MX_BLOCK : m->columns;
-    const double of_all = m->scaling != SB_SCALE_TENSOR
-                              ? 0
-                              : scale_for(v->along == 1 ? largest_of_all(v->x, v->rows, v->columns, v->down)
-                                                        : largest_of_all(v->x, v->columns, v->rows, v->along),
-                                          m->format);
+    double of_all = 0;
+    if (m->scaling == SB_SCALE_TENSOR) {
+        const double now = v->along == 1 ? largest_of_all(v->x, v->rows, v->columns, v->down)
+                                         : largest_of_all(v->x, v->columns, v->rows, v->along);
+        of_all = scale_for(m->raised ? delayed_magnitude(m->raised, now) : now, m->format);
+    }
     int64_t differ = 0, compared = 0;
     for (int r = 0; r < rows; r++) {
         const int i = spread(r, rows, m->rows);
@@ -248,6 +269,7 @@ static void look_at_copy(const sb_quantize *p, const uint16_t *x, size_t x_bytes
               .columns = transposed ? p->rows : p->columns,
               .format = p->format,
               .scaling = p->scaling,
+              .raised = p->largest,
               .x_bytes = x_bytes,
               .x_hash = hash_of(x, x_bytes)};
     const size_t ld = (size_t)p->ld;
@@ -431,7 +453,10 @@ static void spoil_words(const sb_amax *p)
 
 static sb_status faulty_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
-    const sb_status s = watch.ops->quantize(ctx, p, stream);
+    sb_quantize of = *p;
+    if (watch.fault == FLOAT8_WITHIN) /* gate is cast for h, and is its own gradient */
+        of.source = SB_FROM_X;
+    const sb_status s = watch.ops->quantize(ctx, &of, stream);
     if (watch.fault == FLOAT8_TRANSPOSED && p->y && p->y_t && s == SB_OK) {
         device_sync(watch.s->dev);
         device_copy(watch.s->dev, p->y_t, p->y, (size_t)p->rows * (size_t)p->columns);
@@ -468,21 +493,46 @@ static sb_status watched_amax(sb_context *ctx, const sb_amax *p, void *stream)
     return s;
 }
 
+/* The matrix that a call casts: its x, or what the op of SwiGLU makes of that, in memory that the caller gives back. */
+static sb_status matrix_of(sb_context *ctx, sb_quantize *p, void **made, void *stream)
+{
+    const bool gradient = p->source == SB_FROM_SWIGLU_GRADIENT;
+    *made = NULL;
+    if (p->source == SB_FROM_X)
+        return SB_OK;
+    *made = memory_alloc(watch.s->mem, (size_t)p->rows * (size_t)p->columns * sizeof(uint16_t), "what SwiGLU makes");
+    if (!*made)
+        return SB_NO_MEMORY;
+    const sb_swiglu op = {.dtype = p->dtype,
+                          .rows = p->rows,
+                          .f = gradient ? p->columns / 2 : p->columns,
+                          .gate_up = p->x,
+                          .dh = p->dh,
+                          .h = gradient ? NULL : *made,
+                          .d_gate_up = gradient ? *made : NULL};
+    p->source = SB_FROM_X, p->x = *made, p->ld = p->columns;
+    return gradient ? watch.ops->swiglu_backward(ctx, &op, stream) : watch.ops->swiglu_forward(ctx, &op, stream);
+}
+
 static sb_status watched_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
     device_sync(watch.s->dev);
-    const size_t bytes = ((size_t)(p->rows - 1) * (size_t)p->ld + (size_t)p->columns) * sizeof(uint16_t);
     if (watch.fault == FLOAT8_STALE && watch.step > 0 && is_weight(p->x))
         return SB_OK; /* as if the step had not asked for it */
-    const sb_status s = faulty_quantize(ctx, p, stream);
-    device_sync(watch.s->dev);
+    sb_status s = faulty_quantize(ctx, p, stream);
     if (s != SB_OK || watch.why[0])
         return s;
-    uint16_t *x = download(p->x, bytes);
-    for (int transposed = 0; transposed < 2; transposed++)
+    sb_quantize of = *p;
+    void *made;
+    s = matrix_of(ctx, &of, &made, stream);
+    device_sync(watch.s->dev);
+    const size_t bytes = ((size_t)(of.rows - 1) * (size_t)of.ld + (size_t)of.columns) * sizeof(uint16_t);
+    uint16_t *x = s == SB_OK ? download(of.x, bytes) : NULL;
+    for (int transposed = 0; x && transposed < 2; transposed++)
         if (transposed ? p->y_t : p->y)
-            look_at_copy(p, x, bytes, transposed);
+            look_at_copy(&of, x, bytes, transposed);
     free(x);
+    memory_release(watch.s->mem, made);
     return s;
 }
 
@@ -575,11 +625,13 @@ bool model_float8_check(session *s, const step_options *slice, float8_fault faul
 
 bool float8_fault_fits(float8_fault fault, const step_options *o)
 {
-    const bool words = fault == FLOAT8_AMAX || fault == FLOAT8_SATURATED;
+    const bool words = fault == FLOAT8_AMAX || fault == FLOAT8_SATURATED, within = fault == FLOAT8_WITHIN;
     const float8_recipe *r = o->precision->float8 ? float8_recipe_find(o->precision->name) : NULL;
     if (fault == FLOAT8_SOUND || !r)
         return fault == FLOAT8_SOUND;
     const sb_scaling scaling = float8_product_find(r->y)->a.scaling;
-    return (!words || scaling == SB_SCALE_TENSOR || scaling == SB_SCALE_ROW) &&
-           !(fault == FLOAT8_TRANSPOSED && o->fusion == FUSION_NONE);
+    const bool blocks = scaling != SB_SCALE_TENSOR && scaling != SB_SCALE_ROW;
+    const bool apart = !r->dw || (blocks && o->config.d_ff % BLOCK != 0);
+    return !(words && blocks) && !(within && apart) &&
+           !((within || fault == FLOAT8_TRANSPOSED) && o->fusion == FUSION_NONE);
 }

@@ -18,9 +18,10 @@ typedef enum float8_fault {
     FLOAT8_UNSCALED,   /* products leave the scale of A out */
     FLOAT8_AMAX,       /* largest magnitudes are those of the matrix before */
     FLOAT8_SATURATED,  /* they are a quarter of what they are, so that large elements are cut */
-    FLOAT8_FORMAT      /* A is read as the other format */
+    FLOAT8_FORMAT,     /* A is read as the other format */
+    FLOAT8_WITHIN      /* casts that SwiGLU runs within take its input for what it makes */
 } float8_fault;
-#define FLOAT8_FAULT_CHOICES "none|stale|transposed|unscaled|amax|saturated|format"
+#define FLOAT8_FAULT_CHOICES "none|stale|transposed|unscaled|amax|saturated|format|within"
 bool float8_fault_fits(float8_fault fault, const step_options *o); /* whether the step has what it breaks */
 
 /* Runs two steps of the slice, with an update between. True where all was right; else `why` names what was not. Gives back all of

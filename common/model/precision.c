@@ -25,6 +25,8 @@ const precision precisions[] = {
      SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
     {"fp8-mx", "as bf16, products of the blocks in float8 with scales for 1x32, as MX formats have them; the CPU alone",
      SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
+    {"fp8-delayed", "as fp8-tensorwise, with scales made of the largest magnitudes of earlier steps", SB_BF16, SB_BF16,
+     SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
     {0},
 };
 

@@ -22,7 +22,8 @@ typedef struct precision {
  * memory, products with 10 mantissa bits. bf16: mixed, fp32 master weights (bf16 + remainder), bf16 elsewhere.
  * bf16-pure: everything is bf16. fp16: mixed, fp32 master weights, dynamic loss scale. fp8-...: as bf16, but for products in float8. */
 extern const precision precisions[]; /* ends with name == NULL */
-#define PRECISION_CHOICES "fp32|tf32|bf16|bf16-pure|fp16|fp8-tensorwise|fp8-rowwise|fp8-rowwise-dw16|fp8-block|fp8-mx"
+#define PRECISION_CHOICES                                                                                              \
+    "fp32|tf32|bf16|bf16-pure|fp16|fp8-tensorwise|fp8-rowwise|fp8-rowwise-dw16|fp8-block|fp8-mx|fp8-delayed"
 
 const precision *precision_find(const char *name);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Products of the blocks' linear layers in float8. Each operand is cast from 16 bits along the k of its product, by a scale that
  * is made of the operand itself, on the device: no host waits for one, a graph replays it, and what is computed again has the
- * same bits. Head, embedding, norms, attention and the residual stream stay in 16 bits.
+ * same bits; or, with delayed scales, of the largest magnitudes of earlier steps. Head, embedding, norms, attention and the
+ * residual stream stay in 16 bits.
  *
  * Weights are cast once a step, where the first micro-batch meets them, both ways at once, and the copies stay; gathered or eager
  * ones are cast where they are used, unless they are gathered as codes (train/codes.c). An input is cast both ways at once where
- * its forward keeps it for dw, and so is a gradient for dx and dw, unless a W makes dw later. */
+ * its forward keeps it for dw, and so is a gradient for dx and dw, unless a W makes dw later. SwiGLU runs within the casts of what
+ * it makes, where nothing else reads that. */
 #include "common/step/linear_float8.h"
 
 #include <stdlib.h>
@@ -15,7 +17,8 @@
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 
-enum { UNIT = 16 /* of sizes, in cuBLASLt */, ALIGNMENT = 256 };
+enum { UNIT = 16 /* of sizes, in cuBLASLt */, ALIGNMENT = 256, BLOCK = 128, WINDOW = 16 /* steps of a history */ };
+typedef enum operand { OF_X, OF_W, OF_DY, OPERANDS } operand;
 
 /* A copy in memory: words of the largest magnitudes, scales, codes. */
 typedef struct copy {
@@ -34,9 +37,12 @@ struct step_float8 {
     const float8_product *products[3]; /* by linear_pass; NULL: in 16 bits */
     weight *weights;                   /* [layers][LINEAR_HEAD]; NULL: they are cast where they are used */
     size_t bytes;                      /* of all */
-    int which, layer;                  /* whose gradient is cast, */
-    arena_slot gradient[2];            /* as it lies and transposed; -1: not, or read already */
-    arena_slot input;                  /* of the layer whose forward comes next; -1: not cast yet */
+    bool delayed, begun;               /* scales are made of earlier steps; one has begun */
+    bool cold;              /* there are no earlier steps: the present one makes its scales as if not delayed */
+    size_t words;           /* of histories, in the resident memory: largest, used, then WINDOW of history */
+    int which, layer;       /* whose gradient is cast, */
+    arena_slot gradient[2]; /* as it lies and transposed; -1: not, or read already */
+    arena_slot input;       /* of the layer whose forward comes next; -1: not cast yet */
 };
 
 static size_t aligned(size_t bytes)
@@ -86,6 +92,12 @@ static bool layer_fits(const step *s, int out, int in)
     return out % UNIT == 0 && in % UNIT == 0 && s->tokens % UNIT == 0;
 }
 
+/* Words of a history. */
+static int word_count(const step *s)
+{
+    return s->o.config.layers * LINEAR_HEAD * OPERANDS;
+}
+
 static void place_weights(step *s)
 {
     struct step_float8 *f = s->float8;
@@ -115,9 +127,14 @@ void float8_create(step *s)
     *s->float8 = (struct step_float8){
         .products = {float8_product_find(r->y), float8_product_find(r->dx), r->dw ? float8_product_find(r->dw) : NULL},
         .gradient = {-1, -1},
-        .input = -1};
+        .input = -1,
+        .delayed = r->delayed,
+        .cold = true};
     if (!s->eager && !s->o.shard.params)
         place_weights(s);
+    s->float8->words = s->float8->bytes;
+    if (r->delayed)
+        s->float8->bytes += (2 + WINDOW) * aligned((size_t)word_count(s) * sizeof(uint32_t));
 }
 
 void float8_free(step *s)
@@ -132,20 +149,45 @@ size_t float8_weight_bytes(const step *s)
     return s->float8 ? s->float8->bytes : 0;
 }
 
+static uint32_t *history_of(const step *s, int row)
+{
+    return (uint32_t *)(void *)step_at(s->float8_weights, (int64_t)s->float8->words + (int64_t)row * word_count(s) * 4);
+}
+
 void float8_begin(step *s)
 {
-    for (int i = 0; s->float8 && s->float8->weights && i < s->o.config.layers * LINEAR_HEAD; i++)
-        s->float8->weights[i].fresh = false;
+    struct step_float8 *f = s->float8;
+    for (int i = 0; f && f->weights && i < s->o.config.layers * LINEAR_HEAD; i++)
+        f->weights[i].fresh = false;
+    if (!f || !f->delayed)
+        return;
+    const sb_float8_history p = {word_count(s), WINDOW, history_of(s, 0), history_of(s, 2), history_of(s, 1)};
+    if (step_launching(s)) {
+        f->cold = !f->begun;
+        f->begun = true;
+    }
+    if (step_launching(s) && f->cold)
+        device_memset(s->dev, p.largest, 0, (size_t)(2 + WINDOW) * (size_t)word_count(s) * sizeof(uint32_t));
+    if (step_go(s))
+        step_done(s, s->k->train->float8_history(s->ctx, &p, s->main));
 }
 
 /* ---- casts ---- */
 
-/* A matrix in 16 bits, and where its copies go: NULL while planning. */
+/* A matrix in 16 bits, or what SwiGLU makes it of; pointers are NULL while planning. */
 typedef struct matrix {
     const void *x;
     int rows, columns, ld;
     sb_dtype format;
+    int word; /* its own in a history */
+    sb_float8_source source;
+    const void *dh;
 } matrix;
+
+static int word_of(int which, int layer, operand o)
+{
+    return (layer * LINEAR_HEAD + which) * OPERANDS + (int)o;
+}
 
 /* `as_it_lies` and `transposed`: which copies; NULL: not this one. */
 static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, const copy *transposed, char *y_t,
@@ -154,7 +196,10 @@ static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, cons
     const copy *any = as_it_lies ? as_it_lies : transposed;
     const bool one = any->scaling == SB_SCALE_TENSOR, rows = any->scaling == SB_SCALE_ROW;
     uint32_t *words = (uint32_t *)(void *)(as_it_lies ? y : y_t), *words_t = (uint32_t *)(void *)y_t;
+    const bool delayed = s->float8->delayed, given = delayed && !s->float8->cold;
     const sb_amax largest = {.dtype = s->dtype,
+                             .source = m->source,
+                             .dh = m->dh,
                              .rows = m->rows,
                              .columns = m->columns,
                              .ld = m->ld,
@@ -162,17 +207,22 @@ static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, cons
                              .of_all = one ? words : NULL,
                              .of_rows = rows && as_it_lies ? words : NULL,
                              .of_columns = rows && transposed ? words_t : NULL};
-    if ((one || rows) && step_go(s))
+    if ((one || rows) && !given && step_go(s))
         step_done(s, s->k->train->amax(s->ctx, &largest, stream));
     sb_quantize q = {.dtype = s->dtype,
+                     .source = m->source,
+                     .dh = m->dh,
                      .format = m->format,
                      .scaling = any->scaling,
                      .rows = m->rows,
                      .columns = m->columns,
                      .ld = m->ld,
                      .x = m->x,
-                     .amax = one || rows ? words : NULL,
-                     .amax_t = rows ? words_t : NULL};
+                     .amax = given         ? history_of(s, 1) + m->word
+                             : one || rows ? words
+                                           : NULL,
+                     .amax_t = rows ? words_t : NULL,
+                     .largest = delayed ? history_of(s, 0) + m->word : NULL};
     if (as_it_lies) {
         q.y = step_at(y, (int64_t)as_it_lies->codes), q.ld_y = m->columns;
         q.scales = (float *)(void *)step_at(y, (int64_t)as_it_lies->scales);
@@ -218,18 +268,25 @@ static char *resident_weight(step *s, int which, int layer, bool transposed, con
     return step_at(s->float8_weights, (int64_t)w->at[transposed]);
 }
 
-/* The gradient of a layer's output both ways, for the first of dx and dw; the other one finds it. Each takes its own away. */
-static arena_slot shared_gradient(step *s, int which, int layer, linear_pass pass, const matrix *m, const copy *mine)
+/* The gradient of a layer's output both ways, for dx and dw. */
+static void make_gradient(step *s, int which, int layer, const matrix *m)
+{
+    struct step_float8 *f = s->float8;
+    const sb_scaling scaling = f->products[PASS_DX]->a.scaling;
+    const copy y = copy_of(scaling, m->rows, m->columns), t = copy_of(scaling, m->columns, m->rows);
+    f->gradient[0] = take(s, &y, layer, "dy in float8");
+    f->gradient[1] = take(s, &t, layer, "dy in float8, transposed");
+    f->which = which, f->layer = layer;
+    cast(s, m, &y, step_pointer(s, f->gradient[0]), &t, step_pointer(s, f->gradient[1]), s->main);
+}
+
+/* The first of dx and dw makes both, unless SwiGLU has; the other one finds it. Each takes its own away. */
+static arena_slot shared_gradient(step *s, int which, int layer, linear_pass pass, const matrix *m)
 {
     struct step_float8 *f = s->float8;
     const bool transposed = pass == PASS_DW;
-    if (f->gradient[transposed] < 0) {
-        const copy y = copy_of(mine->scaling, m->rows, m->columns), t = copy_of(mine->scaling, m->columns, m->rows);
-        f->gradient[0] = take(s, &y, layer, "dy in float8");
-        f->gradient[1] = take(s, &t, layer, "dy in float8, transposed");
-        f->which = which, f->layer = layer;
-        cast(s, m, &y, step_pointer(s, f->gradient[0]), &t, step_pointer(s, f->gradient[1]), s->main);
-    }
+    if (f->gradient[transposed] < 0)
+        make_gradient(s, which, layer, m);
     if (f->which != which || f->layer != layer)
         die(EXIT_CODE_FAILURE, "bug: a float8 gradient of layer %d is left where layer %d has its own", f->layer,
             layer);
@@ -252,21 +309,78 @@ size_t float8_turned_bytes(const step *s, int which)
     return layer_fits(s, out, in) ? turned_bytes_of(s, in) : 0;
 }
 
+/* The copy for the forward where `output` is wanted, and that for dw unless `turned` is NULL. */
+static void make_input(step *s, int layer, const matrix *m, bool output, arena_slot *turned)
+{
+    struct step_float8 *f = s->float8;
+    const sb_scaling scaling = f->products[PASS_Y]->a.scaling;
+    const copy y = copy_of(scaling, m->rows, m->columns), t = copy_of(scaling, m->columns, m->rows);
+    if (turned)
+        *turned = step_take(s, t.bytes, MEMORY_ACTIVATION, layer, "x in float8, transposed");
+    if (output)
+        f->input = take(s, &y, layer, "x in float8");
+    cast(s, m, output ? &y : NULL, step_pointer(s, f->input), turned ? &t : NULL,
+         turned ? step_pointer(s, *turned) : NULL, s->main);
+}
+
 void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turned)
 {
     struct step_float8 *f = s->float8;
     int out, in;
-    if (!f || s->eager || !f->products[PASS_DW])
+    if (!f || s->eager || *turned >= 0 || !f->products[PASS_DW])
         return;
     float8_weight_shape(s, which, &out, &in);
     if (!layer_fits(s, out, in))
         return;
-    const float8_operand *a = &f->products[PASS_Y]->a;
-    const copy y = copy_of(a->scaling, s->tokens, in), t = copy_of(a->scaling, in, s->tokens);
-    const matrix m = {step_pointer(s, x), s->tokens, in, in, a->format};
-    *turned = step_take(s, turned_bytes_of(s, in), MEMORY_ACTIVATION, layer, "x in float8, transposed");
-    f->input = take(s, &y, layer, "x in float8");
-    cast(s, &m, &y, step_pointer(s, f->input), &t, step_pointer(s, *turned), s->main);
+    const matrix m = {.x = step_pointer(s, x),
+                      .rows = s->tokens,
+                      .columns = in,
+                      .ld = in,
+                      .format = f->products[PASS_Y]->a.format,
+                      .word = word_of(which, layer, OF_X)};
+    make_input(s, layer, &m, true, turned);
+}
+
+/* ---- SwiGLU within casts ---- */
+
+static bool holds_swiglu(const step *s)
+{
+    const struct step_float8 *f = s->float8;
+    if (!f || s->eager || !f->products[PASS_DW] || !layer_fits(s, s->f, s->d))
+        return false;
+    const sb_scaling scaling = f->products[PASS_DX]->a.scaling;
+    return scaling == SB_SCALE_TENSOR || scaling == SB_SCALE_ROW || s->f % BLOCK == 0;
+}
+
+bool float8_swiglu_forward(step *s, int layer, arena_slot gate_up, bool output, arena_slot *turned)
+{
+    if (!holds_swiglu(s) || (!output && !turned))
+        return false;
+    const matrix h = {.source = SB_FROM_SWIGLU,
+                      .x = step_pointer(s, gate_up),
+                      .rows = s->tokens,
+                      .columns = s->f,
+                      .ld = 2 * s->f,
+                      .format = s->float8->products[PASS_Y]->a.format,
+                      .word = word_of(LINEAR_W2, layer, OF_X)};
+    make_input(s, layer, &h, output, turned);
+    return true;
+}
+
+bool float8_swiglu_backward(step *s, int layer, arena_slot gate_up, arena_slot dh)
+{
+    if (!holds_swiglu(s) || s->micro->split)
+        return false;
+    const matrix d = {.source = SB_FROM_SWIGLU_GRADIENT,
+                      .x = step_pointer(s, gate_up),
+                      .dh = step_pointer(s, dh),
+                      .rows = s->tokens,
+                      .columns = 2 * s->f,
+                      .ld = 2 * s->f,
+                      .format = s->float8->products[PASS_DX]->a.format,
+                      .word = word_of(LINEAR_GATE_UP, layer, OF_DY)};
+    make_gradient(s, LINEAR_GATE_UP, layer, &d);
+    return true;
 }
 
 int float8_code_word(const struct step_codes *c, int which, int layer)
@@ -319,13 +433,24 @@ float8_operands float8_take(step *s, int which, int layer, linear_pass pass, boo
         return out;
     const bool a_turned = wide.transpose_a, b_turned = !wide.transpose_b; /* a product wants k as columns */
     const copy a = copy_of(p->scaling_a, p->m, p->k), b = copy_of(p->scaling_b, p->n, p->k);
-    const matrix ma = {wide.a, a_turned ? p->k : p->m, a_turned ? p->m : p->k, wide.lda, p->dtype},
-                 mb = {wide.b, b_turned ? p->k : p->n, b_turned ? p->n : p->k, wide.ldb, p->dtype_b};
+    const operand of_a = pass == PASS_Y ? OF_X : OF_DY, of_b = pass == PASS_DW ? OF_X : OF_W;
+    const matrix ma = {.x = wide.a,
+                       .rows = a_turned ? p->k : p->m,
+                       .columns = a_turned ? p->m : p->k,
+                       .ld = wide.lda,
+                       .format = p->dtype,
+                       .word = word_of(which, layer, of_a)};
+    const matrix mb = {.x = wide.b,
+                       .rows = b_turned ? p->k : p->n,
+                       .columns = b_turned ? p->n : p->k,
+                       .ld = wide.ldb,
+                       .format = p->dtype_b,
+                       .word = word_of(which, layer, of_b)};
     char *at_b = NULL;
     if (pass == PASS_Y && f->input >= 0)
         out.a = f->input, f->input = -1;
     else if (shared && pass != PASS_Y && f->products[PASS_DW] && !s->eager)
-        out.a = shared_gradient(s, which, layer, pass, &ma, &a);
+        out.a = shared_gradient(s, which, layer, pass, &ma);
     else
         out.a = cast_alone(s, &ma, &a, a_turned, layer, pass == PASS_Y ? "x in float8" : "dy in float8", stream);
     if (turned) {

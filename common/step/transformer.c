@@ -24,7 +24,7 @@ typedef struct keep {
     bool output;         /* whether the block's output is wanted at all */
 } keep;
 
-static const keep keep_all = {true, true, true, true, true, true};
+static const keep keep_all = {true, true, true, true, true, true}, keep_inside = {true, true, true, true, true, false};
 
 static keep keep_of(const step *s, int layer)
 {
@@ -61,15 +61,15 @@ static void drop_turned(step *s, const block_slots *b, int which, arena_slot *x)
         step_drop(s, x);
 }
 
-/* `norms`: backward wants n1. */
-static void attention_half(step *s, int layer, block_slots *b, bool norms)
+/* `k`: of what is made here, what backward wants. */
+static void attention_half(step *s, int layer, block_slots *b, keep k)
 {
     b->rstd1 = take_rstd(s, layer);
     b->n1 = take_stream(s, MEMORY_ACTIVATION, layer, "norm1");
     norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
     share_norm(s, layer, &b->n1);
     b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
-    forward_of(s, LINEAR_QKV, layer, b, b->n1, norms, -1, b->qkv);
+    forward_of(s, LINEAR_QKV, layer, b, b->n1, k.norms && k.attention, -1, b->qkv);
     drop_turned(s, b, LINEAR_QKV, &b->n1);
     rope(s, layer, b->qkv, false);
     attention_forward(s, layer, b);
@@ -82,18 +82,19 @@ static void drop_attention_half(step *s, block_slots *b)
         step_drop(s, slots[i]);
 }
 
-/* `keep`: backward wants what is made here; `norms`: n2, too. */
-static void mlp_half(step *s, int layer, block_slots *b, bool keep, bool norms)
+static void mlp_half(step *s, int layer, block_slots *b, keep k)
 {
     b->rstd2 = take_rstd(s, layer);
     b->n2 = take_stream(s, MEMORY_ACTIVATION, layer, "norm2");
     norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
     share_norm(s, layer, &b->n2);
-    if (keep || !s->swiglu_matmul)
+    if (k.mlp || !s->swiglu_matmul)
         b->gate_up = take_rows(s, 2 * s->f, MEMORY_ACTIVATION, layer, "gate_up");
     if (!s->swiglu_matmul)
-        forward_of(s, LINEAR_GATE_UP, layer, b, b->n2, norms, -1, b->gate_up);
+        forward_of(s, LINEAR_GATE_UP, layer, b, b->n2, k.norms && k.mlp, -1, b->gate_up);
     drop_turned(s, b, LINEAR_GATE_UP, &b->n2);
+    if (float8_swiglu_forward(s, layer, b->gate_up, k.output, k.product && k.mlp ? &b->turned[LINEAR_W2] : NULL))
+        return;
     b->h = take_rows(s, s->f, MEMORY_ACTIVATION, layer, "swiglu");
     if (s->swiglu_matmul)
         swiglu_matmul_forward(s, layer, b->n2, b->gate_up, b->h);
@@ -112,7 +113,7 @@ static void drop_mlp_half(step *s, block_slots *b)
 static void block_forward(step *s, int layer, block_slots *b, keep k)
 {
     range_push("block forward");
-    attention_half(s, layer, b, k.norms && k.attention);
+    attention_half(s, layer, b, k);
     if (!k.norms)
         step_drop(s, &b->n1);
     b->x_mid = take_stream(s, MEMORY_ACTIVATION, layer, "residual_mid");
@@ -121,7 +122,7 @@ static void block_forward(step *s, int layer, block_slots *b, keep k)
         drop_attention_half(s, b);
     if (!k.input)
         step_drop(s, &b->x);
-    mlp_half(s, layer, b, k.mlp, k.norms && k.mlp);
+    mlp_half(s, layer, b, k);
     if (!k.norms)
         step_drop(s, &b->n2);
     s->micro->x = -1;
@@ -190,7 +191,7 @@ void part_loss(step *s, step_part *p, step_micro *m, bool backward)
 static void block_recompute(step *s, int layer, block_slots *b, keep k)
 {
     if (!k.mlp) {
-        mlp_half(s, layer, b, true, true);
+        mlp_half(s, layer, b, keep_inside);
     } else {
         if (!k.norms) {
             b->n2 = take_stream(s, MEMORY_TEMPORARY, layer, "norm2");
@@ -211,7 +212,10 @@ static void product_backward(step *s, int layer, block_slots *b, bool kept, aren
     }
     arena_slot dh = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "d_swiglu");
     linear_dx(s, LINEAR_W2, layer, dy, dh);
-    swiglu_backward(s, layer, b->gate_up, dh, kept ? -1 : b->h);
+    if (kept && float8_swiglu_backward(s, layer, b->gate_up, dh))
+        step_drop(s, &b->gate_up); /* its gradient is in float8 alone */
+    else
+        swiglu_backward(s, layer, b->gate_up, dh, kept ? -1 : b->h);
     step_drop(s, &dh);
 }
 
@@ -245,7 +249,7 @@ static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot 
 static void attention_half_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
 {
     if (!k.attention) {
-        attention_half(s, layer, b, true);
+        attention_half(s, layer, b, keep_inside);
     } else if (!k.norms) {
         b->n1 = take_stream(s, MEMORY_TEMPORARY, layer, "norm1");
         norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);

@@ -8,6 +8,7 @@
 
 #include "common/core/numeric.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 sb_status cpu_float8_supported(sb_context *ctx, sb_scaling scaling)
@@ -21,10 +22,42 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* h or d_gate_up, as the ops of SwiGLU make them, in memory of their own: *made, which is the caller's. */
+static sb_status make_matrix(sb_dtype dtype, sb_float8_source source, int rows, int columns, const void *gate_up,
+                             const void *dh, void **made)
+{
+    *made = malloc((size_t)rows * (size_t)columns * (size_t)sb_dtype_bytes(dtype));
+    if (!*made)
+        return sb_error(SB_NO_MEMORY, "no memory for what SwiGLU makes");
+    const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
+    const sb_swiglu p = {.dtype = dtype,
+                         .rows = rows,
+                         .f = gradient ? columns / 2 : columns,
+                         .gate_up = gate_up,
+                         .dh = dh,
+                         .h = gradient ? NULL : *made,
+                         .d_gate_up = gradient ? *made : NULL};
+    return gradient ? cpu_swiglu_backward(NULL, &p, NULL) : cpu_swiglu_forward(NULL, &p, NULL);
+}
+
+static sb_status amax_of_made(const sb_amax *p)
+{
+    sb_amax of = *p;
+    void *made;
+    sb_status s = make_matrix(p->dtype, p->source, p->rows, p->columns, p->x, p->dh, &made);
+    of.source = SB_FROM_X, of.x = made, of.ld = p->columns;
+    if (s == SB_OK)
+        s = cpu_amax(NULL, &of, NULL);
+    free(made);
+    return s;
+}
+
 sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream)
 {
     (void)ctx, (void)stream;
     sb_status s = sb_amax_check(p);
+    if (s == SB_OK && p->source != SB_FROM_X)
+        return amax_of_made(p);
     if (s != SB_OK)
         return s;
     uint32_t all = 0;
@@ -153,10 +186,34 @@ static void make_copy(const copy *c)
         }
 }
 
+static sb_status cast_made(const sb_quantize *p)
+{
+    sb_quantize of = *p;
+    void *made;
+    sb_status s = make_matrix(p->dtype, p->source, p->rows, p->columns, p->x, p->dh, &made);
+    of.source = SB_FROM_X, of.x = made, of.ld = p->columns;
+    if (s == SB_OK)
+        s = cpu_quantize(NULL, &of, NULL);
+    free(made);
+    return s;
+}
+
+static sb_status raise_largest(const sb_quantize *p)
+{
+    uint32_t now;
+    const sb_amax all = {
+        .dtype = p->dtype, .rows = p->rows, .columns = p->columns, .ld = p->ld, .x = p->x, .of_all = &now};
+    const sb_status s = cpu_amax(NULL, &all, NULL);
+    *p->largest = larger(*p->largest, now);
+    return s;
+}
+
 sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
     (void)ctx, (void)stream;
     sb_status s = sb_quantize_check(p);
+    if (s == SB_OK && p->source != SB_FROM_X)
+        return cast_made(p);
     if (s != SB_OK)
         return s;
     const copy row = {p, false, p->rows, p->columns, p->ld_y, p->amax, p->y, p->scales, p->counts};
@@ -167,6 +224,28 @@ sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
         make_copy(&row);
     if (p->y_t)
         make_copy(&transposed);
+    return p->largest ? raise_largest(p) : SB_OK;
+}
+
+sb_status cpu_float8_history(sb_context *ctx, const sb_float8_history *p, void *stream)
+{
+    (void)ctx, (void)stream;
+    const sb_status s = sb_float8_history_check(p);
+    if (s != SB_OK)
+        return s;
+    const size_t n = (size_t)p->n, window = (size_t)p->window;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t now = p->largest[i];
+        if (now > 0 && now < 0x7f800000u) {
+            for (size_t j = window - 1; j > 0; j--)
+                p->history[j * n + i] = p->history[(j - 1) * n + i];
+            p->history[i] = now;
+        }
+        p->used[i] = 0;
+        for (size_t j = 0; j < window; j++)
+            p->used[i] = larger(p->used[i], p->history[j * n + i]);
+        p->largest[i] = 0;
+    }
     return SB_OK;
 }
 

@@ -18,6 +18,7 @@ sb_status cpu_float8_supported(sb_context *ctx, sb_scaling scaling);
 sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream);
 sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream);
 sb_status cpu_transpose_codes(sb_context *ctx, const sb_codes *p, void *stream);
+sb_status cpu_float8_history(sb_context *ctx, const sb_float8_history *p, void *stream);
 sb_status cpu_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream);
 size_t cpu_rmsnorm_workspace(sb_context *ctx, const sb_rmsnorm *p);
 sb_status cpu_rmsnorm_backward(sb_context *ctx, const sb_rmsnorm *p, void *stream);

@@ -11,6 +11,7 @@ const sb_train_ops cpu_train_ops = {
     .amax = cpu_amax,
     .quantize = cpu_quantize,
     .transpose_codes = cpu_transpose_codes,
+    .float8_history = cpu_float8_history,
     .rmsnorm_forward = cpu_rmsnorm_forward,
     .rmsnorm_workspace = cpu_rmsnorm_workspace,
     .rmsnorm_backward = cpu_rmsnorm_backward,

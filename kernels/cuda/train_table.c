@@ -11,6 +11,7 @@ const sb_train_ops sb_cuda_train_ops = {
     .amax = sb_cuda_amax,
     .quantize = sb_cuda_quantize,
     .transpose_codes = sb_cuda_transpose_codes,
+    .float8_history = sb_cuda_float8_history,
     .rmsnorm_forward = sb_cuda_rmsnorm_forward,
     .rmsnorm_workspace = sb_cuda_rmsnorm_workspace,
     .rmsnorm_backward = sb_cuda_rmsnorm_backward,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Argument checks of the training ops: see train_check.h. */
 #include "kernels/shared/train_check.h"
+#include "kernels/shared/float8.h"
 
 #include <math.h>
 
@@ -127,20 +128,29 @@ sb_status sb_matmul_check(const sb_matmul *p)
     return s != SB_OK ? s : matmul_rows(p);
 }
 
-/* x of a cast. */
-static sb_status matrix_of(const char *op, sb_dtype dtype, int rows, int columns, int ld, const void *x)
+/* The matrix of a cast, and what it is made of. */
+static sb_status matrix_of(const char *op, sb_dtype dtype, sb_float8_source source, int rows, int columns, int ld,
+                           const void *x, const void *dh)
 {
+    const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
+    const int64_t wide = gradient ? columns : 2 * (int64_t)columns;
     sb_status s = at_least_one(op, "rows", rows, "columns", columns);
     if (s == SB_OK && dtype != SB_BF16 && dtype != SB_FP16 && dtype != SB_FP32)
         s = sb_error(SB_INVALID, "%s: dtype %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)dtype);
     if (s == SB_OK)
         s = wide_enough(op, "ld", ld, columns);
+    if (s == SB_OK && ((int)source < SB_FROM_X || source > SB_FROM_SWIGLU_GRADIENT))
+        s = sb_error(SB_INVALID, "%s: source %d is none of x (0), swiglu (1), its gradient (2)", op, (int)source);
+    if (s == SB_OK && source != SB_FROM_X && (ld != wide || (gradient && columns % 2 != 0)))
+        s = sb_error(SB_INVALID, "%s: gate_up of %d columns of the matrix has no rows of %d", op, columns, ld);
+    if (s == SB_OK && gradient)
+        s = given(op, (const named[]){{"dh", dh}, {0}});
     return s == SB_OK ? given(op, (const named[]){{"x", x}, {0}}) : s;
 }
 
 sb_status sb_amax_check(const sb_amax *p)
 {
-    return matrix_of("amax", p->dtype, p->rows, p->columns, p->ld, p->x);
+    return matrix_of("amax", p->dtype, p->source, p->rows, p->columns, p->ld, p->x, p->dh);
 }
 
 /* Either copy: its rows, its scales, and the words that its scales are made of. */
@@ -161,7 +171,11 @@ static sb_status copy_of(const sb_quantize *p, const void *codes, const char *na
 sb_status sb_quantize_check(const sb_quantize *p)
 {
     static const char op[] = "quantize";
-    sb_status s = matrix_of(op, p->dtype, p->rows, p->columns, p->ld, p->x);
+    const bool blocks = p->scaling != SB_SCALE_TENSOR && p->scaling != SB_SCALE_ROW;
+    sb_status s = matrix_of(op, p->dtype, p->source, p->rows, p->columns, p->ld, p->x, p->dh);
+    if (s == SB_OK && p->source == SB_FROM_SWIGLU_GRADIENT && blocks && p->columns % (2 * SB_FLOAT8_BLOCK) != 0)
+        s = sb_error(SB_INVALID, "%s: a block of %d columns would lie on both of gate's and up's gradients", op,
+                     SB_FLOAT8_BLOCK);
     if (s == SB_OK && !is_float8(p->format))
         s = sb_error(SB_INVALID, "%s: format %d is neither e4m3 (5) nor e5m2 (6)", op, (int)p->format);
     if (s == SB_OK && ((int)p->scaling < SB_SCALE_TENSOR || p->scaling > SB_SCALE_1X32))
@@ -186,6 +200,15 @@ sb_status sb_codes_check(const sb_codes *p)
         return sb_error(SB_INVALID, "%s: rows %d and columns %d must be multiples of 16", op, p->rows, p->columns);
     return given(op,
                  (const named[]){{"x", p->x}, {"scales", p->scales}, {"y_t", p->y_t}, {"scales_t", p->scales_t}, {0}});
+}
+
+sb_status sb_float8_history_check(const sb_float8_history *p)
+{
+    static const char op[] = "float8_history";
+    const sb_status s = at_least_one(op, "n", p->n, "window", p->window);
+    return s == SB_OK
+               ? given(op, (const named[]){{"largest", p->largest}, {"history", p->history}, {"used", p->used}, {0}})
+               : s;
 }
 
 sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward)

@@ -16,6 +16,7 @@ sb_status sb_matmul_check(const sb_matmul *p);
 sb_status sb_amax_check(const sb_amax *p);
 sb_status sb_quantize_check(const sb_quantize *p);
 sb_status sb_codes_check(const sb_codes *p);
+sb_status sb_float8_history_check(const sb_float8_history *p);
 sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward);
 sb_status sb_rope_check(const sb_rope *p);
 sb_status sb_swiglu_check(const sb_swiglu *p, bool backward);

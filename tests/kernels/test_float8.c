@@ -62,7 +62,14 @@ static casted cast_of(cast_case c, const float *given)
     free(normal);
     k.of_rows = xcalloc((size_t)c.rows, sizeof *k.of_rows);
     k.of_columns = xcalloc((size_t)c.columns, sizeof *k.of_columns);
-    const sb_amax largest = {c.dtype, c.rows, c.columns, (int)ld, stored, &k.of_all, k.of_rows, k.of_columns};
+    const sb_amax largest = {.dtype = c.dtype,
+                             .rows = c.rows,
+                             .columns = c.columns,
+                             .ld = (int)ld,
+                             .x = stored,
+                             .of_all = &k.of_all,
+                             .of_rows = k.of_rows,
+                             .of_columns = k.of_columns};
     expect_ok(train_ops()->amax(NULL, &largest, NULL));
     const size_t scales = sb_scale_count(c.scaling, c.rows, c.columns),
                  others = sb_scale_count(c.scaling, c.columns, c.rows);
@@ -288,6 +295,104 @@ static void test_not_finite(void **state)
 }
 
 /* A scale made of smaller numbers, as a history has them: what is larger is cut, and counted; NaN is still seen. */
+/* Everything that amax and quantize write, behind each other. */
+enum { MADE_ROWS = 37, MADE_F = 128, MADE_MOST = 2 * MADE_F, MADE_BYTES = 1 << 17 };
+typedef struct everything {
+    union {
+        struct {
+            uint32_t all, rows[MADE_ROWS], columns[MADE_MOST], counts[2], largest;
+            float scales[3 * MADE_ROWS * 8], scales_t[2 * 2 * MADE_MOST];
+            uint8_t y[MADE_ROWS * MADE_MOST], y_t[MADE_ROWS * MADE_MOST];
+        };
+        uint8_t bytes[MADE_BYTES];
+    };
+} everything;
+
+static void cast_everything(everything *e, sb_float8_source source, sb_scaling scaling, int columns, int ld,
+                            const void *x, const void *dh)
+{
+    memset(e, 0, sizeof *e);
+    const sb_amax a = {.dtype = SB_BF16,
+                       .source = source,
+                       .rows = MADE_ROWS,
+                       .columns = columns,
+                       .ld = ld,
+                       .x = x,
+                       .dh = dh,
+                       .of_all = &e->all,
+                       .of_rows = e->rows,
+                       .of_columns = e->columns};
+    expect_ok(train_ops()->amax(NULL, &a, NULL));
+    const sb_quantize q = {.dtype = SB_BF16,
+                           .format = SB_E4M3,
+                           .scaling = scaling,
+                           .source = source,
+                           .rows = MADE_ROWS,
+                           .columns = columns,
+                           .ld = ld,
+                           .x = x,
+                           .dh = dh,
+                           .amax = scaling == SB_SCALE_TENSOR ? &e->all : e->rows,
+                           .amax_t = e->columns,
+                           .y = e->y,
+                           .ld_y = columns,
+                           .scales = e->scales,
+                           .y_t = e->y_t,
+                           .ld_t = MADE_ROWS,
+                           .scales_t = e->scales_t,
+                           .counts = e->counts,
+                           .largest = &e->largest};
+    expect_ok(train_ops()->quantize(NULL, &q, NULL));
+    assert_int_equal(e->largest, e->all);
+}
+
+/* What SwiGLU makes within a cast is what its own op makes ahead of one. */
+static void test_swiglu_within(void **state)
+{
+    static uint16_t gate_up[MADE_ROWS * MADE_MOST], dh[MADE_ROWS * MADE_F], made[MADE_ROWS * MADE_MOST];
+    static float normal[MADE_ROWS * MADE_MOST];
+    static everything apart, within;
+    (void)state;
+    rng_normal(normal, MADE_ROWS * MADE_MOST, 5, 1, 0, 3);
+    dtype_store(SB_BF16, gate_up, normal, MADE_ROWS * MADE_MOST);
+    dtype_store(SB_BF16, dh, normal, MADE_ROWS * MADE_F);
+    sb_swiglu p = {.dtype = SB_BF16, .rows = MADE_ROWS, .f = MADE_F, .gate_up = gate_up};
+    for (int gradient = 0; gradient < 2; gradient++) {
+        const int columns = gradient ? 2 * MADE_F : MADE_F;
+        if (gradient) {
+            p.h = NULL, p.dh = dh, p.d_gate_up = made;
+            expect_ok(train_ops()->swiglu_backward(NULL, &p, NULL));
+        } else {
+            p.h = made;
+            expect_ok(train_ops()->swiglu_forward(NULL, &p, NULL));
+        }
+        for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_128X128; scaling++) {
+            cast_everything(&apart, SB_FROM_X, (sb_scaling)scaling, columns, columns, made, NULL);
+            cast_everything(&within, gradient ? SB_FROM_SWIGLU_GRADIENT : SB_FROM_SWIGLU, (sb_scaling)scaling, columns,
+                            2 * MADE_F, gate_up, dh);
+            assert_memory_equal(&apart, &within, sizeof apart);
+        }
+    }
+    const sb_amax narrow = {.dtype = SB_BF16, .source = SB_FROM_SWIGLU, .rows = 1, .columns = 8, .ld = 8, .x = gate_up};
+    expect_refused(train_ops()->amax(NULL, &narrow, NULL), SB_INVALID, "gate_up of 8 columns");
+}
+
+/* Zero and what is not finite do not enter; the oldest word leaves; words that are read begin anew. */
+static void test_history_of_words(void **state)
+{
+    static const uint32_t steps[][3] = {{5, 0x7f800000u, 0}, {9, 3, 0}, {4, 0x7fffffffu, 0}, {1, 2, 8}, {2, 1, 0}};
+    static const uint32_t want[][3] = {{5, 0, 0}, {9, 3, 0}, {9, 3, 0}, {4, 3, 8}, {2, 2, 8}};
+    uint32_t largest[3], history[3 * 2] = {0}, used[3];
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        memcpy(largest, steps[i], sizeof largest);
+        const sb_float8_history p = {3, 2, largest, history, used};
+        expect_ok(train_ops()->float8_history(NULL, &p, NULL));
+        assert_memory_equal(used, want[i], sizeof used);
+        assert_true(largest[0] == 0 && largest[1] == 0 && largest[2] == 0);
+    }
+}
+
 static void test_history(void **state)
 {
     const float x[] = {1, -1000, 448, 1e-4f, NAN, INFINITY, 0, 3e38f};
@@ -586,10 +691,11 @@ static void test_gate(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),       cmocka_unit_test(test_not_finite),
-                                       cmocka_unit_test(test_history),     cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_bias),        cmocka_unit_test(test_mx_and_nan),
-                                       cmocka_unit_test(test_gate),        cmocka_unit_test(test_transposed_codes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),         cmocka_unit_test(test_not_finite),
+                                       cmocka_unit_test(test_history),       cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_swiglu_within), cmocka_unit_test(test_history_of_words),
+                                       cmocka_unit_test(test_bias),          cmocka_unit_test(test_mx_and_nan),
+                                       cmocka_unit_test(test_gate),          cmocka_unit_test(test_transposed_codes),
                                        cmocka_unit_test(test_every_number)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,121 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* Largest magnitudes, and casts to float8 with the transposed copy in one pass.
+/* Casts to float8, with the transposed copy in one pass.
  *
  * Bound: bytes. A block of threads casts a tile of 128 x 128: it reads x once, keeps it in registers as it is stored, and writes
  * whole lines of 128 bytes of both copies. A thread has a square of 8 x 8, so that the 8 bytes of a row and the 8 of a
  * column are both its own; the transposed copy passes through shared memory, whose units of 8 bytes are swizzled. Scales of blocks
  * are found in the tile: along rows by shuffles among 16 lanes, down columns by maxima in shared memory. Elements outside of the
- * matrix count as zeros and are not written. Sources of the recipe: kernels/float8.h. */
+ * matrix count as zeros and are not written. Where SwiGLU makes the matrix, its inputs are what is read, and a tile of gate's
+ * gradients is followed by that of up's. Sources of the recipe: kernels/float8.h. */
 #include <cuda_fp8.h>
 
-#include "kernels/cuda/primitives/vector.cuh"
+#include "kernels/cuda/primitives/float8.cuh"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/train.h"
-#include "kernels/shared/float8.h"
 #include "kernels/shared/train_check.h"
 
 namespace
 {
 
-constexpr int THREADS = 256, TILE = SB_FLOAT8_BLOCK, SQUARE = 8;
+constexpr int THREADS = 256, TILE = SB_FLOAT8_BLOCK;
 constexpr int LANES = TILE / SQUARE; /* of a warp, along a row of the tile */
 constexpr int MAX_GRID_Y = 65535;
-
-/* A row of a thread's square as it lies in memory. */
-template <typename T>
-struct alignas(16) eight {
-    static constexpr int WORDS = SQUARE * (int)sizeof(T) / 4;
-    unsigned w[WORDS];
-
-    /* `there` of the elements exist; the others are zero. */
-    __device__ __forceinline__ void load(const T *from, int there, bool whole)
-    {
-        if (whole && there >= SQUARE) {
-#pragma unroll
-            for (int i = 0; i < WORDS; i += 4)
-                *reinterpret_cast<uint4 *>(w + i) = *reinterpret_cast<const uint4 *>(from + i * 4 / (int)sizeof(T));
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < WORDS; i++) {
-            unsigned word = 0;
-#pragma unroll
-            for (int j = 0; j < 4 / (int)sizeof(T); j++) {
-                const int at = i * (4 / (int)sizeof(T)) + j;
-                if (at < there)
-                    word |= bits(from + at) << (16 * j);
-            }
-            w[i] = word;
-        }
-    }
-    static __device__ __forceinline__ unsigned bits(const T *from)
-    {
-        if constexpr (sizeof(T) == 2)
-            return *reinterpret_cast<const unsigned short *>(from);
-        else
-            return *reinterpret_cast<const unsigned *>(from);
-    }
-    __device__ __forceinline__ float at(int i) const
-    {
-        float x[word<T>::N];
-        word<T>::unpack(w[i / word<T>::N], x);
-        return x[i % word<T>::N];
-    }
-};
-
-__device__ __forceinline__ unsigned magnitude(float x)
-{
-    return sb_float8_magnitude(__float_as_uint(x));
-}
-
-/* ---- largest magnitudes ---- */
-
-constexpr int AMAX_ROWS = 64, AMAX_WARPS = THREADS / 32, AMAX_COLUMNS = 32 * SQUARE;
-
-template <typename T>
-__global__ void __launch_bounds__(THREADS) amax_kernel(sb_amax p, bool whole)
-{
-    __shared__ unsigned down[AMAX_COLUMNS];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int column = blockIdx.x * AMAX_COLUMNS + lane * SQUARE, there = p.columns - column;
-    for (int i = threadIdx.x; i < AMAX_COLUMNS; i += THREADS)
-        down[i] = 0;
-    __syncthreads();
-    unsigned mine[SQUARE] = {0}, all = 0;
-#pragma unroll 4
-    for (int i = 0; i < AMAX_ROWS / AMAX_WARPS; i++) {
-        const int row = blockIdx.y * AMAX_ROWS + i * AMAX_WARPS + warp;
-        if (row >= p.rows)
-            break;
-        eight<T> x;
-        x.load((const T *)p.x + (int64_t)row * p.ld + column, there, whole);
-        unsigned along = 0;
-#pragma unroll
-        for (int j = 0; j < SQUARE; j++) {
-            const unsigned bits = magnitude(x.at(j));
-            mine[j] = max(mine[j], bits);
-            along = max(along, bits);
-        }
-        if (p.of_rows) {
-            along = __reduce_max_sync(0xffffffffu, along);
-            if (lane == 0)
-                atomicMax(p.of_rows + row, along);
-        }
-        all = max(all, along);
-    }
-    all = __reduce_max_sync(0xffffffffu, all);
-    if (p.of_all && lane == 0)
-        atomicMax(p.of_all, all);
-    if (!p.of_columns)
-        return;
-#pragma unroll
-    for (int j = 0; j < SQUARE; j++)
-        atomicMax(&down[lane * SQUARE + j], mine[j]);
-    __syncthreads();
-    for (int i = threadIdx.x; i < AMAX_COLUMNS; i += THREADS)
-        if (blockIdx.x * AMAX_COLUMNS + i < p.columns)
-            atomicMax(p.of_columns + blockIdx.x * AMAX_COLUMNS + i, down[i]);
-}
 
 /* ---- casts ---- */
 
@@ -164,10 +68,21 @@ __device__ __forceinline__ void store_eight(unsigned char *to, uint2 codes, int 
 
 /* A thread's square in the tile and in the matrix. */
 struct place {
-    int along, unit;   /* its column and row of squares in the tile */
-    int row, column;   /* its first element */
-    int rows, columns; /* how many of its 8 x 8 elements exist */
+    int along, unit;             /* its column and row of squares in the tile */
+    int first_row, first_column; /* of the tile, */
+    int end_column;              /* whose columns end there */
+    int row, column;             /* its first element */
+    int rows, columns;           /* how many of its 8 x 8 elements exist */
 };
+
+/* In the tile of this block whose columns begin and end there. */
+__device__ __forceinline__ place place_in(int rows, int first_column, int end_column)
+{
+    place at = {(int)threadIdx.x % LANES, (int)threadIdx.x / LANES, (int)blockIdx.y * TILE, first_column, end_column};
+    at.row = at.first_row + at.unit * SQUARE, at.column = first_column + at.along * SQUARE;
+    at.rows = min(max(rows - at.row, 0), SQUARE), at.columns = min(max(end_column - at.column, 0), SQUARE);
+    return at;
+}
 
 /* One scale for all, or one for each row: from words that are there. */
 template <sb_dtype FORMAT>
@@ -180,9 +95,9 @@ __device__ __forceinline__ void scales_given(const sb_quantize &p, const place &
     for (int i = 0; i < SQUARE; i++) {
         of_row[i] = rows && p.y && i < at.rows ? sb_float8_scale_bits(p.amax[at.row + i], FORMAT) : one;
         of_column[i] = rows && p.y_t && i < at.columns ? sb_float8_scale_bits(p.amax_t[at.column + i], FORMAT) : one;
-        if (p.y && blockIdx.x == 0 && at.along == 0 && i < at.rows && (rows || at.row + i == 0))
+        if (p.y && at.first_column == 0 && at.along == 0 && i < at.rows && (rows || at.row + i == 0))
             store_scale(p.scales, at.row + i, of_row[i]);
-        if (p.y_t && blockIdx.y == 0 && at.unit == 0 && i < at.columns && (rows || at.column + i == 0))
+        if (p.y_t && at.first_row == 0 && at.unit == 0 && i < at.columns && (rows || at.column + i == 0))
             store_scale(p.scales_t, at.column + i, of_column[i]);
     }
 }
@@ -237,9 +152,10 @@ __device__ __forceinline__ void scales_of_square(const sb_quantize &p, const pla
     for (int i = 0; i < SQUARE; i++)
         of_row[i] = of_column[i] = scale;
     if (p.y && threadIdx.x == 0)
-        store_square(p.scales, blockIdx.y, blockIdx.x, gridDim.x, sb_float8_square_ld(p.columns), scale);
+        store_square(p.scales, blockIdx.y, at.first_column / TILE, (p.columns + TILE - 1) / TILE,
+                     sb_float8_square_ld(p.columns), scale);
     if (p.y_t && threadIdx.x == 0)
-        store_square(p.scales_t, blockIdx.x, blockIdx.y, gridDim.y, sb_float8_square_ld(p.rows), scale);
+        store_square(p.scales_t, at.first_column / TILE, blockIdx.y, gridDim.y, sb_float8_square_ld(p.rows), scale);
 }
 
 /* Each row of the tile is a block of y, each column one of y_t. */
@@ -262,25 +178,28 @@ __device__ __forceinline__ void scales_of_lines(const sb_quantize &p, const plac
         of_row[i] = sb_float8_scale_bits(of_row[i], FORMAT);
         of_column[i] = sb_float8_scale_bits(tile.down[at.along * SQUARE + i], FORMAT);
         if (p.y && at.along == 0 && i < at.rows)
-            store_scale(p.scales, (int64_t)blockIdx.x * p.rows + at.row + i, of_row[i]);
+            store_scale(p.scales, (int64_t)(at.first_column / TILE) * p.rows + at.row + i, of_row[i]);
         if (p.y_t && at.unit == 0 && i < at.columns)
             store_scale(p.scales_t, (int64_t)blockIdx.y * p.columns + at.column + i, of_column[i]);
     }
 }
 
-/* `whole_*`: rows of x, y and y_t begin at multiples of 16 and 8 bytes. */
-template <typename T, sb_dtype FORMAT>
-__global__ void __launch_bounds__(THREADS, 2) quantize_kernel(sb_quantize p, bool whole_x, bool whole_y, bool whole_t)
+/* No copies in fp32 outlive this point: registers are short. */
+template <typename T>
+__device__ __forceinline__ void stay_packed(eight<T> (&x)[SQUARE], unsigned zero)
 {
-    __shared__ shared_tile tile;
-    place at = {(int)threadIdx.x % LANES, (int)threadIdx.x / LANES};
-    at.row = blockIdx.y * TILE + at.unit * SQUARE, at.column = blockIdx.x * TILE + at.along * SQUARE;
-    at.rows = min(max(p.rows - at.row, 0), SQUARE), at.columns = min(max(p.columns - at.column, 0), SQUARE);
-    eight<T> x[SQUARE];
 #pragma unroll
     for (int i = 0; i < SQUARE; i++)
-        x[i].load((const T *)p.x + (int64_t)(at.row + i) * p.ld + at.column, i < at.rows ? at.columns : 0, whole_x);
+        x[i].stay_packed(zero);
+}
 
+/* The codes of a tile whose elements the threads hold. `whole_*`: rows of x, y and y_t begin at multiples of 16 and 8 bytes. */
+template <typename T, sb_dtype FORMAT>
+__device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at, eight<T> (&x)[SQUARE],
+                                          shared_tile &tile, bool whole_y, bool whole_t)
+{
+    const unsigned zero = (unsigned)p.rows >> 31;
+    stay_packed(x, zero);
     unsigned of_row[SQUARE], of_column[SQUARE]; /* scales of this thread's rows of y, and of y_t */
     if (p.scaling == SB_SCALE_TENSOR || p.scaling == SB_SCALE_ROW) {
         scales_given<FORMAT>(p, at, of_row, of_column);
@@ -294,6 +213,7 @@ __global__ void __launch_bounds__(THREADS, 2) quantize_kernel(sb_quantize p, boo
             scales_of_lines<T, FORMAT>(p, at, x, tile, of_row, of_column);
     }
 
+    stay_packed(x, zero);
     unsigned cut = 0, zeros = 0;
 #pragma unroll
     for (int i = 0; p.y && i < SQUARE; i++) {
@@ -309,6 +229,7 @@ __global__ void __launch_bounds__(THREADS, 2) quantize_kernel(sb_quantize p, boo
                 count<FORMAT>(x[i].at(j), f, cut, zeros);
     }
     if (p.y_t) {
+        stay_packed(x, zero);
 #pragma unroll
         for (int j = 0; j < SQUARE; j++) {
             const float f = __uint_as_float(sb_float8_inverse_bits(of_column[j]));
@@ -325,9 +246,9 @@ __global__ void __launch_bounds__(THREADS, 2) quantize_kernel(sb_quantize p, boo
         /* Half a warp writes the 128 bytes of one column. */
 #pragma unroll
         for (int i = 0; i < TILE / (THREADS / LANES); i++) {
-            const int c = i * (THREADS / LANES) + at.unit, to = blockIdx.x * TILE + c;
-            const int from_row = blockIdx.y * TILE + at.along * SQUARE;
-            if (to < p.columns)
+            const int c = i * (THREADS / LANES) + at.unit, to = at.first_column + c;
+            const int from_row = at.first_row + at.along * SQUARE;
+            if (to < at.end_column)
                 store_eight((unsigned char *)p.y_t + (int64_t)to * p.ld_t + from_row,
                             tile.transposed[c * LANES + (at.along ^ c / SQUARE)],
                             min(max(p.rows - from_row, 0), SQUARE), whole_t);
@@ -341,6 +262,36 @@ __global__ void __launch_bounds__(THREADS, 2) quantize_kernel(sb_quantize p, boo
         if (threadIdx.x % 32 == 0 && zeros > 0)
             atomicAdd(p.counts + 1, zeros);
     }
+    if (p.largest) {
+        unsigned largest = 0;
+#pragma unroll
+        for (int i = 0; i < SQUARE; i++)
+            largest = max(largest, largest_in(x[i]));
+        raise(p.largest, largest);
+    }
+}
+
+template <typename T, sb_dtype FORMAT, sb_float8_source SOURCE>
+__global__ void __launch_bounds__(THREADS, 2) quantize_kernel(sb_quantize p, bool whole_x, bool whole_y, bool whole_t)
+{
+    constexpr bool GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
+    __shared__ shared_tile tile;
+    const int f = GRADIENT ? p.columns / 2 : p.columns, first = (int)blockIdx.x * TILE;
+    const place at = place_in(p.rows, first, f);
+    eight<T> x[SQUARE], up[GRADIENT ? SQUARE : 1];
+#pragma unroll
+    for (int i = 0; i < SQUARE; i++) {
+        if (GRADIENT && i == SQUARE / 2)
+            asm volatile("" ::: "memory"); /* no more than half of the loads at once: registers are short */
+        make_eight<SOURCE>(x[i], up[GRADIENT ? i : 0], (const T *)p.x + (int64_t)(at.row + i) * p.ld + at.column,
+                           GRADIENT ? (const T *)p.dh + (int64_t)(at.row + i) * f + at.column : (const T *)nullptr, f,
+                           i < at.rows ? at.columns : 0, whole_x);
+    }
+    cast_tile<T, FORMAT>(p, at, x, tile, whole_y, whole_t);
+    if constexpr (GRADIENT) {
+        __syncthreads(); /* the tile in shared memory has been read */
+        cast_tile<T, FORMAT>(p, place_in(p.rows, f + first, 2 * f), up, tile, whole_y, whole_t);
+    }
 }
 
 /* Do rows begin at multiples of `bytes`? */
@@ -349,42 +300,24 @@ bool aligned(const void *p, int64_t ld_bytes, int bytes)
     return (uintptr_t)p % bytes == 0 && ld_bytes % bytes == 0;
 }
 
-sb_status too_tall(const char *op, int rows, int tile)
+template <typename T, sb_float8_source SOURCE>
+sb_status launch(const sb_quantize *p, cudaStream_t stream)
 {
-    return rows > (int64_t)tile * MAX_GRID_Y
-               ? sb_error(SB_UNSUPPORTED, "%s: %d rows are more than the %d that one launch takes", op, rows,
-                          tile * MAX_GRID_Y)
-               : SB_OK;
-}
-
-sb_status clear(uint32_t *words, int n, cudaStream_t stream)
-{
-    return words ? sb_cuda_status(cudaMemsetAsync(words, 0, (size_t)n * sizeof *words, stream), "amax") : SB_OK;
+    constexpr bool MADE = SOURCE != SB_FROM_X, GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
+    const int f = GRADIENT ? p->columns / 2 : p->columns;
+    const dim3 grid((f + TILE - 1) / TILE, (p->rows + TILE - 1) / TILE);
+    const bool whole_x =
+        aligned(p->x, p->ld * (int64_t)sizeof(T), 16) && (!MADE || aligned(p->dh, f * (int64_t)sizeof(T), 16));
+    const bool whole_y = aligned(p->y, p->ld_y, SQUARE) && (!GRADIENT || f % SQUARE == 0);
+    const bool whole_t = aligned(p->y_t, p->ld_t, SQUARE);
+    if (p->format == SB_E4M3)
+        quantize_kernel<T, SB_E4M3, SOURCE><<<grid, THREADS, 0, stream>>>(*p, whole_x, whole_y, whole_t);
+    else
+        quantize_kernel<T, SB_E5M2, SOURCE><<<grid, THREADS, 0, stream>>>(*p, whole_x, whole_y, whole_t);
+    return sb_cuda_launched("quantize kernel");
 }
 
 } // namespace
-
-extern "C" sb_status sb_cuda_amax(sb_context *ctx, const sb_amax *p, void *stream)
-{
-    (void)ctx;
-    sb_status s = sb_amax_check(p);
-    if (s == SB_OK)
-        s = too_tall("amax", p->rows, AMAX_ROWS);
-    if (s == SB_OK)
-        s = clear(p->of_all, 1, (cudaStream_t)stream);
-    if (s == SB_OK)
-        s = clear(p->of_rows, p->rows, (cudaStream_t)stream);
-    if (s == SB_OK)
-        s = clear(p->of_columns, p->columns, (cudaStream_t)stream);
-    if (s != SB_OK)
-        return s;
-    const dim3 grid((p->columns + AMAX_COLUMNS - 1) / AMAX_COLUMNS, (p->rows + AMAX_ROWS - 1) / AMAX_ROWS);
-    const bool whole = aligned(p->x, (int64_t)p->ld * sb_dtype_bytes(p->dtype), 16);
-    return with_element_type(p->dtype, [&](auto element) {
-        amax_kernel<decltype(element)><<<grid, THREADS, 0, (cudaStream_t)stream>>>(*p, whole);
-        return sb_cuda_launched("amax kernel");
-    });
-}
 
 extern "C" sb_status sb_cuda_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
@@ -393,19 +326,12 @@ extern "C" sb_status sb_cuda_quantize(sb_context *ctx, const sb_quantize *p, voi
     if (s == SB_OK && p->scaling == SB_SCALE_1X32)
         s = sb_error(SB_UNSUPPORTED,
                      "quantize: there is no CUDA kernel for blocks of 1x32 yet; the CPU backend has them");
-    if (s == SB_OK)
-        s = too_tall("quantize", p->rows, TILE);
+    if (s == SB_OK && p->rows > (int64_t)TILE * MAX_GRID_Y)
+        s = sb_error(SB_UNSUPPORTED, "quantize: %d rows are more than the %d that one launch takes", p->rows,
+                     TILE * MAX_GRID_Y);
     if (s != SB_OK)
         return s;
-    const dim3 grid((p->columns + TILE - 1) / TILE, (p->rows + TILE - 1) / TILE);
-    const bool whole_x = aligned(p->x, (int64_t)p->ld * sb_dtype_bytes(p->dtype), 16);
-    const bool whole_y = aligned(p->y, p->ld_y, SQUARE), whole_t = aligned(p->y_t, p->ld_t, SQUARE);
-    return with_element_type(p->dtype, [&](auto element) {
-        using T = decltype(element);
-        if (p->format == SB_E4M3)
-            quantize_kernel<T, SB_E4M3><<<grid, THREADS, 0, (cudaStream_t)stream>>>(*p, whole_x, whole_y, whole_t);
-        else
-            quantize_kernel<T, SB_E5M2><<<grid, THREADS, 0, (cudaStream_t)stream>>>(*p, whole_x, whole_y, whole_t);
-        return sb_cuda_launched("quantize kernel");
+    return with_source("quantize", p->dtype, p->source, [&](auto element, auto source) {
+        return launch<decltype(element), source>(p, (cudaStream_t)stream);
     });
 }

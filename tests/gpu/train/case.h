@@ -49,6 +49,7 @@ typedef struct train_case {
         sb_amax amax;
         sb_quantize quantize;
         sb_codes codes;
+        sb_float8_history history;
         sb_rmsnorm rmsnorm;
         sb_rope rope;
         sb_swiglu swiglu;

@@ -232,6 +232,117 @@ static sb_status run_codes(const train_case *c, const train_call *x)
 
 const train_op train_codes = {"transpose_codes", list_codes, fill_codes, NULL, run_codes, NULL};
 
+/* ---- SwiGLU within casts: largest magnitudes, then codes ---- */
+
+enum { GATE_UP, DH, WORDS, WORDS_T, CODES, CODE_SCALES, CODES_T, CODE_SCALES_T };
+
+static void list_within(case_list *l, const train_op *op)
+{
+    static const int rows[] = {1, 130, 257}, widths[] = {20, 129, 256, 384, 1000};
+    int nth = 0;
+    for (size_t r = 0; r < 3; r++)
+        for (size_t w = 0; w < 5; w++)
+            for (int source = SB_FROM_SWIGLU; source <= SB_FROM_SWIGLU_GRADIENT; source++)
+                for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_128X128; scaling++, nth++) {
+                    const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
+                    const sb_dtype dtype = nth % 3 ? SB_BF16 : SB_FP16, format = nth % 2 ? SB_E4M3 : SB_E5M2;
+                    if (gradient && scaling >= SB_SCALE_1X128 && widths[w] % 128 != 0)
+                        continue;
+                    train_case *c =
+                        case_add(l, op, case_dtype_names[dtype], "%s-%s-%s-%dx%d", gradient ? "gradient" : "forward",
+                                 sb_dtype_name(format), sb_scaling_name((sb_scaling)scaling), rows[r], widths[w]);
+                    c->p.quantize = (sb_quantize){.dtype = dtype,
+                                                  .format = format,
+                                                  .scaling = (sb_scaling)scaling,
+                                                  .source = (sb_float8_source)source,
+                                                  .rows = rows[r],
+                                                  .columns = (gradient ? 2 : 1) * widths[w],
+                                                  .ld = 2 * widths[w],
+                                                  .ld_y = (gradient ? 2 : 1) * widths[w],
+                                                  .ld_t = rows[r]};
+                    c->small = r == 1 && w == 2;
+                    c->elements = 8 * (size_t)rows[r] * (size_t)widths[w];
+                }
+}
+
+/* Sigmoids of these gates are 1/2 or 1 in fp32, so that both backends make the same bits. */
+static void fill_within(train_case *c)
+{
+    static const float gates[] = {0, 25, 40, 100, 200};
+    const sb_quantize *p = &c->p.quantize;
+    const size_t rows = (size_t)p->rows, columns = (size_t)p->columns, f = (size_t)p->ld / 2;
+    slot *x = slot_input(c, "gate_up", p->dtype, 2 * rows * f, 1);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < f; j++)
+            slot_set(x, 2 * i * f + j, gates[(3 * i + j) % 5]);
+    slot_input(c, "dh", p->dtype, rows * f, 0.3);
+    slot *words = bytes(c, "words", SLOT_INOUT, 4 * (rows + 1)),
+         *words_t = bytes(c, "words_t", SLOT_INOUT, 4 * columns);
+    memset(words->before, 0, 4 * (rows + 1));
+    memset(words_t->before, 0, 4 * columns);
+    bytes(c, "y", SLOT_OUT, rows * columns);
+    bytes(c, "scales", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->rows, p->columns));
+    bytes(c, "y_t", SLOT_OUT, rows * columns);
+    bytes(c, "scales_t", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->columns, p->rows));
+}
+
+static sb_status run_within(const train_case *c, const train_call *x)
+{
+    sb_quantize p = c->p.quantize;
+    const bool by_row = p.scaling == SB_SCALE_ROW;
+    p.x = x->at[GATE_UP], p.dh = x->at[DH], p.amax = x->at[WORDS], p.amax_t = x->at[WORDS_T];
+    p.y = x->at[CODES], p.scales = x->at[CODE_SCALES], p.y_t = x->at[CODES_T], p.scales_t = x->at[CODE_SCALES_T];
+    p.largest = (uint32_t *)x->at[WORDS] + p.rows;
+    const sb_amax a = {.dtype = p.dtype,
+                       .source = p.source,
+                       .rows = p.rows,
+                       .columns = p.columns,
+                       .ld = p.ld,
+                       .x = p.x,
+                       .dh = p.dh,
+                       .of_all = by_row ? NULL : x->at[WORDS],
+                       .of_rows = by_row ? x->at[WORDS] : NULL,
+                       .of_columns = by_row ? x->at[WORDS_T] : NULL};
+    const sb_status s = x->kernels->train->amax(x->ctx, &a, x->stream);
+    return s == SB_OK ? x->kernels->train->quantize(x->ctx, &p, x->stream) : s;
+}
+
+const train_op train_quantize_swiglu = {"quantize_swiglu", list_within, fill_within, NULL, run_within, NULL};
+
+/* ---- histories ---- */
+
+static void list_history(case_list *l, const train_op *op)
+{
+    static const int words[] = {1, 257, 1000}, windows[] = {1, 2, 16};
+    for (int i = 0; i < 9; i++) {
+        train_case *c = case_add(l, op, case_dtype_names[SB_FP32], "%dx%d", words[i / 3], windows[i % 3]);
+        c->p.history = (sb_float8_history){.n = words[i / 3], .window = windows[i % 3]};
+        c->small = i == 4;
+        c->elements = (size_t)words[i / 3] * (size_t)windows[i % 3];
+    }
+}
+
+static void fill_history(train_case *c)
+{
+    static const uint32_t values[] = {0, 1, 0x3f800000u, 0x7f7fffffu, 0x7f800000u, 0x7fffffffu, 0x40490fdbu};
+    const size_t n = (size_t)c->p.history.n, all = n * (size_t)c->p.history.window;
+    slot *largest = bytes(c, "largest", SLOT_INOUT, 4 * n), *history = bytes(c, "history", SLOT_INOUT, 4 * all);
+    for (size_t i = 0; i < n; i++)
+        ((uint32_t *)largest->before)[i] = values[i % 7];
+    for (size_t i = 0; i < all; i++)
+        ((uint32_t *)history->before)[i] = values[i * 5 % 4];
+    bytes(c, "used", SLOT_OUT, 4 * n);
+}
+
+static sb_status run_history(const train_case *c, const train_call *x)
+{
+    sb_float8_history p = c->p.history;
+    p.largest = x->at[0], p.history = x->at[1], p.used = x->at[2];
+    return x->kernels->train->float8_history(x->ctx, &p, x->stream);
+}
+
+const train_op train_float8_history = {"float8_history", list_history, fill_history, NULL, run_history, NULL};
+
 /* ---- products ---- */
 
 enum { ADD, TUNED };

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* What largest magnitudes and casts to float8 share: eight neighbours of a row of the matrix, read or made of what SwiGLU reads,
+ * and words that are raised. */
+#ifndef STEPBENCH_CUDA_PRIMITIVES_FLOAT8_CUH
+#define STEPBENCH_CUDA_PRIMITIVES_FLOAT8_CUH
+
+#include <type_traits>
+
+#include "kernels/cuda/primitives/swiglu_math.cuh"
+#include "kernels/cuda/primitives/vector.cuh"
+#include "kernels/shared/float8.h"
+#include "kernels/shared/internal.h"
+
+constexpr int SQUARE = 8;
+
+/* Eight neighbours of a row, as they lie in memory. */
+template <typename T>
+struct alignas(16) eight {
+    static constexpr int WORDS = SQUARE * (int)sizeof(T) / 4;
+    unsigned w[WORDS];
+
+    /* `there` of the elements exist; the others are zero. */
+    __device__ __forceinline__ void load(const T *from, int there, bool whole)
+    {
+        if (whole && there >= SQUARE) {
+#pragma unroll
+            for (int i = 0; i < WORDS; i += 4)
+                *reinterpret_cast<uint4 *>(w + i) = *reinterpret_cast<const uint4 *>(from + i * 4 / (int)sizeof(T));
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            unsigned word = 0;
+#pragma unroll
+            for (int j = 0; j < 4 / (int)sizeof(T); j++) {
+                const int at = i * (4 / (int)sizeof(T)) + j;
+                if (at < there)
+                    word |= bits(from + at) << (16 * j);
+            }
+            w[i] = word;
+        }
+    }
+    static __device__ __forceinline__ unsigned bits(const T *from)
+    {
+        if constexpr (sizeof(T) == 2)
+            return *reinterpret_cast<const unsigned short *>(from);
+        else
+            return *reinterpret_cast<const unsigned *>(from);
+    }
+    __device__ __forceinline__ void unpack(float (&x)[SQUARE]) const
+    {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            word<T>::unpack(w[i], x + i * word<T>::N);
+    }
+    __device__ __forceinline__ void pack(const float (&x)[SQUARE])
+    {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            w[i] = word<T>::pack(x + i * word<T>::N);
+    }
+    /* As vector16's in vector.cuh: `zero` is 0, which the compiler must not know. */
+    __device__ __forceinline__ void stay_packed(unsigned zero)
+    {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            asm volatile("xor.b32 %0, %0, %1;" : "+r"(w[i]) : "r"(zero));
+    }
+    __device__ __forceinline__ float at(int i) const
+    {
+        float x[word<T>::N];
+        word<T>::unpack(w[i / word<T>::N], x);
+        return x[i % word<T>::N];
+    }
+};
+
+__device__ __forceinline__ unsigned magnitude(float x)
+{
+    return sb_float8_magnitude(__float_as_uint(x));
+}
+
+template <typename T>
+__device__ __forceinline__ unsigned largest_in(const eight<T> &x)
+{
+    unsigned largest = 0;
+#pragma unroll
+    for (int j = 0; j < SQUARE; j++)
+        largest = max(largest, magnitude(x.at(j)));
+    return largest;
+}
+
+/* The whole warp calls it together. Most warps find that the word is as large already. */
+__device__ __forceinline__ void raise(uint32_t *word, unsigned mine)
+{
+    mine = __reduce_max_sync(0xffffffffu, mine);
+    if (threadIdx.x % 32 == 0 && mine > *(volatile const uint32_t *)word)
+        atomicMax(word, mine);
+}
+
+/* Eight elements of the matrix: x, or h, of what x points to; `f` elements behind gate lies up. With dh they are the gradients of
+ * gate, and those of up. `there` of them exist, the others are zero. */
+template <sb_float8_source SOURCE, typename T>
+__device__ __forceinline__ void make_eight(eight<T> &x, eight<T> &d_up, const T *from, const T *dh, int f, int there,
+                                           bool whole)
+{
+    x.load(from, there, whole);
+    if constexpr (SOURCE != SB_FROM_X) {
+        eight<T> u, d;
+        float gate[SQUARE], up[SQUARE], gradient[SQUARE];
+        u.load(from + f, there, whole);
+        if constexpr (SOURCE == SB_FROM_SWIGLU_GRADIENT) {
+            d.load(dh, there, whole);
+            d.unpack(gradient);
+        }
+        x.unpack(gate);
+        u.unpack(up);
+#pragma unroll
+        for (int j = 0; j < SQUARE; j++)
+            if constexpr (SOURCE == SB_FROM_SWIGLU) {
+                gate[j] = swiglu_math::product<T>(gate[j], up[j]);
+            } else {
+                const swiglu_math::gradient g = swiglu_math::gradients<T>(gate[j], up[j], gradient[j]);
+                gate[j] = g.gate, up[j] = g.up;
+            }
+        x.pack(gate);
+        if constexpr (SOURCE == SB_FROM_SWIGLU_GRADIENT)
+            d_up.pack(up);
+    }
+}
+
+/* f(T(), source) with the element type and the source as a constant. */
+template <typename F>
+sb_status with_source(const char *op, sb_dtype dtype, sb_float8_source source, F f)
+{
+    return with_element_type(dtype, [&](auto element) {
+        if (source == SB_FROM_X)
+            return f(element, std::integral_constant<sb_float8_source, SB_FROM_X>());
+        if constexpr (sizeof element == 2)
+            return source == SB_FROM_SWIGLU
+                       ? f(element, std::integral_constant<sb_float8_source, SB_FROM_SWIGLU>())
+                       : f(element, std::integral_constant<sb_float8_source, SB_FROM_SWIGLU_GRADIENT>());
+        else
+            return sb_error(SB_UNSUPPORTED, "%s: what SwiGLU makes is of 16 bits on CUDA, not fp32", op);
+    });
+}
+
+#endif

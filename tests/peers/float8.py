@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Linear layers whose three products are torch._scaled_mm of float8: torchao's tensorwise and rowwise recipes, written out, so that no
-other package is needed. Compiled, their casts become a few kernels."""
+other package is needed; and torchao's own, where it is installed. Compiled, their casts become a few kernels."""
 import torch
 from torch import nn
 
@@ -49,8 +49,12 @@ class RowwiseLinear(Linear):
     rowwise = True
 
 
-def convert(model, precision):
-    """The linear layers of the blocks; head and embedding stay in bf16."""
+def convert(model, precision, recipe=None):
+    """The linear layers of the blocks, by a recipe of torchao where there is one; head and embedding stay in bf16."""
+    if recipe:
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+        convert_to_float8_training(model.blocks, config=Float8LinearConfig.from_recipe_name(recipe))
+        return
     for block in model.blocks:
         for module in block.modules():
             if type(module) is nn.Linear:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's products of float8, torch._scaled_mm, in the scalings of bench_mixed_precision --variant float8."""
+"""PyTorch's products of float8 in the scalings of bench_mixed_precision --variant float8: torch._scaled_mm, and for blocks
+torch.nn.functional.scaled_mm, which alone takes scales of squares as cuBLAS wants them for every k."""
 import torch
+from torch.nn import functional
 
 import clock
 from record import reason_of
@@ -37,8 +39,7 @@ def cast(x, kind, block):
 
 
 def lie(scales, block):
-    """As torch._scaled_mm asks for them: a number; a column; blocks of 1x128 with rows together; squares row by row, where cuBLAS
-    has each row padded to four."""
+    """A number; a column; blocks of 1x128 with rows together; squares with k together, padded to four, as cuBLAS has them."""
     if block == (None, None):
         return scales.reshape(())
     if block[1] is None:
@@ -47,7 +48,7 @@ def lie(scales, block):
         return scales.t().contiguous().t()
     padded = torch.zeros(scales.shape[0], up(scales.shape[1], 4) * 4, device=scales.device)
     padded[:, :scales.shape[1]] = scales
-    return padded[:, :scales.shape[1]]
+    return padded.t()
 
 
 def error(d, a, b):
@@ -65,22 +66,33 @@ def product_of(name, a, b):
     codes_a, scales_a = cast(a, kind_a, block_a)
     codes_b, scales_b = cast(b, kind_b, block_b)
     scale_a, scale_b = lie(scales_a, block_a), lie(scales_b, block_b)
+    if block_a == (1, 128):
+        kinds = {(1, 128): functional.ScalingType.BlockWise1x128, (128, 128): functional.ScalingType.BlockWise128x128}
+        return lambda: functional.scaled_mm(codes_a, codes_b.t(), scale_a, kinds[block_a], scale_b, kinds[block_b],
+                                            output_dtype=torch.bfloat16)
     return lambda: torch._scaled_mm(codes_a, codes_b.t(), scale_a, scale_b.t(), out_dtype=torch.bfloat16, use_fast_accum=fast)
 
 
+def named(name):
+    return "torch.mm" if name == "bf16" else "torch.nn.functional.scaled_mm" if name.startswith("block") else "torch._scaled_mm"
+
+
 def fp8(rows, small):
-    """What PyTorch refuses gets a row that says so."""
+    """What PyTorch refuses, or has no memory for, gets a row that says so."""
     for m, n, k in ((512, 512, 1024),) if small else SHAPES:
         a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
         for name in ("bf16", *PRODUCTS):
             case = dict(bench="fp8", product=name, shape=f"{m}x{n}x{k}", mode="graph",
-                        policy=f"{'torch.mm' if name == 'bf16' else 'torch._scaled_mm'}, operands ready; {clock.SETTLED}")
+                        policy=f"{named(name)}, operands ready; {clock.SETTLED}")
             try:
                 call = product_of(name, a, b)
                 wrong = error(call(), a, b)
                 graph, calls = clock.capture(call, torch.cuda.Stream())
-            except (RuntimeError, ValueError) as refused:
+            except Exception as refused:
                 rows.add(**case, note=reason_of(refused))
+                continue
+            if not wrong < 0.2:
+                rows.add(**case, err_rel=wrong, note="its product is wrong, so it was not timed")
                 continue
             ms = clock.median_ms(graph.replay, 2, 10, clock.SETTLE_S) / calls
             rows.add(**case, median_ms=ms, tflops=2 * m * n * k / ms / 1e9, err_rel=wrong)

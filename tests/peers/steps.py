@@ -15,6 +15,7 @@ import record
 # attn: sdpa, PyTorch's choice; cudnn, fa2, fa4; naive. seconds: about what the case takes, compilation included.
 Case = namedtuple("Case", "size seq precision attn mode optimizer seconds")
 
+TORCHAO = {"fp8-tensorwise-ao": "tensorwise", "fp8-rowwise-ao": "rowwise", "fp8-rowwise-dw16-ao": "rowwise_with_gw_hp"}  # recipes
 POLICIES = {
     "fp32": "fp32 weights, gradients, activations and AdamW states, fp32 products",
     "tf32": "fp32 in memory, tf32 products",
@@ -24,9 +25,10 @@ POLICIES = {
     "bf16rest": "bf16 weights, gradients and activations; AdamW with fp32 states on weights and 16-bit remainders: fp32 values",
     "fp8-tensorwise": "as bf16master; products of the blocks by torch._scaled_mm: e4m3, dy in e5m2, a scale for each matrix, fast sums in y alone",
     "fp8-rowwise": "as bf16master; products of the blocks by torch._scaled_mm: e4m3, a scale for each row along k, fast sums in y alone",
+    **{name: f"as bf16master; the blocks' linear layers by torchao, recipe {recipe}" for name, recipe in TORCHAO.items()},
 }
 FLOAT8 = ("fp8-tensorwise", "fp8-rowwise")
-MASTERED = ("bf16master", *FLOAT8)
+MASTERED = ("bf16master", *FLOAT8, *TORCHAO)
 GRAPHS = ("step-graph", "block-graph", "tuned-graph")  # the whole step is one CUDA graph
 EARLY = 3  # steps whose losses are compared with ours
 
@@ -50,7 +52,8 @@ CASES = [
     tuned("small", 512, "sdpa", "compiled", 60), tuned("small", 1024, "sdpa", "compiled", 60),
     tuned("xl", 1024, "sdpa", "fused", 45, "bf16pure"), tuned("xl", 512, "sdpa", "fused", 45, "tf32"),
     *grid(("small", "xl"), (512, 128, 1024), ("bf16master",)), *grid(("2.7b",), (1024, 2048, 512), ("bf16master",), seconds=20),
-    *grid(("xl", "small"), (1024,), FLOAT8, seconds=20), *grid(("2.7b",), (2048,), FLOAT8, seconds=25),
+    *grid(("xl",), (1024,), (*FLOAT8, *TORCHAO), seconds=20), *grid(("2.7b",), (2048,), (*FLOAT8, *TORCHAO), seconds=25),
+    *grid(("small",), (1024,), FLOAT8, seconds=20),
     *grid(("xl", "small"), (1024, 512), ("bf16pure",)), *grid(("xl", "small"), (512,), ("fp32", "tf32")),
     *grid(("small",), (512, 128), ("bf16master",), "step-graph", 60), *grid(("medium", "large"), (512, 128, 1024), ("bf16master",)),
     *grid(("2.7b",), (128,), ("bf16master",)), *grid(("small", "medium", "large", "xl", "2.7b"), (512, 128, 1024), ("bf16",)),
@@ -62,7 +65,7 @@ CASES = [
 ]
 SMALL = [tuned("small", 128, "sdpa", "compiled", 0), tuned("small", 128, "cudnn", "beside", 0), tuned("small", 128, "fa4", "compiled", 0),
          *grid(("small",), (128,), ("bf16", "bf16master"), "eager"), *grid(("small",), (128,), ("bf16master", *FLOAT8), "step-graph"),
-         *grid(("small",), (128,), ("bf16master", *FLOAT8)), *grid(("small",), (128,), ("fp32",), "eager", 0, "naive")]
+         *grid(("small",), (128,), ("bf16master", *FLOAT8, *TORCHAO)), *grid(("small",), (128,), ("fp32",), "eager", 0, "naive")]
 
 
 @contextlib.contextmanager
@@ -96,8 +99,8 @@ class Step:
         self.model = models.create(case.size, case.seq, "naive" if case.attn == "naive" else "sdpa", strongest, device)
         if case.precision in (*MASTERED, "bf16rest", "bf16pure"):
             self.model = self.model.bfloat16()
-        if case.precision in FLOAT8:
-            float8.convert(self.model, case.precision)
+        if case.precision in (*FLOAT8, *TORCHAO):
+            float8.convert(self.model, case.precision, TORCHAO.get(case.precision))
         if case.optimizer == "fused":
             self.optimizer = adamw.Fused(self.model.parameters(), case.precision in MASTERED, case.mode in GRAPHS)
         else:
@@ -180,6 +183,8 @@ def busy_of(step, step_ms, gpu):
 
 def measure(gpu, case, batch, warmup=5, iters=20):
     import torch
+    if case.precision in TORCHAO:
+        import torchao.float8  # noqa: F401  where it is not, no model takes memory
     cuda = torch.cuda
     cuda.reset_peak_memory_stats()
     base = cuda.memory_allocated()  # what an earlier case has left is not this one's

@@ -85,6 +85,7 @@ FROM (VALUES
     ('tuned-graph', NULL, 'tuned, in one graph'),
     ('step-graph', 'bf16master', 'in one graph, fp32 master'),
     ('step-graph', NULL, 'in one graph'),
+    ('step-graph', 'ao', 'with torchao, in one graph'),
     ('compile-graph', 'bf16master', 'compiled, graphs, fp32 master'),
     ('compile-graph', NULL, 'compiled, graphs'),
     ('compile', 'bf16master', 'compiled, fp32 master'),
@@ -107,8 +108,8 @@ FROM bench_transformer o
 JOIN ways w
 JOIN peer_model p ON p.size = o.size AND p.seq = o.seq AND p.batch = o.batch AND p.attn <> 'naive'
     AND (p.mode = w.mode OR (w.mode = 'step-graph' AND p.mode = 'block-graph'))
-    AND p.precision = iif(w.master IS NOT NULL, iif(o.precision = 'bf16', w.master, NULL),
-    iif(o.precision = 'bf16-pure', 'bf16pure', o.precision))
+    AND p.precision = CASE WHEN w.master = 'ao' THEN o.precision || '-ao' WHEN w.master IS NOT NULL
+    THEN iif(o.precision = 'bf16', w.master, NULL) ELSE iif(o.precision = 'bf16-pure', 'bf16pure', o.precision) END
 WHERE o.status = 'ok' AND o.mode = 'train-step' AND o.recompute = 'none' AND o.variant = 'graph'
     AND coalesce(o.cold, 0) = 0 AND o.warmup = 5 AND coalesce(o.offload, 'none') = 'none'
     AND coalesce(o.moments, 'policy') = 'policy' AND coalesce(o.micro_batches, 1) = 1 AND coalesce(o.clip, 0) = 0

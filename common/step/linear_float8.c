@@ -295,18 +295,13 @@ static arena_slot shared_gradient(step *s, int which, int layer, linear_pass pas
     return slot;
 }
 
-static size_t turned_bytes_of(const step *s, int in)
-{
-    return copy_of(s->float8->products[PASS_Y]->a.scaling, in, s->tokens).bytes;
-}
-
 size_t float8_turned_bytes(const step *s, int which)
 {
     int out, in;
     if (!s->float8)
         return 0;
     float8_weight_shape(s, which, &out, &in);
-    return layer_fits(s, out, in) ? turned_bytes_of(s, in) : 0;
+    return layer_fits(s, out, in) ? copy_of(s->float8->products[PASS_Y]->a.scaling, in, s->tokens).bytes : 0;
 }
 
 /* The copy for the forward where `output` is wanted, and that for dw unless `turned` is NULL. */

@@ -39,7 +39,8 @@ static option_spec option_table[] = {
      .help = "which tokens a rank has: a chunk of the head and one of the tail, or two in a row",
      .choices = "head-tail|contiguous"},
     {"groups", OPTION_INT, OPTION_LIST, "0",
-     .help = "of gather: groups of key and value heads that are moved one after another; they divide --heads-kv",
+     .help = "groups of key and value heads that are moved one after another: they divide --heads-kv, of all-to-all a "
+             "rank's part of them",
      .max = 256, .unit = "groups", .unset = "0: the fewest that are at least 4, or all heads"},
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL op", .max = 64,
      .unit = "thread blocks", .unset = "0: NCCL decides"},
@@ -62,7 +63,7 @@ static option_spec option_table[] = {
 
 static const variant_spec variant_table[] = {
     {"gather", "keys and values of all tokens, a group of heads at a time, beside attention of the group before"},
-    {"all-to-all", "the whole sequence of an n-th of the heads on each rank"},
+    {"all-to-all", "the whole sequence of an n-th of the heads on each rank, a group of them at a time"},
     {"ring", "blocks of keys go round from rank to rank, and parts of attention are merged"},
     {0}};
 
@@ -91,7 +92,7 @@ static const column_spec column_table[] = {
     {"rank_bwd_tflops", COLUMN_REAL, true, "2.5 times as many over ranks and bwd_ms"},
     {"most_tflops", COLUMN_REAL, false, "what a rank can reach: --peak-tflops, or its data sheet, or bench_roofline"},
     {"peak_bytes", COLUMN_INT, true, "most that a rank holds: its tensors, and what the way needs"},
-    {"n_groups", COLUMN_INT, false, "groups of heads"},
+    {"n_groups", COLUMN_INT, false, "groups of heads that are moved one after another"},
     {"backend", COLUMN_TEXT, false, "the library that moves tensors, and its version"},
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},
     {"whole_bits", COLUMN_INT, false, "1: o, lse and dq have the bits of the whole sequence on one rank"},
@@ -132,7 +133,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static bool applies(const char *option, const char *variant)
 {
-    return strcmp(option, "groups") != 0 || strcmp(variant, "gather") == 0;
+    return strcmp(option, "groups") != 0 || strcmp(variant, "ring") != 0;
 }
 
 static const bench_run run_table[] = {
@@ -140,7 +141,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 26, "--ranks {gpus} --seq 16384,65536"},
     {RUN_DEFAULT, 2, 10, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768"},
     {RUN_DEFAULT, 2, 6, "--ranks {gpus} --seq 65536 --variant gather --order contiguous"},
-    {RUN_FULL, 2, 12, "--ranks {gpus} --seq 65536 --variant gather --groups 1,2,8"},
+    {RUN_FULL, 2, 20, "--ranks {gpus} --seq 65536 --variant gather,all-to-all --groups 1,2,8"},
     {RUN_FULL, 2, 25, "--ranks {gpus} --seq 131072"},
     {RUN_FULL, 2, 12, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --causal 0"},
     {RUN_FULL, 2, 26, "--ranks {gpus} --head-dim 64 --seq 65536 --deterministic 0,1"},
@@ -182,8 +183,8 @@ static void fill_times(cp_case *k, const cp_times *t)
     const double speedup = (t->one_fwd + t->one_bwd) / both,
                  balance = context_balance_pct(&k->setup.shape, k->setup.way);
     const context_load load = {
-        k->setup.way, k->setup.shape.ranks, k->x->groups, balance / 100, context_first_share(&k->setup.shape),
-        t->one_fwd,   t->one_bwd,           moves_fwd,    moves_bwd};
+        k->setup.way, k->setup.shape.ranks, k->x->turns, balance / 100, context_first_share(&k->setup.shape),
+        t->one_fwd,   t->one_bwd,           moves_fwd,   moves_bwd};
     const double predicted = context_predicted_ms(&load);
     row_real(k->w, "fwd_ms", fwd.median);
     row_real(k->w, "fwd_p10_ms", fwd.p10);
@@ -260,7 +261,7 @@ static void run(session *s, const bench_case *c, row *w)
     const bool check = option_flag(s->opt, "check") && !session_profiling(s);
     const bool ready = cp_prepare(&k, s, c, w);
     if (ready)
-        row_int(w, "n_groups", k.x->groups);
+        row_int(w, "n_groups", k.x->turns);
     if (ready && (!check || cp_verify(&k)) && s->timing.iters > 0) {
         if (cp_time(&k, &t) && (!check || cp_verify_again(&k))) {
             fill_times(&k, &t);

@@ -85,9 +85,8 @@ static void add(cp_case *k, sb_dtype type, const sb_tensor *to, sb_dtype type_fr
 
 static bool all_to_all(cp_case *k, float *lse, const cp_results *out)
 {
-    for (int r = 0; r < k->setup.shape.ranks; r++)
-        run(k, &(part){0, k->setup.whole.seq_q, k->setup.whole.seq_q, r, k->setup.shape.ranks}, lse, out, &out->dk,
-            &out->dv);
+    for (int g = 0; g < k->x->groups; g++)
+        run(k, &(part){0, k->setup.whole.seq_q, k->setup.whole.seq_q, g, k->x->groups}, lse, out, &out->dk, &out->dv);
     return true;
 }
 

@@ -128,7 +128,9 @@ static void compare_all_lse(cp_case *k, compared *c, const float *whole)
     char where[80];
     if (k->setup.way == CONTEXT_ALL_TO_ALL) {
         snprintf(where, sizeof where, "the heads of rank %d", k->x->rank);
-        compare_lse(k, c, k->pass.lse, k->x->rank, 0, k->setup.whole.seq_q, whole, where);
+        for (int turn = 0; turn < k->x->turns; turn++)
+            compare_lse(k, c, context_lse_heads(k->x, turn), k->x->rank * k->x->turns + turn, 0, k->setup.whole.seq_q,
+                        whole, where);
         return;
     }
     for (int g = 0; g < k->x->groups; g++)

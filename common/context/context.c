@@ -28,11 +28,15 @@ int context_groups(int heads_kv)
     return groups;
 }
 
+static int turns_of(const context_setup *x)
+{
+    const int kv = x->way == CONTEXT_ALL_TO_ALL ? x->whole.heads_kv / x->shape.ranks : x->whole.heads_kv;
+    return x->way == CONTEXT_RING ? 1 : x->groups ? x->groups : kv ? context_groups(kv) : 1;
+}
+
 static int groups_of(const context_setup *x)
 {
-    if (x->way == CONTEXT_GATHER)
-        return x->groups ? x->groups : context_groups(x->whole.heads_kv);
-    return x->way == CONTEXT_ALL_TO_ALL ? x->shape.ranks : 1;
+    return turns_of(x) * (x->way == CONTEXT_ALL_TO_ALL ? x->shape.ranks : 1);
 }
 
 const char *context_problem(const context_setup *x, char *out, size_t bytes)
@@ -82,7 +86,8 @@ context *context_create(const context_setup *x)
 {
     context *k = xcalloc(1, sizeof *k);
     const sb_attention *a = &x->whole;
-    *k = (context){.as = *x, .row = &context_rows[x->way], .rank = x->rank, .groups = groups_of(x)};
+    *k = (context){
+        .as = *x, .row = &context_rows[x->way], .rank = x->rank, .groups = groups_of(x), .turns = turns_of(x)};
     k->rows = (int)x->shape.seq / (2 * x->shape.ranks);
     k->heads = a->heads / k->groups;
     k->heads_kv = a->heads_kv / k->groups;
@@ -130,7 +135,8 @@ void context_free(context *k)
 
 size_t context_saved_bytes(const context *k)
 {
-    const size_t pieces = 4 * (k->q_piece + k->k_piece) * (size_t)k->as.shape.ranks; /* q, o, k and v of all chunks */
+    /* q, o, k and v of all chunks of a rank's heads */
+    const size_t pieces = 4 * (k->q_piece + k->k_piece) * (size_t)(k->as.shape.ranks * k->turns);
     return k->as.way == CONTEXT_ALL_TO_ALL ? pieces * k->element : 0;
 }
 

@@ -58,7 +58,7 @@ typedef struct context_setup {
     sb_attention whole; /* shape, dtype and mask of whole sequences */
     context_shape shape;
     context_way way;
-    int rank, groups; /* groups of heads that a gather moves one after another; 0: context_groups */
+    int rank, groups; /* of heads that are moved one after another, not by a ring; 0: context_groups */
     context_fault fault;
     bool pieces; /* chunks of a group lie as pieces, see context_tensor */
     bool
@@ -71,7 +71,8 @@ struct context {
     context_setup as;
     comm *comm; /* NULL: nothing moves, and results are wrong */
     const context_row *row;
-    int rank, groups, rows;        /* rows: C */
+    int rank, rows;    /* rows: C */
+    int groups, turns; /* of heads: all, and those that are moved one after another, of an all-to-all a rank's */
     int heads, heads_kv, head_dim; /* of a group */
     int at[2];                     /* the chunks of this rank, as the mask sees them */
     comm_dtype wire;
@@ -92,7 +93,7 @@ struct context {
     char why[256];                           /* and why */
 };
 
-/* The groups of a gather that has nothing else to say: the fewest that are at least 4, or as many as heads of keys. */
+/* The groups where nobody says how many: the fewest that are at least 4, or as many as heads of keys. */
 int context_groups(int heads_kv);
 /* Why the way does not take the shape, in one sentence, or NULL. */
 const char *context_problem(const context_setup *x, char *out, size_t bytes);
@@ -121,5 +122,6 @@ typedef struct context_operand {
 void context_add(context *k, context_operand a, context_operand b, context_operand out, size_t rows, size_t columns);
 void *context_piece(const context *k, const context_tensor *t, int group, int which);
 float *context_lse(const context *k, int group, int which);
+float *context_lse_heads(const context *k, int turn); /* of an all-to-all: (B, heads of a group, S) */
 
 #endif

@@ -52,6 +52,12 @@ float *context_lse(const context *k, int group, int which)
     return k->now.lse ? k->now.lse + (size_t)(which * k->groups + group) * call : NULL;
 }
 
+float *context_lse_heads(const context *k, int turn)
+{
+    const size_t call = (size_t)k->as.whole.batch * (size_t)k->heads * (size_t)k->as.shape.seq;
+    return k->now.lse ? k->now.lse + (size_t)turn * call : NULL;
+}
+
 /* ---- launches ---- */
 
 static void note(context *k, sb_status status)

@@ -6,7 +6,8 @@
  * the bottom right; so each row sees its keys in the order of one rank, and nothing is merged. Of a group the chunks that the
  * first chunk of queries sees come first, and the others while it is computed. In the backward a rank's shares of dk and dv go
  * to the chunks' owners while the next group is computed; the owner adds them in the order of ranks, in fp32.
- * all-to-all (Jacobs et al., 2023, "DeepSpeed Ulysses"): each rank gets the whole sequence of some heads. */
+ * all-to-all (Jacobs et al., 2023, "DeepSpeed Ulysses"): each rank gets the whole sequence of some heads, in turns: those of the next
+ * turn come, and results of the one before go, while a turn is computed. */
 #include "common/context/internal.h"
 
 /* ---- gather ---- */
@@ -216,10 +217,9 @@ void gather_backward(context *k)
 
 /* ---- all-to-all ---- */
 
-/* Whole sequences of this rank's heads, and what a tensor of its tokens becomes where it is no pieces. */
+/* Whole sequences (turn, chunk) of a rank's heads. */
 typedef struct whole_heads {
-    pieces q, k, v, o;
-    int staged;
+    pieces q, k, v, o, d_o, dq, dk, dv;
 } whole_heads;
 
 static pieces saved_pieces(const context *k, size_t first, bool keys)
@@ -229,118 +229,163 @@ static pieces saved_pieces(const context *k, size_t first, bool keys)
                     piece};
 }
 
-static whole_heads heads_saved(const context *k)
+static whole_heads heads_carve(context *k, bool backward)
 {
-    const size_t all = 2 * (size_t)k->as.shape.ranks, q = all * k->q_piece, kv = all * k->k_piece;
-    return (whole_heads){.q = saved_pieces(k, 0, false),
-                         .o = saved_pieces(k, q, false),
-                         .k = saved_pieces(k, 2 * q, true),
-                         .v = saved_pieces(k, 2 * q + kv, true)};
+    const int all = 2 * k->as.shape.ranks * k->turns;
+    const size_t q = (size_t)all * k->q_piece, kv = (size_t)all * k->k_piece;
+    whole_heads w = {.q = saved_pieces(k, 0, false),
+                     .o = saved_pieces(k, q, false),
+                     .k = saved_pieces(k, 2 * q, true),
+                     .v = saved_pieces(k, 2 * q + kv, true)};
+    if (backward) {
+        w.d_o = pieces_carve(k, false, all);
+        w.dq = pieces_carve(k, false, all);
+        w.dk = pieces_carve(k, true, all);
+        w.dv = pieces_carve(k, true, all);
+    }
+    return w;
 }
 
-/* A rank's tensor as pieces (group, chunk): itself, or a copy. */
-static context_tensor staged(context *k, const context_tensor *t, bool keys)
+/* One tensor on its way: as the rank has it, as pieces (group, chunk), which may be the same, and as whole sequences. */
+typedef struct trip {
+    const context_tensor *own;
+    const pieces *seq;
+    bool keys;
+    context_tensor stage;
+} trip;
+
+typedef struct trips {
+    trip t[3];
+    int n;
+} trips;
+
+static void trips_add(context *k, trips *x, const context_tensor *own, const pieces *seq, bool keys)
 {
     const size_t piece = keys ? k->k_piece : k->q_piece;
     const int64_t row = (int64_t)(keys ? k->heads_kv : k->heads) * k->head_dim;
-    if (k->as.pieces)
-        return *t;
-    return (context_tensor){pieces_carve(k, keys, 2 * k->groups).data, row, row * k->as.whole.batch, 2 * (int64_t)piece,
-                            (int64_t)piece};
+    context_tensor stage = *own;
+    if (!k->as.pieces)
+        stage = (context_tensor){pieces_carve(k, keys, 2 * k->groups).data, row, row * k->as.whole.batch,
+                                 2 * (int64_t)piece, (int64_t)piece};
+    x->t[x->n++] = (trip){own, seq, keys, stage};
 }
 
-/* Every rank's chunks of the heads of each rank, or back. */
-static void exchange(context *k, const context_tensor *own, const pieces *seq, bool back)
+/* Every rank's chunks of the heads that each rank has in this turn, or back. */
+static void exchange(context *k, const trip *t, int turn, bool back)
 {
-    for (int chunk = 0; chunk < 2 * k->as.shape.ranks; chunk++) {
+    const int n = k->as.shape.ranks;
+    for (int chunk = 0; chunk < 2 * n; chunk++) {
         int which;
         const int owner = context_owner(&k->as.shape, chunk, &which);
         if (owner == k->rank && breaks(k, CONTEXT_ORDER))
             which = 1 - which;
-        for (int rank = 0; rank < k->as.shape.ranks; rank++) {
-            void *piece = context_piece(k, own, rank, which), *place = pieces_at(k, seq, chunk);
-            move(k, back ? rank : owner, back ? owner : rank, back ? place : piece, back ? piece : place, seq->piece,
+        for (int rank = 0; rank < n; rank++) {
+            void *piece = context_piece(k, &t->stage, rank * k->turns + turn, which);
+            void *place = pieces_at(k, t->seq, 2 * n * turn + chunk);
+            move(k, back ? rank : owner, back ? owner : rank, back ? place : piece, back ? piece : place, t->seq->piece,
                  k->wire);
         }
     }
 }
 
-typedef struct trip {
-    const context_tensor *own;
-    const pieces *seq;
-    bool keys;
-} trip;
-
-static void copy_staged(context *k, const trip *t, const context_tensor *stage, bool back)
+static void copy_staged(context *k, const trips *x, int turn, bool back)
 {
     const context_operand none = {.data = NULL};
-    for (int g = 0; g < k->groups && stage->data != t->own->data; g++)
-        for (int i = 0; i < 2; i++) {
-            void *piece = context_piece(k, stage, g, i);
-            if (back)
-                chunk_put(k, t->own, t->keys, g, i, dense(k, false, piece, t->keys), none);
-            else
-                chunk_take(k, t->own, t->keys, g, i, piece);
-        }
+    for (int i = 0; i < x->n && !k->as.pieces; i++)
+        for (int rank = 0; rank < k->as.shape.ranks; rank++)
+            for (int which = 0; which < 2; which++) {
+                const trip *t = &x->t[i];
+                const int group = rank * k->turns + turn;
+                void *piece = context_piece(k, &t->stage, group, which);
+                if (back)
+                    chunk_put(k, t->own, t->keys, group, which, dense(k, false, piece, t->keys), none);
+                else
+                    chunk_take(k, t->own, t->keys, group, which, piece);
+            }
 }
 
-static void travel(context *k, const trip *t, int n, bool back)
+/* Behind what main has so far. */
+static void travel(context *k, const trips *x, int turn, bool back)
 {
-    context_tensor stage[3];
-    for (int i = 0; i < n; i++) {
-        stage[i] = staged(k, t[i].own, t[i].keys);
-        if (!back)
-            copy_staged(k, &t[i], &stage[i], false);
-    }
-    record(k, k->main, k->computed[back]);
-    await(k, k->side, k->computed[back]);
+    const int place = turn % CONTEXT_PLACES;
+    if (!back)
+        copy_staged(k, x, turn, false);
+    device_event *from = back ? k->computed[place] : k->used[place];
+    record(k, k->main, from);
+    await(k, k->side, from);
     moves_begin(k);
-    for (int i = 0; i < n; i++)
-        exchange(k, &stage[i], t[i].seq, back);
+    for (int i = 0; i < x->n; i++)
+        exchange(k, &x->t[i], turn, back);
     moves_end(k);
-    record(k, k->side, k->arrived[back]);
-    await(k, k->main, k->arrived[back]);
-    for (int i = 0; i < n && back; i++)
-        copy_staged(k, &t[i], &stage[i], true);
+    record(k, k->side, back ? k->returned[place] : k->arrived[place]);
 }
 
-static sb_attention to_heads_call(const context *k, const whole_heads *w)
+static void end_travel(context *k, const trips *x, int turn)
+{
+    await(k, k->main, k->returned[turn % CONTEXT_PLACES]);
+    copy_staged(k, x, turn, true);
+}
+
+static sb_tensor heads_view(const context *k, const pieces *t, int turn)
+{
+    return t->data ? pieces_view(k, t, pieces_at(k, t, 2 * k->as.shape.ranks * turn)) : (sb_tensor){.data = NULL};
+}
+
+static sb_attention to_heads_call(const context *k, const whole_heads *w, int turn)
 {
     sb_attention a = k->as.whole;
     a.heads = k->heads;
     a.heads_kv = k->heads_kv;
-    a.q = pieces_view(k, &w->q, w->q.data);
-    a.k = pieces_view(k, &w->k, w->k.data);
-    a.v = pieces_view(k, &w->v, w->v.data);
-    a.o = pieces_view(k, &w->o, w->o.data);
-    a.lse = k->now.lse; /* (B, heads of a rank, S) */
+    a.q = heads_view(k, &w->q, turn);
+    a.k = heads_view(k, &w->k, turn);
+    a.v = heads_view(k, &w->v, turn);
+    a.o = heads_view(k, &w->o, turn);
+    a.d_o = heads_view(k, &w->d_o, turn);
+    a.dq = heads_view(k, &w->dq, turn);
+    a.dk = heads_view(k, &w->dk, turn);
+    a.dv = heads_view(k, &w->dv, turn);
+    a.lse = context_lse_heads(k, turn);
     return a;
+}
+
+/* A turn is computed while the next one's heads come and the one before's results go. */
+static void take_turns(context *k, const whole_heads *w, const trips *in, const trips *out, bool backward)
+{
+    travel(k, in, 0, false);
+    for (int turn = 0; turn < k->turns; turn++) {
+        if (turn + 1 < k->turns)
+            travel(k, in, turn + 1, false);
+        await(k, k->main, k->arrived[turn % CONTEXT_PLACES]);
+        context_attend(k, to_heads_call(k, w, turn), backward);
+        travel(k, out, turn, true);
+        if (turn > 0)
+            end_travel(k, out, turn - 1);
+    }
+    end_travel(k, out, k->turns - 1);
 }
 
 void to_heads_forward(context *k)
 {
-    const whole_heads w = heads_saved(k);
+    const whole_heads w = heads_carve(k, false);
     const context_pass *p = &k->now;
-    travel(k, (const trip[]){{&p->q, &w.q, false}, {&p->k, &w.k, true}, {&p->v, &w.v, true}}, 3, false);
-    context_attend(k, to_heads_call(k, &w), false);
-    travel(k, &(const trip){&p->o, &w.o, false}, 1, true);
+    trips in = {.n = 0}, out = {.n = 0};
+    trips_add(k, &in, &p->q, &w.q, false);
+    trips_add(k, &in, &p->k, &w.k, true);
+    trips_add(k, &in, &p->v, &w.v, true);
+    trips_add(k, &out, &p->o, &w.o, false);
+    take_turns(k, &w, &in, &out, false);
 }
 
 void to_heads_backward(context *k)
 {
-    const whole_heads w = heads_saved(k);
+    const whole_heads w = heads_carve(k, true);
     const context_pass *p = &k->now;
-    const int all = 2 * k->as.shape.ranks;
-    const pieces d_o = pieces_carve(k, false, all), dq = pieces_carve(k, false, all), dk = pieces_carve(k, true, all),
-                 dv = pieces_carve(k, true, all);
-    sb_attention a = to_heads_call(k, &w);
-    a.d_o = pieces_view(k, &d_o, d_o.data);
-    a.dq = pieces_view(k, &dq, dq.data);
-    a.dk = pieces_view(k, &dk, dk.data);
-    a.dv = pieces_view(k, &dv, dv.data);
-    travel(k, &(const trip){&p->d_o, &d_o, false}, 1, false);
-    context_attend(k, a, true);
-    travel(k, (const trip[]){{&p->dq, &dq, false}, {&p->dk, &dk, true}, {&p->dv, &dv, true}}, 3, true);
+    trips in = {.n = 0}, out = {.n = 0};
+    trips_add(k, &in, &p->d_o, &w.d_o, false);
+    trips_add(k, &out, &p->dq, &w.dq, false);
+    trips_add(k, &out, &p->dk, &w.dk, true);
+    trips_add(k, &out, &p->dv, &w.dv, true);
+    take_turns(k, &w, &in, &out, true);
 }
 
 /* ---- the table ---- */

@@ -78,7 +78,10 @@ static void predicted(void **state)
 {
     (void)state;
     context_load l = {CONTEXT_ALL_TO_ALL, 2, 4, 1, 1, 100, 200, 8, 16};
+    near(context_predicted_ms(&l), 50 + 100 + 6, 1e-9);
+    l.groups = 1;
     near(context_predicted_ms(&l), 50 + 100 + 24, 1e-9);
+    l.groups = 4;
     l.way = CONTEXT_GATHER; /* a quarter of the moves, and what the rest can't hide: nothing */
     near(context_predicted_ms(&l), 150 + 6, 1e-9);
     l.first = 0.5; /* half of its keys are there before the first group's first call */

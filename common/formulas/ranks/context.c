@@ -107,13 +107,13 @@ double context_predicted_ms(const context_load *l)
     const double fwd = l->one_fwd / l->ranks / l->balance, bwd = l->one_bwd / l->ranks / l->balance;
     if (l->ranks == 1)
         return fwd + bwd;
-    if (l->way == CONTEXT_ALL_TO_ALL)
-        return fwd + bwd + l->moves_fwd + l->moves_bwd;
     /* A ring's blocks are its groups; the first has nothing to wait for. */
     const bool ring = l->way == CONTEXT_RING;
     const double n = ring ? l->ranks : l->groups, hops = ring ? n - 1 : n;
     const double share = (l->moves_bwd - l->moves_fwd) / n; /* of a gather's backward: dk and dv of the last group */
-    const double first = ring ? 0 : l->first * 2 * l->moves_fwd / n + fmax(0, share);
+    const double first = ring                           ? 0
+                         : l->way == CONTEXT_ALL_TO_ALL ? (l->moves_fwd + l->moves_bwd) / n /* there, and back */
+                                                        : l->first * 2 * l->moves_fwd / n + fmax(0, share);
     const double last = ring ? l->moves_bwd / n : 0; /* the sums come home behind the last block */
     return fwd + bwd + first + last + (n - 1) * fmax(0, l->moves_fwd / hops - fwd / n) +
            (n - 1) * fmax(0, l->moves_bwd / n - bwd / n);

@@ -49,7 +49,7 @@ context_first_share(const context_shape *s); /* of the chunks that the rank rece
 /* Forward and backward: compute divided by the ranks, and the moves that it cannot hide. A gather hides all groups but
  * the first behind the compute of the group before, of the first what its first calls do not need, and in the backward the sums of
  * all but the last; a ring hides each hop behind
- * a block; an all-to-all hides nothing. */
+ * a block; an all-to-all hides all but the first group's way there and the last one's way back. */
 double context_predicted_ms(const context_load *l);
 
 #endif

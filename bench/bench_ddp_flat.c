@@ -28,6 +28,8 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 20, "--ranks {gpus} --variant flat --seq 128 --precision fp32 --grad-dtype policy"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant flat --seq 128,512,1024"},
     {RUN_FULL, 4, 15, "--ranks 2 --variant flat --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_FULL, 2, 40,
+     "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32 --variant flat"},
     {RUN_CPU, 0, 5, ""},
     {0}};
 

@@ -30,6 +30,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 4, 15, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 30, "--ranks {gpus} --size small,xl --seq 512 --precision bf16 --grad-dtype fp32 --profile"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --seq 128,512,1024"},
+    {RUN_FULL, 2, 40, "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32"},
     {RUN_CPU, 0, 5, ""},
     {0}};
 

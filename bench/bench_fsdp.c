@@ -69,6 +69,8 @@ static const bench_run run_table[] = {
     /* FSDP2 runs the same (tests/peers/parallel_cases.py). */
     {RUN_DEFAULT | RUN_LOAD, 2, 110,
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 4,2 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
+    {RUN_FULL, 2, 120,
+     "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32 --variant ddp,zero1,fsdp"},
     {RUN_HEADLINE, 2, 40,
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp"},
     {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},

@@ -105,6 +105,9 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_run run_table[] = {
     {RUN_QUICK | RUN_DEFAULT, 1, 10, ""},
     {RUN_DEFAULT, 1, 10, "--size xl-2026 --seq 128,2048"},
+    /* As a student has it: eager ops, the score matrix in memory. */
+    {RUN_FULL, 1, 20, "--size 2.7b --seq 128,256,512 --attention unfused --variant none"},
+    {RUN_FULL, 1, 20, "--size xl-2026 --seq 128,2048 --batch 2 --attention unfused --variant none"},
     {RUN_DEFAULT, 1, 10,
      "--size xl-2026 --seq 512 --precision bf16 --recompute block --recompute-every 1,2,4,8 --mode train-step"},
     {RUN_CPU, 0, 5, ""},

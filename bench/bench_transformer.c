@@ -115,6 +115,8 @@ static const bench_run run_table[] = {
      "--size small,2.7b --seq 2048 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
     /* Feature by feature: the rows that the runs above do not have. */
     {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
+    {RUN_FULL, 1, 60,
+     "--size small,medium,large,xl,2.7b --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
     {RUN_DEFAULT, 1, 20, "--size xl --seq 512 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_FULL, 1, 14, "--size small,xl --seq 512,1024 --precision bf16-pure"},
     {RUN_FULL, 1, 8, "--size xl --seq 512 --precision bf16 --offload block"},

@@ -42,6 +42,9 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 21, "--ranks {gpus} --variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
     {RUN_FULL, 2, 48, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
     {RUN_FULL, 4, 20, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_FULL, 2, 60,
+     "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32 --variant "
+     "unsharded,zero1,fused"},
     {RUN_CPU, 0, 5, ""},
     {0}};
 

@@ -30,6 +30,7 @@ static char *linked_copy(const char *folder, const char *committed)
     char *results = folder_path(folder, "results"), *dir = folder_path(results, strrchr(committed, '/') + 1);
     if (mkdir(results, 0777) == 0) {
         link_to("plots", folder, "plots");
+        link_to("results/published", results, "published");
     }
     assert_int_equal(mkdir(dir, 0777), 0);
     DIR *entries = opendir(committed);

@@ -149,6 +149,35 @@ static void the_strongest_mode_leads(void **state)
     free(text);
 }
 
+/* A backward with an update beside it is none: the answer is of the step without one. Dense steps and others' stand beside it. */
+static void parts_of_a_step(void **state)
+{
+    char *dir = folder_path(*state, "machine"), *published = folder_path(*state, "published");
+    mkdir(dir, 0777);
+    mkdir(published, 0777);
+    machine(dir);
+    folder_write(published, "model_timing.csv",
+                 "source,gpu,size,seq,batch,dtype,mode,mean_ms,std_ms,compiled,status,profiler,table,repeat_of\n"
+                 "a,,xl,512,,fp32,forward,300,,0,ok,none,benchmarking_script,\n"
+                 "b,,xl,512,,fp32,forward,400,,0,ok,none,benchmarking_script,\n"
+                 "c,,xl,512,,fp32,forward,900,,1,ok,none,benchmarking_script,\n"); /* compiled */
+    folder_write(
+        dir, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,attention,recompute,warmup,fwd_ms,bwd_"
+        "ms,fwd_mean_ms,bwd_mean_ms,step_ms,step_mean_ms,step_std_ms,opt_alone_ms,peak_bytes,params" RUN
+        "3,1,bench_transformer,graph,ok,,xl,4,512,fp32,train-step,flash,none,5,10,90,10,90,100,100,1,25,1,1" END
+        "3,1,bench_transformer,graph,ok,,xl,4,512,fp32,forward-backward,flash,none,5,10,20,10,20,30,30,1,nan,1,1" END
+        "3,1,bench_transformer,none,ok,,xl,4,512,fp32,train-step,unfused,none,5,99,99,99,99,200,200,1,25,1,1" END);
+    char *text = report_text(dir);
+    text_has(text, "One part after the other, xl, fp32: forward 10.0, backward 20.0, AdamW alone 25.0 ms. The backward "
+                   "takes 2.00 times as long as the forward.");
+    text_has(text, "a step takes 200 ms (xl, fp32). Others, on their GPUs, report for xl in fp32 300 to 400 ms for a "
+                   "forward.");
+    free(text);
+    free(published);
+    free(dir);
+}
+
 /* A step of PyTorch that would be 1.50 times ours, and one reason why it gives no ratio. */
 static void refuses(const char *dir, const char *mode, const char *loss, const char *busy, const char *origin,
                     const char *why)
@@ -387,6 +416,7 @@ int main(void)
                                        in_folder(a_stranger_is_escaped),
                                        in_folder(many_cases_take_seconds),
                                        in_folder(the_strongest_mode_leads),
+                                       in_folder(parts_of_a_step),
                                        in_folder(losses_stand_beside_the_ratio),
                                        in_folder(no_ratio_across_origins_and_hosts),
                                        in_folder(no_ratio_across_timers_and_settling),

@@ -17,9 +17,26 @@ Batch {batch}, context 512: a full step takes
 @from (SELECT * FROM plain_steps WHERE seq = 512 AND precision IN ('bf16', 'fp32') ORDER BY precision, size_place(size))
     HAVING count(*)
 
-+ The backward takes {span(min(bwd_mean_ms / fwd_mean_ms), max(bwd_mean_ms / fwd_mean_ms))} times as long as the
-forward; the deviation of a step is at most {max(100 * step_std_ms / step_mean_ms)} % of its mean.
++ The deviation of a step is at most {max(100 * step_std_ms / step_mean_ms)} % of its mean.
 @from plain_steps WHERE seq = 512 AND precision IN ('bf16', 'fp32') HAVING count(*)
+
++ One part after the other, {group_concat(iif(size = most, size || ', ' || precision || ': forward ' || n(fwd_ms)
+|| ', backward ' || n(bwd_ms) || coalesce(', AdamW alone ' || n(opt), '') || ' ms', NULL), '; ')}. The backward takes
+{span(min(bwd_ms / fwd_ms), max(bwd_ms / fwd_ms))} times as long as the forward.
+@from (SELECT *, (SELECT size FROM parts ORDER BY size = 'xl' DESC, size_place(size) DESC LIMIT 1) AS most
+    FROM parts WHERE seq = 512 AND precision IN ('bf16', 'fp32') ORDER BY precision, size_place(size))
+    HAVING count(*)
+
++ As it is in eager PyTorch, with the score matrix in memory ({code('--attention unfused --variant none')}), a step
+takes {group_concat(n(step_ms) || ' ms (' || size || ', ' || precision || ')', ', ')}.
+@from (SELECT * FROM dense_steps WHERE seq = 512 ORDER BY precision, size_place(size)) HAVING count(*)
+
++ Others, on their GPUs, report for xl in fp32 {group_concat(said, ' and ')}.
+@from (SELECT span(min(mean_ms), max(mean_ms)) || ' ms for a ' || mode AS said FROM published_model
+    WHERE status = 'ok' AND repeat_of IS NULL AND compiled = 0 AND dtype = 'fp32' AND seq = 512 AND size = 'xl'
+    AND "table" = 'benchmarking_script' AND mode IN ('forward', 'backward')
+    AND EXISTS (SELECT 1 FROM plain_steps WHERE size = 'xl' AND seq = 512 AND precision = 'fp32')
+    GROUP BY mode ORDER BY mode DESC) HAVING count(*)
 
 + Without warm-up the mean step takes {span(min(ratio), max(ratio))} times as long as after the most.
 @from warm_up WHERE warmup = 0 HAVING count(*)
@@ -111,7 +128,7 @@ SELECT size, seq, max(peak_bytes) FILTER (WHERE precision = 'fp32' AND mode = 'f
     max(peak_bytes) FILTER (WHERE precision = 'bf16' AND mode = 'forward') AS forward16,
     max(peak_bytes) FILTER (WHERE precision = 'bf16' AND mode = 'train-step') AS step16
 FROM bench_memory
-WHERE status = 'ok' AND recompute = 'none' GROUP BY size, seq ORDER BY size_place(size), seq
+WHERE status = 'ok' AND recompute = 'none' AND attention = 'flash' GROUP BY size, seq ORDER BY size_place(size), seq
 
 @problem memory_profiling (2025, 2026): bench_memory: where every byte goes
 
@@ -124,9 +141,21 @@ takes in fp32, a full step at {span(min(100 * step16 / step32), max(100 * step16
 take as much.
 @from peaks HAVING count(step16 / step32)
 
++ With the score matrix in memory, as in eager PyTorch: {group_concat(said, '; ')}.
+@from (SELECT size || ', batch ' || batch || ', context ' || seq || ', ' || precision || ', ' || mode || ' '
+    || bytes(peak_bytes) AS said FROM bench_memory WHERE status = 'ok' AND attention = 'unfused' AND variant = 'none'
+    AND recompute = 'none' ORDER BY size_place(size), seq, precision DESC, mode) HAVING count(*)
+
++ Others report for 2.7b, context 512, in fp32 {group_concat(said, ' and ')}.
+@from (SELECT span(min(peak_gib), max(peak_gib)) || ' GiB for a ' || iif(mode = 'forward', mode, 'full step') AS said
+    FROM published_memory WHERE status = 'ok' AND lower(size) = '2.7b' AND seq = 512 AND dtype = 'fp32'
+    AND mode IN ('forward', 'train_step') AND EXISTS (SELECT 1 FROM peaks WHERE size = '2.7b' AND seq = 512)
+    GROUP BY mode ORDER BY mode) HAVING count(*)
+
 + The residual stream of {size}, context {seq}, in {precision}, is {bytes(residual_bytes)}, and the largest allocation
 {code(largest)}, {bytes(largest_bytes)}.
-@from bench_memory WHERE status = 'ok' AND mode = 'train-step' AND recompute = 'none' ORDER BY size_place(size),
+@from bench_memory WHERE status = 'ok' AND mode = 'train-step' AND recompute = 'none' AND attention = 'flash'
+    ORDER BY size_place(size),
     seq DESC, precision = 'fp32' DESC LIMIT 1
 
 @end
@@ -217,6 +246,12 @@ SELECT *, max(ranks) OVER () AS most FROM bench_allreduce WHERE variant = 'all-r
 {2.0 * (b.ranks - 1) / b.ranks / (2.0 * (a.ranks - 1) / a.ranks)} times as much per rank.
 @from reduced a JOIN reduced b ON b.ranks = b.most AND b.bytes = a.bytes WHERE a.bytes = 1e9
     AND a.ranks = (SELECT min(ranks) FROM reduced) AND a.ranks < b.ranks
+
++ Others report for {ranks} ranks with NCCL {group_concat(said, ', ')}.
+@from (SELECT ranks, span(min(mean_ms), max(mean_ms)) || ' ms for ' || n(size_mb) || ' MB' AS said
+    FROM published_allreduce WHERE status = 'ok' AND backend = 'nccl' AND source <> 'answers_b' AND size_mb IN (1, 100)
+    AND ranks = (SELECT min(ranks) FROM reduced WHERE backend LIKE 'nccl%') GROUP BY size_mb ORDER BY size_mb)
+    HAVING count(*)
 
 @end
 

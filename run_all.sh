@@ -25,7 +25,7 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --resume           go on with the run that was interrupted, on the same GPUs at the same commit; else begin anew
   --small            a few tiny cases of each bench, to try everything: half a minute after make; rows go to results/small
   --full-loads       on several GPUs, only steps that fill them and that a peer takes, too, then these peers: with
-                     --only fsdp 5 minutes on two GPUs
+                     --only fsdp a quarter of an hour on two GPUs
   --headlines        the cases of the report's first table, five times each: how far one run is from another; 4 minutes
                      on one GPU, 10 on several
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,

@@ -74,6 +74,8 @@ static const bench_run run_table[] = {
     {RUN_HEADLINE, 2, 40,
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp"},
     {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_FULL, 2, 30,
+     "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --timeline 1"},
     /* Feature by feature: the rows that the run above does not have. */
     {RUN_DEFAULT, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant ddp"},
     {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype policy --variant fsdp"},

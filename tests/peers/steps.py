@@ -4,7 +4,6 @@ parameters and tokens of the bench, so that losses can be compared."""
 import contextlib
 import functools
 import gc
-import os
 import statistics
 import time
 from collections import namedtuple
@@ -212,7 +211,6 @@ def measure(gpu, case, batch, warmup=5, iters=20):
 def model(rows, small, words="", seconds=float("inf"), batch=4):
     import torch
     cases, begin = SMALL if small else CASES, time.monotonic()
-    os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")  # cases of one shape are tuned once
     for case in record.chosen(cases, words):
         left, started = begin + seconds - time.monotonic(), time.monotonic()
         try:

@@ -12,6 +12,7 @@
 
 #include "common/core/check.h"
 #include "common/core/error.h"
+#include "common/core/rng.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
 
@@ -195,6 +196,37 @@ static void peers_count_work_as_the_benches_do(void **state)
     free(text);
 }
 
+/* start.py draws what rng.c draws: here with numbers in place of tensors, so that no PyTorch is needed. */
+static void peers_start_where_the_benches_do(void **state)
+{
+    need_python();
+    int code, lines = 0;
+    char *text = output_of(
+        xasprintf("PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import sys, types\n"
+                  "keep = lambda *_: lambda f: f\n"
+                  "sys.modules[\"torch\"] = types.SimpleNamespace(no_grad=keep, full_like=lambda _, value: value)\n"
+                  "import start\n"
+                  "for j in (0, 5, 2**32 - 1, 2**32 + 7, 2**40 + 3):\n"
+                  "    seed = start.rng_hash(j, start.our_names(\"blocks.3.qkv.weight\")[1])\n"
+                  "    print(j, seed, *start.philox(j, start.TOKENS, 1, seed))' 2>&1",
+                  (char *)*state),
+        &code);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        unsigned long long j, seed, x[4];
+        if (sscanf(line, "%llu %llu %llu %llu %llu %llu", &j, &seed, &x[0], &x[1], &x[2], &x[3]) != 6)
+            fail_msg("%s", line);
+        const uint32_t counter[4] = {(uint32_t)j, (uint32_t)(j >> 32), 0x70cef5, 1},
+                       key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+        uint32_t ours[4];
+        assert_true(seed == rng_hash(j, "layers.3.attn.k_proj.weight"));
+        philox4x32(counter, key, ours);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(x[i], ours[i]);
+    }
+    assert_int_equal(lines, 5);
+    free(text);
+}
+
 static void random_checks_name_bad_input(void **state)
 {
     need_python();
@@ -215,6 +247,7 @@ int main(void)
         in_folder(random_problems_follow_their_seed),
         in_folder(random_checks_have_the_bounds_of_the_benches),
         in_folder(peers_count_work_as_the_benches_do),
+        in_folder(peers_start_where_the_benches_do),
         in_folder(random_checks_name_bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,9 @@ plan mixes two kinds so that the step fits the budget in brackets.
 @figures recompute_
 
 @view rows
-SELECT *, size || ', batch ' || batch || ', S ' || seq || ', ' || precision AS title FROM bench_recompute
+SELECT *, max(peak_bytes) FILTER (WHERE variant = 'none' AND status = 'ok') OVER (PARTITION BY size, batch, seq,
+    precision) - peak_bytes AS less_bytes,
+    size || ', batch ' || batch || ', S ' || seq || ', ' || precision AS title FROM bench_recompute
 
 @each SELECT title, min(id) AS place FROM rows GROUP BY title ORDER BY place
 
@@ -18,8 +20,9 @@ SELECT *, size || ', batch ' || batch || ', S ' || seq || ', ' || precision AS t
 @view here
 SELECT * FROM rows WHERE title = :title
 
-The step of {n(o.step_ms)} ms takes {bytes(o.peak_bytes)}[[; selective saves {bytes(s.saved_bytes)} for {n(s.extra_pct)}
-% of time]][[; whole blocks save {bytes(b.saved_bytes)} for {n(b.extra_pct)} %]].
+The step of {n(o.step_ms)} ms takes {bytes(o.peak_bytes)}[[; selective saves
+{bytes(o.peak_bytes - s.peak_bytes)} for {n(s.extra_pct)} % of time]][[; whole blocks save
+{bytes(o.peak_bytes - b.peak_bytes)} for {n(b.extra_pct)} %]].
 @from here o LEFT JOIN here s ON s.variant = 'selective' AND s.status = 'ok' LEFT JOIN here b ON b.variant = 'block'
     AND b.status = 'ok' WHERE o.variant = 'none' AND o.status = 'ok'
 
@@ -31,7 +34,8 @@ SELECT status, variant || CASE
     ELSE '' END AS way, schedule AS "what is computed again", step_ms AS "step ms:",
     predicted_step_ms AS "predicted ms:", err_step_pct AS "off by %:", extra_pct AS "more time %:",
     peak_bytes / gib() AS "peak GiB:", err_bytes_pct AS "plan off the driver by %:",
-    saved_bytes / gib() AS "saved GiB:", ms_per_gib AS "ms for each GiB saved:", nullif(offloaded_bytes, 0)
+    less_bytes / gib() AS "saved GiB:", saved_bytes / gib() AS "by the plan GiB:",
+    ms_per_gib AS "ms for each GiB saved:", nullif(offloaded_bytes, 0)
     / gib() AS "to the host GiB?:", nullif(offload_exposed_ms, 0) AS "waited for it ms?:"
 FROM here
 WHERE status <> 'skip' ORDER BY id

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's products of float8 in the scalings of bench_mixed_precision --variant float8: torch._scaled_mm, and for blocks
-torch.nn.functional.scaled_mm, which alone takes scales of squares as cuBLAS wants them for every k."""
+"""PyTorch's products of float8 in the scalings of bench_mixed_precision --variant float8: torch._scaled_mm, and for
+squares torch.nn.functional.scaled_mm, which alone takes their scales as cuBLAS wants them for every k."""
 import torch
 from torch.nn import functional
 
@@ -66,15 +66,15 @@ def product_of(name, a, b):
     codes_a, scales_a = cast(a, kind_a, block_a)
     codes_b, scales_b = cast(b, kind_b, block_b)
     scale_a, scale_b = lie(scales_a, block_a), lie(scales_b, block_b)
-    if block_a == (1, 128):
-        kinds = {(1, 128): functional.ScalingType.BlockWise1x128, (128, 128): functional.ScalingType.BlockWise128x128}
-        return lambda: functional.scaled_mm(codes_a, codes_b.t(), scale_a, kinds[block_a], scale_b, kinds[block_b],
+    if block_b == (128, 128):
+        kinds = functional.ScalingType
+        return lambda: functional.scaled_mm(codes_a, codes_b.t(), scale_a, kinds.BlockWise1x128, scale_b, kinds.BlockWise128x128,
                                             output_dtype=torch.bfloat16)
     return lambda: torch._scaled_mm(codes_a, codes_b.t(), scale_a, scale_b.t(), out_dtype=torch.bfloat16, use_fast_accum=fast)
 
 
 def named(name):
-    return "torch.mm" if name == "bf16" else "torch.nn.functional.scaled_mm" if name.startswith("block") else "torch._scaled_mm"
+    return "torch.mm" if name == "bf16" else "torch.nn.functional.scaled_mm" if name == "block" else "torch._scaled_mm"
 
 
 def fp8(rows, small):

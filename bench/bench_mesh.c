@@ -111,7 +111,8 @@ static const column_spec column_table[] = {
     {"behind_pct", COLUMN_REAL, false, "best: slower than the best by"},
     {"measured_ms", COLUMN_REAL, false, "measured: the step of the newest row of its bench"},
     {"planned_bytes", COLUMN_REAL, false,
-     "measured: what the step takes on the rank that needs most, by the plan of this device, and its communicators"},
+     "best, measured: what the step takes on the rank that needs most, by the plan of this device; measured: and "
+     "communicators"},
     {"driver_bytes", COLUMN_REAL, false, "measured: what the driver gave out for it; on CPUs what the step took"},
     {"bytes_err_pct", COLUMN_REAL, true, "measured: planned_bytes above driver_bytes"},
     {"place_predicted", COLUMN_INT, false,

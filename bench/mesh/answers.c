@@ -136,6 +136,9 @@ void planner_run_best(session *s, const bench_case *c, row *w)
     const mesh_found *f = &a->best[place - 1];
     const double behind = 100 * (f->p.step_s / a->best[0].p.step_s - 1);
     planner_plan_columns(w, &q.job, &f->plan, &f->p, &r);
+    row_real(
+        w, "planned_bytes",
+        planner_planned_bytes(s, case_text(c, "model"), &q.job, mesh_strategy_name(f->plan.strategy), &f->plan, &r));
     row_real(w, "behind_pct", behind);
     row_int(w, "tie", place <= a->ties);
     plan_text(&f->plan, plan, sizeof plan);

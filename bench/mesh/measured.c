@@ -18,71 +18,72 @@
 
 /* ---- the ways ---- */
 
+enum { REST = 0 }; /* of an axis: all ranks that the other one leaves */
+
 typedef struct way {
     const char *name, *bench, *where; /* what its rows have in these columns, which are options of the bench, too */
-    mesh_strategy strategy;
-    char axis;            /* which has all GPUs: 'd'ata, 't'ensor, 'p'ipeline; 'h': two replicas of what is sharded */
+    mesh_strategy strategy;           /* of the ranks that pp and tp leave */
+    int pp, tp;
     const char *schedule; /* NULL: none */
     bool rows_whole, overlap;
 } way;
 
 static const way ways[] = {
-    {"ddp", "bench_fsdp", "variant=ddp", MESH_DDP, 'd', NULL, false, false},
-    {"zero1", "bench_fsdp", "variant=zero1", MESH_ZERO1, 'd', NULL, false, false},
-    {"zero2", "bench_fsdp", "variant=zero2", MESH_ZERO2, 'd', NULL, false, false},
-    {"fsdp-keep", "bench_fsdp", "variant=fsdp-keep", MESH_FSDP_KEEP, 'd', NULL, false, false},
-    {"fsdp", "bench_fsdp", "variant=fsdp", MESH_FSDP_FREE, 'd', NULL, false, false},
-    {"hsdp", "bench_fsdp", "variant=hsdp", MESH_FSDP_KEEP, 'h', NULL, false, false},
-    {"tp-all-reduce", "bench_tp", "variant=all-reduce", MESH_DDP, 't', NULL, true, false},
-    {"tp-nccl", "bench_tp", "variant=nccl", MESH_DDP, 't', NULL, false, false},
-    {"tp-copy", "bench_tp", "variant=copy", MESH_DDP, 't', NULL, false, true},
-    {"gpipe", "bench_pp", "variant=gpipe balance=measured", MESH_DDP, 'p', "gpipe", false, true},
-    {"1f1b", "bench_pp", "variant=1f1b balance=measured", MESH_DDP, 'p', "1f1b", false, true},
-    {"interleaved", "bench_pp", "variant=interleaved balance=measured", MESH_DDP, 'p', "interleaved", false, true},
-    {"zb-h1", "bench_pp", "variant=zb-h1 balance=measured", MESH_DDP, 'p', "zb-h1", false, true},
-    {"zb-v", "bench_pp", "variant=zb-v balance=measured", MESH_DDP, 'p', "zb-v", false, true},
+    {"ddp", "bench_fsdp", "update=buckets variant=ddp", MESH_DDP, 1, 1, NULL, false, false},
+    {"zero1", "bench_fsdp", "update=buckets variant=zero1", MESH_ZERO1, 1, 1, NULL, false, false},
+    {"zero2", "bench_fsdp", "update=buckets variant=zero2", MESH_ZERO2, 1, 1, NULL, false, false},
+    {"fsdp-keep", "bench_fsdp", "update=buckets variant=fsdp-keep", MESH_FSDP_KEEP, 1, 1, NULL, false, false},
+    {"fsdp", "bench_fsdp", "update=buckets variant=fsdp", MESH_FSDP_FREE, 1, 1, NULL, false, false},
+    {"hsdp", "bench_fsdp", "update=buckets variant=hsdp", MESH_FSDP_FREE, 1, 1, NULL, false, false},
+    {"tp-all-reduce", "bench_tp", "mesh=tp variant=all-reduce", MESH_DDP, 1, REST, NULL, true, false},
+    {"tp-nccl", "bench_tp", "mesh=tp variant=nccl", MESH_DDP, 1, REST, NULL, false, false},
+    {"tp-copy", "bench_tp", "mesh=tp variant=copy", MESH_DDP, 1, REST, NULL, false, true},
+    {"gpipe", "bench_pp", "mesh=pp variant=gpipe", MESH_DDP, REST, 1, "gpipe", false, true},
+    {"1f1b", "bench_pp", "mesh=pp variant=1f1b", MESH_DDP, REST, 1, "1f1b", false, true},
+    {"interleaved", "bench_pp", "mesh=pp variant=interleaved", MESH_DDP, REST, 1, "interleaved", false, true},
+    {"zb-h1", "bench_pp", "mesh=pp variant=zb-h1", MESH_DDP, REST, 1, "zb-h1", false, true},
+    {"zb-v", "bench_pp", "mesh=pp variant=zb-v", MESH_DDP, REST, 1, "zb-v", false, true},
+    {"tp2-ddp", "bench_tp", "mesh=tp2+dp_shard2 strategy=ddp variant=nccl", MESH_DDP, 1, 2, NULL, false, false},
+    {"tp2-fsdp", "bench_tp", "mesh=tp2+dp_shard2 strategy=fsdp variant=nccl", MESH_FSDP_FREE, 1, 2, NULL, false, false},
+    {"1f1b2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=1f1b", MESH_DDP, 2, 1, "1f1b", false, true},
+    {"1f1b2-fsdp", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-keep variant=1f1b", MESH_FSDP_KEEP, 2, 1, "1f1b",
+     false, true},
+    {"1f1b2-tp2", "bench_pp", "mesh=pp2+tp2 variant=1f1b", MESH_DDP, 2, 2, "1f1b", false, false},
+    {"zb-v2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=zb-v", MESH_DDP, 2, 1, "zb-v", false, true},
+    {"zb-v2-tp2", "bench_pp", "mesh=pp2+tp2 variant=zb-v", MESH_DDP, 2, 2, "zb-v", false, false},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
 /* What else a row has where its bench has that option: the planner knows nothing else. */
 static const char plain[] =
-    "update=buckets gather=nccl prefetch=1 free_every=1 bucket_mb=25 reduce_dtype=grad small=sharded "
-    "regather=1 loss=parallel mode=train-step attention=flash recompute_every=1 offload=none "
-    "moments=policy loss_chunk=0 deterministic=0 clip=0 replicas=2 chunks=2";
+    "gather=nccl prefetch=1 free_every=1 bucket_mb=25 reduce_dtype=grad small=sharded cp=1 regather=1 "
+    "loss=parallel mode=train-step attention=flash recompute_every=1 offload=none moments=policy loss_chunk=0 "
+    "deterministic=0 clip=0 replicas=2 chunks=2";
 
-static mesh_plan plan_of(const way *x, int gpus, const mesh_job *j, bool again)
+/* False: the ranks are not so many. */
+static bool plan_of(const way *x, int gpus, const mesh_job *j, bool again, mesh_plan *p)
 {
-    mesh_plan p = {.axes = {1, 1, 1, 1, 1},
-                   .strategy = x->strategy,
-                   .chunks = 1,
-                   .micro_batch = 1,
-                   .recompute = again ? MESH_BLOCK : MESH_KEEP,
-                   .overlap = x->overlap,
-                   .rows_whole = x->rows_whole};
-    int *const all = x->axis == 't' ? &p.axes.tp : x->axis == 'p' ? &p.axes.pp : &p.axes.dp_shard;
-    *(x->strategy == MESH_DDP && x->axis == 'd' ? &p.axes.dp_replicate : all) = x->axis == 'h' ? gpus / 2 : gpus;
-    if (x->axis == 'h')
-        p.axes.dp_replicate = 2;
-    if (x->axis == 'p') {
-        p.schedule = pipeline_schedule_find(x->schedule);
-        p.chunks = p.schedule->chunks_least;
+    const bool two = (x->pp == 2 || x->tp == 2), hybrid = text_is(x->name, "hsdp");
+    const int pp = x->pp == REST ? gpus : x->pp, tp = x->tp == REST ? gpus : x->tp, data = gpus / (pp * tp);
+    *p = (mesh_plan){.axes = {pp, 1, data, 1, tp},
+                     .strategy = x->strategy,
+                     .chunks = 1,
+                     .micro_batch = 1,
+                     .recompute = again ? MESH_BLOCK : MESH_KEEP,
+                     .overlap = x->overlap,
+                     .rows_whole = x->rows_whole,
+                     .regather_waits = !x->overlap};
+    if (x->strategy == MESH_DDP || hybrid) {
+        p->axes.dp_replicate = hybrid ? 2 : data;
+        p->axes.dp_shard = hybrid ? gpus / 2 : 1;
+    }
+    if (x->schedule) {
+        p->schedule = pipeline_schedule_find(x->schedule);
+        p->chunks = p->schedule->chunks_least;
     } else {
-        p.micro_batch = (int)(j->global_batch / (p.axes.dp_replicate * p.axes.dp_shard));
+        p->micro_batch = (int)(j->global_batch / data);
     }
-    return p;
-}
-
-static const char *problem_of(const way *x, const mesh_plan *p, int gpus, const mesh_job *j, char *why, size_t bytes)
-{
-    if (x->axis == 'h' && (gpus < 4 || gpus % 2)) {
-        snprintf(why, bytes, "two replicas of what is sharded need 4 GPUs or more, an even number");
-        return why;
-    }
-    if (p->micro_batch == 0) {
-        snprintf(why, bytes, "%lld sequences are fewer than %d ranks", (long long)j->global_batch, gpus);
-        return why;
-    }
-    return mesh_plan_problem(j, p, why, bytes);
+    return two ? gpus == 4 : !hybrid || (gpus >= 4 && gpus % 2 == 0);
 }
 
 /* ---- its row ---- */
@@ -95,6 +96,12 @@ typedef struct asked {
     double error_pct;
 } asked;
 
+/* A bench of one axis has all ranks on it unless it is told otherwise, or has no other mesh. */
+static bool all_ranks(const char *column, const char *value)
+{
+    return text_is(column, "mesh") && strlen(value) == 2;
+}
+
 /* Whether the row has these values in these columns; where `some`, a column may be absent or empty. */
 static bool has(const csv *c, size_t i, const char *pairs, bool some)
 {
@@ -102,7 +109,7 @@ static bool has(const csv *c, size_t i, const char *pairs, bool some)
     int length;
     for (; sscanf(pairs, " %31[^=]=%31s%n", column, value, &length) == 2; pairs += length) {
         const char *cell = csv_cell(c, i, column);
-        if (some && !*cell)
+        if (!*cell && (some || all_ranks(column, value)))
             continue;
         char *end;
         const double number = strtod(value, &end);
@@ -115,12 +122,10 @@ static bool has(const csv *c, size_t i, const char *pairs, bool some)
 /* What the case asks of a row of that way, as columns and values. */
 static void wanted(const asked *q, const way *x, const mesh_plan *p, char *out, size_t bytes)
 {
-    const int micros = x->axis == 'p' ? (int)q->job.global_batch : 1;
-    char micro[48] = "";
-    if (x->axis != 't') /* bench_tp has no such option */
-        snprintf(micro, sizeof micro, " micro_batches=%d", micros);
-    snprintf(out, bytes, "ranks=%d batch=%d seq=%lld%s precision=%s grad_dtype=%s recompute=%s %s", q->gpus,
-             p->micro_batch, (long long)q->job.seq, micro, q->policy, q->grads, q->again ? "block" : "none", x->where);
+    const int micros = x->schedule ? (int)q->job.global_batch / (p->axes.dp_replicate * p->axes.dp_shard) : 1;
+    snprintf(out, bytes, "ranks=%d batch=%d seq=%lld micro_batches=%d precision=%s grad_dtype=%s recompute=%s %s",
+             q->gpus, p->micro_batch, (long long)q->job.seq, micros, q->policy, q->grads, q->again ? "block" : "none",
+             x->where);
 }
 
 /* The newest such row; false: there is none. */
@@ -142,6 +147,8 @@ static void command_of(const asked *q, const way *x, const char *pairs, char *ou
     char column[32], value[32];
     int length, n = snprintf(out, bytes, "./%s --size %s --layers %lld", x->bench, q->model, (long long)q->job.layers);
     for (; sscanf(pairs, " %31[^=]=%31s%n", column, value, &length) == 2 && n < (int)bytes; pairs += length) {
+        if (all_ranks(column, value))
+            continue;
         for (char *dash = column; (dash = strchr(dash, '_'));)
             *dash = '-';
         n += snprintf(out + n, bytes - (size_t)n, " --%s %s", column, value);
@@ -172,36 +179,40 @@ static double error_of(const outcome *x)
     return 100 * (x->measured_ms / x->predicted_ms - 1);
 }
 
-/* Libraries of collectives take as much for each communicator, outside of the plan. */
-static int communicators(const way *x, const asked *q)
+/* Libraries of collectives take as much for each communicator, outside of the plan: one of each axis, two of what is sharded, two
+ * of each neighbour of a stage; and one of ranks that hold the same heads. */
+static int communicators(const mesh_plan *p, const mesh_job *j)
 {
-    const bool shared_heads = q->gpus > q->job.heads_kv;
-    return x->axis == 'p'            ? 2 * (q->gpus > 2 ? 2 : 1) + 1
-           : x->axis == 't'          ? 1 + shared_heads
-           : x->axis == 'h'          ? 3
-           : x->strategy == MESH_DDP ? 1
-                                     : 2;
+    const mesh m = p->axes;
+    const int data =
+        m.dp_replicate * m.dp_shard > 1 ? 1 + (m.dp_shard > 1) + (m.dp_replicate > 1 && m.dp_shard > 1) : 0;
+    return data + (m.tp > 1 ? 1 + (m.tp > j->heads_kv) : 0) + (m.pp > 1 ? (m.pp > 2 ? 4 : 2) + 1 : 0);
 }
 
 static void look_up(session *s, const planner_machine *m, const asked *q, const way *x, outcome *out)
 {
     char pairs[320], command[400], why[256];
-    out->plan = plan_of(x, q->gpus, &q->job, q->again);
-    if (problem_of(x, &out->plan, q->gpus, &q->job, why, sizeof why)) {
-        snprintf(out->why, sizeof out->why, "%s", why);
+    if (!plan_of(x, q->gpus, &q->job, q->again, &out->plan)) {
+        snprintf(out->why, sizeof out->why, "%s is a mesh of %s", x->name,
+                 x->pp == 2 || x->tp == 2 ? "4 GPUs" : "4 GPUs or more");
         return;
     }
-    out->p = mesh_predict(&q->job, &out->plan, &m->rates, true);
-    out->predicted_ms = 1e3 * out->p.step_s;
+    if (out->plan.micro_batch == 0 || mesh_plan_problem(&q->job, &out->plan, why, sizeof why)) {
+        snprintf(out->why, sizeof out->why, out->plan.micro_batch ? "%s" : "there are fewer sequences than ranks", why);
+        return;
+    }
     wanted(q, x, &out->plan, pairs, sizeof pairs);
     char *path = xasprintf("%s/%s.csv", m->dir, x->bench);
     csv *c = csv_read(path);
     size_t at = 0;
     out->measured = find(m, c, &q->job, pairs, &at);
+    out->plan.even = out->measured && csv_is(c, at, "balance", "even");
+    out->p = mesh_predict(&q->job, &out->plan, &m->rates, true);
+    out->predicted_ms = 1e3 * out->p.step_s;
     if (out->measured) {
         const double driver = csv_real(c, at, "device_used_bytes"), peak = csv_real(c, at, "peak_bytes");
         const double stages = fmax(csv_real(c, at, "peak_bytes_first"), csv_real(c, at, "peak_bytes_last"));
-        const double outside = driver > 0 ? communicators(x, q) * m->rates.communicator : 0;
+        const double outside = driver > 0 ? communicators(&out->plan, &q->job) * m->rates.communicator : 0;
         out->measured_ms = csv_real(c, at, "step_ms");
         out->driver_bytes = driver > 0 ? driver : peak > 0 ? peak : stages;
         out->planned_bytes = planner_planned_bytes(s, q->model, &q->job, x->name, &out->plan, &m->rates) + outside;
@@ -357,5 +368,12 @@ void planner_run_measured(session *s, const bench_case *c, row *w)
     snprintf(text, sizeof text, "%s: %.4g ms predicted, %.4g measured (%+.1f %%)%s", ways[at].name, x->predicted_ms,
              x->measured_ms, error_of(x), tie && ties > 1 ? ", a tie for the best" : "");
     row_text(w, "answer", text);
+    const double rows = (double)x->plan.micro_batch * (double)q.job.seq;
+    if (!mesh_points_has(&m->shapes.compute[0], rows, (double)q.job.seq, 1))
+        row_status_set(
+            w, ROW_OK,
+            "a step of one GPU with as few tokens was not measured; ./bench_transformer --size %s --seq %lld "
+            "--batch %d --precision %s --overlap none measures it",
+            q.model, (long long)q.job.seq, x->plan.micro_batch, q.policy);
     note(s, j->summary);
 }

@@ -5,6 +5,7 @@
 
 #include "bench/mesh/machine.h"
 #include "bench/model/context.h"
+#include "common/core/error.h"
 #include "common/core/text.h"
 #include "common/core/units.h"
 #include "common/formulas/mesh/layer.h"
@@ -21,6 +22,7 @@ static int64_t data_bytes(const replica_place *at, step_options *o, const mesh_p
     parallel_options to = {.strategy = text_is(strategy, "ddp") ? "bucketed" : strategy,
                            .ranks = p->axes.dp_replicate * p->axes.dp_shard,
                            .update = UPDATE_BUCKETS,
+                           .micro_batches = o->micro_batches,
                            .replicas = text_is(strategy, "hsdp") ? p->axes.dp_replicate : 0};
     if (parallel_strategy(to.strategy)->grouping == GROUP_BUCKET)
         to.bucket_bytes = 25 * (int64_t)MIB;
@@ -47,15 +49,17 @@ static int64_t tensor_bytes(const replica_place *at, step_options *o, const mesh
 static int64_t pipeline_bytes(const replica_place *at, step_options *o, const mesh_plan *p, const mesh_job *j,
                               const mesh_rates *r)
 {
-    const pipeline_shape shape = {p->schedule, p->axes.pp, p->chunks, (int)j->global_batch};
+    const pipeline_shape shape = {p->schedule, p->axes.pp, p->chunks, o->micro_batches};
     const mesh_pass block = mesh_block(j, p, r), head = mesh_head(j, p, r);
     const stage_costs costs = {mesh_seconds_sum(&block.f) + mesh_seconds_sum(&block.b) + mesh_seconds_sum(&block.w), 0,
                                mesh_seconds_sum(&head.f) + mesh_seconds_sum(&head.b) + mesh_seconds_sum(&head.w)};
-    int *ends = calloc((size_t)pipeline_stages(&shape), sizeof *ends);
+    int *ends = xcalloc((size_t)pipeline_stages(&shape), sizeof *ends);
     pipeline_table *t = pipeline_table_create(&shape, NULL);
     int64_t most = -1;
-    stages_balanced(&shape, o->config.layers, &costs, ends);
-    o->micro_batches = shape.micros;
+    if (p->even)
+        stages_even(&shape, o->config.layers, ends);
+    else
+        stages_balanced(&shape, o->config.layers, &costs, ends);
     for (int rank = 0; rank < shape.ranks; rank++) {
         step_table *table = stages_table(t, ends, rank);
         o->table = table;
@@ -71,11 +75,14 @@ static int64_t pipeline_bytes(const replica_place *at, step_options *o, const me
 double planner_planned_bytes(session *s, const char *model, const mesh_job *j, const char *strategy, const mesh_plan *p,
                              const mesh_rates *r)
 {
+    enum { RANKS_MOST = 8, MICROS_MOST = 64 }; /* planning takes time with the square of micro-batches in flight */
+    const int micros = (int)(j->global_batch / ((int64_t)p->axes.dp_replicate * p->axes.dp_shard * p->micro_batch));
     const model_bench *b = s->user;
     const model_config *c = model_size_find(model);
     const replica_place at = {.d = s->dev, .mem = s->mem, .kernels = b->kernels, .ctx = b->ctx};
     step_options o = step_defaults();
-    if (!c)
+    const int axes = (p->axes.pp > 1) + (p->axes.tp > 1) + (p->axes.dp_replicate * p->axes.dp_shard > 1);
+    if (!c || axes > 1 || mesh_world(p->axes) > RANKS_MOST || micros > MICROS_MOST)
         return NAN;
     o.config = *c;
     o.config.layers = (int)j->layers;
@@ -83,7 +90,10 @@ double planner_planned_bytes(session *s, const char *model, const mesh_job *j, c
     o.seq = (int)j->seq;
     o.precision = precision_find(planner_policy_of(j)->name);
     o.grad_fp32 = j->grad > planner_policy_of(j)->grad;
-    o.recompute = p->recompute == MESH_BLOCK ? RECOMPUTE_BLOCK : RECOMPUTE_NONE;
+    o.micro_batches = micros;
+    o.recompute = p->recompute == MESH_BLOCK       ? RECOMPUTE_BLOCK
+                  : p->recompute == MESH_SELECTIVE ? RECOMPUTE_SELECTIVE
+                                                   : RECOMPUTE_NONE;
     o.fusion = FUSION_KERNELS;
     o.overlap = OVERLAP_NONE;
     const int64_t bytes = p->axes.tp > 1   ? tensor_bytes(&at, &o, p)

@@ -116,25 +116,27 @@ bool planner_row_of(const csv *c, size_t i, const mesh_job *j)
 static bool calibrates(const csv *c, size_t i, const mesh_job *j)
 {
     return csv_is(c, i, "status", "ok") && of_model(c, i, j) && csv_is(c, i, "mode", "train-step") &&
-           csv_is(c, i, "precision", planner_policy_of(j)->name) && csv_is(c, i, "attention", "flash") &&
-           csv_is(c, i, "recompute", "none") && csv_is(c, i, "offload", "none") && csv_is(c, i, "loss_chunk", "0") &&
-           csv_is(c, i, "micro_batches", "1") && !csv_is(c, i, "variant", "none") && csv_real(c, i, "opt_alone_ms") > 0;
+           (csv_is(c, i, "precision", "bf16") || csv_is(c, i, "precision", "bf16-pure")) &&
+           csv_is(c, i, "attention", "flash") && csv_is(c, i, "recompute", "none") && csv_is(c, i, "offload", "none") &&
+           csv_is(c, i, "loss_chunk", "0") && csv_is(c, i, "micro_batches", "1") && !csv_is(c, i, "variant", "none") &&
+           csv_real(c, i, "opt_alone_ms") > 0;
 }
 
-/* Steps that were replayed as a graph, where there are some, like those of the ranks that wait for no host. */
+/* Steps of a graph come behind others, and those without streams beside the backward behind all, like the steps of ranks: the last at a
+ * place counts. */
 static void steps(planner_machine *m, const csv *c, const mesh_job *of)
 {
     mesh_points compute[2] = {{0}};
-    for (int graph = 0; graph <= 1; graph++)
+    for (int like = 0; like < 4; like++)
         for (size_t i = 0; c && i < c->rows; i++) {
             if (!calibrates(c, i, of) || !planner_row_counts(m, c, i) ||
-                csv_is(c, i, "variant", "graph") != (graph == 1))
+                2 * csv_is(c, i, "overlap", "none") + csv_is(c, i, "variant", "graph") != like)
                 continue;
             mesh_job j = *of;
             const double batch = csv_real(c, i, "batch"), update = csv_real(c, i, "opt_alone_ms");
             const double forward = csv_real(c, i, "fwd_ms"), whole = csv_real(c, i, "step_ms") - update;
             j.seq = (int64_t)csv_real(c, i, "seq");
-            planner_policy_set(&j, planner_policy_of(of)->name, csv_cell(c, i, "grad_dtype"));
+            planner_policy_set(&j, csv_cell(c, i, "precision"), csv_cell(c, i, "grad_dtype"));
             const mesh_plan p = {.axes = {1, 1, 1, 1, 1}, .chunks = 1, .micro_batch = (int)batch};
             const mesh_pass block = mesh_block(&j, &p, &m->rates), head = mesh_head(&j, &p, &m->rates);
             const double layers = csv_real(c, i, "layers"), rows = batch * (double)j.seq;
@@ -194,7 +196,7 @@ static void missing(planner_machine *m, const mesh_job *j, const char *model)
     else if (m->shapes.compute[0].count == 0)
         snprintf(m->uncalibrated, sizeof m->uncalibrated,
                  "no step of one GPU of %s in %s in %s/bench_transformer.csv; ./bench_transformer --size %s --seq %lld "
-                 "--precision %s measures it",
+                 "--precision %s --overlap none measures it",
                  model, policy, m->dir, model, (long long)j->seq, policy);
     else if (m->shapes.calls[MESH_SUM].count == 0)
         snprintf(m->uncalibrated, sizeof m->uncalibrated,

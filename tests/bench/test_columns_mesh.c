@@ -230,10 +230,11 @@ static const column_rule rules[] = {{"pp", MEASURED, NULL, 0},
     "ok,kernels," commit ",1,,train-step,bf16,flash,none,none,0,1,fp32," batch ",32," TINY ",139000," fwd "," step     \
     ",2\n"
 #define RANKS                                                                                                          \
-    "status,variant,commit,ranks,precision,recompute,micro_batches,grad_dtype,batch,seq,gather,balance,"               \
+    "status,variant,commit,ranks,precision,recompute,micro_batches,grad_dtype,batch,seq,gather,update,"                \
     "d_model,d_ff,layers,heads,heads_kv,vocab,step_ms,peak_bytes\n"
 #define RANK(status, variant, commit, ranks, batch, gather, step)                                                      \
-    status "," variant "," commit "," ranks ",bf16,none,1,fp32," batch ",32," gather ",," TINY "," step ",2000000\n"
+    status "," variant "," commit "," ranks ",bf16,none,1,fp32," batch ",32," gather ",buckets," TINY "," step         \
+           ",2000000\n"
 
 /* A machine whose GPUs take 3 ms forward and 5 backward for 2 sequences; its collectives are at 1 GB/s. */
 static void make_rows(void **state)
@@ -280,12 +281,15 @@ static void rows_of_this_machine(void **state)
         csv_cell(c, 4, "reason"),
         "no row of commit abc in results/test-x1/bench_pp.csv; ./bench_pp --size tiny --layers 2 --ranks 2 "
         "--batch 1 --seq 32 --micro-batches 4 --precision bf16 --grad-dtype fp32 --recompute none "
-        "--variant 1f1b --balance measured measures it");
+        "--variant 1f1b measures it");
     assert_string_equal(csv_cell(c, 5, "status"), "skip");
     csv_free(c);
     /* Without a step of one GPU there is nothing to go by. */
-    c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp --precision bf16-pure", EXIT_CODE_UNSUPPORTED);
-    text_has(csv_cell(c, 0, "reason"), "./bench_transformer --size tiny --seq 32 --precision bf16-pure measures it");
+    c = bench_rows(*state, "bench_mesh", "",
+                   "--variant measured --model small --gpus 2 --seq 32 --global-batch 4 --way ddp",
+                   EXIT_CODE_UNSUPPORTED);
+    text_has(csv_cell(c, 0, "reason"),
+             "./bench_transformer --size small --seq 32 --precision bf16 --overlap none measures it");
     csv_free(c);
 }
 

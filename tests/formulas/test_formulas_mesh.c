@@ -305,6 +305,22 @@ static void sums_of_whole_rows(void **state)
          1e-9);
 }
 
+/* Gathers that wait are exposed in full; stages of as many blocks wait for the one with the head. */
+static void plans_of_our_own(void **state)
+{
+    (void)state;
+    mesh_plan p = plan_of(1, 1, 1, 1, 2, MESH_DDP);
+    assert_true(mesh_block(&llama_8b, &p, h200()).w.part[MESH_TENSOR] == 0);
+    p.regather_waits = true;
+    near(mesh_block(&llama_8b, &p, h200()).w.part[MESH_TENSOR], 2 * mesh_collective_s(h200(), 8, 1, 2, 8192. * 4096),
+         1e-9);
+    p = plan_of(2, 1, 1, 1, 1, MESH_DDP);
+    p.schedule = pipeline_schedule_find("1f1b");
+    const double balanced = mesh_predict(&llama_8b, &p, h200(), true).step_s;
+    p.even = true;
+    assert_true(mesh_predict(&llama_8b, &p, h200(), true).step_s > 1.02 * balanced);
+}
+
 /* A long pipeline is extended from a short one: against the whole table, with the same stages. */
 static void long_pipelines(void **state)
 {
@@ -443,6 +459,7 @@ int main(void)
                                        cmocka_unit_test(contention),
                                        cmocka_unit_test(measured_shapes),
                                        cmocka_unit_test(sums_of_whole_rows),
+                                       cmocka_unit_test(plans_of_our_own),
                                        cmocka_unit_test(long_pipelines),
                                        cmocka_unit_test(refused_plans),
                                        cmocka_unit_test(search_within_a_mesh),

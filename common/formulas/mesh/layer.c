@@ -62,7 +62,7 @@ static void weights(const layer *l, mesh_seconds *s, bool eight_bits, bool gathe
     const double takes = mesh_product_s(l->r, eight_bits, rows, columns, l->rows);
     s->part[MESH_PRODUCTS] += takes;
     if (gathers)
-        s->part[MESH_TENSOR] += fmax(0, l->call_s[BEFORE] - takes);
+        s->part[MESH_TENSOR] += fmax(0, l->call_s[BEFORE] - (l->p->regather_waits ? 0 : takes));
 }
 
 /* Keys and values of the whole sequence, gathered by groups of heads where that hides them behind attention. */

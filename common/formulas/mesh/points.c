@@ -15,20 +15,32 @@ static double square_distance(const mesh_point *a, const mesh_point *b)
     return sum;
 }
 
+/* Its place in the list, or the count. */
+static int find(const mesh_points *p, const mesh_point *point)
+{
+    int at = 0;
+    while (at < p->count && square_distance(&p->list[at], point) > 1e-12)
+        at++;
+    return at;
+}
+
 void mesh_points_add(mesh_points *p, double x, double y, double z, double value)
 {
     const mesh_point point = {{log(x), log(y), log(z)}, value};
-    int at = 0;
-    if (!(value > 0) || !isfinite(square_distance(&point, &point)))
+    if (!(value > 0) || !isfinite(log(x) + log(y) + log(z)))
         return;
-    while (at < p->count && square_distance(&p->list[at], &point) > 1e-12)
-        at++;
+    const int at = find(p, &point);
     if (at == p->room) {
         p->room = p->room ? 2 * p->room : 64;
         p->list = xrealloc(p->list, (size_t)p->room * sizeof *p->list);
     }
     p->list[at] = point;
     p->count += at == p->count;
+}
+
+bool mesh_points_has(const mesh_points *p, double x, double y, double z)
+{
+    return find(p, &(mesh_point){.at = {log(x), log(y), log(z)}}) < p->count;
 }
 
 double mesh_points_at(const mesh_points *p, double x, double y, double z)

@@ -5,6 +5,8 @@
 #ifndef STEPBENCH_FORMULAS_MESH_POINTS_H
 #define STEPBENCH_FORMULAS_MESH_POINTS_H
 
+#include <stdbool.h>
+
 typedef struct mesh_point {
     double at[3], value; /* logarithms of the place */
 } mesh_point;
@@ -16,6 +18,7 @@ typedef struct mesh_points {
 /* A value at a place that has one already replaces it. Values that are no number above 0 are left out. */
 void mesh_points_add(mesh_points *p, double x, double y, double z, double value);
 double mesh_points_at(const mesh_points *p, double x, double y, double z); /* `p` NULL or empty: NAN */
+bool mesh_points_has(const mesh_points *p, double x, double y, double z);  /* that very place */
 void mesh_points_free(mesh_points *p);
 
 #endif

@@ -16,7 +16,8 @@ memory.
 SELECT model, gpus AS "GPUs:", rank AS "place:", plan_mesh AS mesh, strategy,
     iif(plan_schedule = 'none', '', plan_schedule || iif(plan_chunks > 1, ' x' || plan_chunks, '')) AS schedule,
     micro_batch AS "micro-batch:", recompute, predicted_ms AS "step ms:", mfu_pct AS "MFU %:",
-    total_bytes / gib() AS "GiB:", iif(tie, ties || iif(ties = 16, ' or more', ''), 'no') AS "tie of:"
+    total_bytes / gib() AS "GiB:", planned_bytes / gib() AS "planned GiB?",
+    iif(tie, ties || iif(ties = 16, ' or more', ''), 'no') AS "tie of:"
 FROM bench_mesh WHERE variant = 'best' AND status = 'ok' AND rank = 1 ORDER BY id
 
 @if (SELECT count(*) FROM bench_mesh WHERE variant = 'best' AND status = 'ok' AND rank > 1)

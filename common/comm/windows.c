@@ -48,7 +48,7 @@ struct windows {
     int known;  /* all ranks had, at the last exchange that main waits for */
     int gives, sum_call, sum_read;
     const void *held; /* rows that windows_plant_late keeps back */
-    int held_at;
+    int held_at, held_sums;
 };
 
 /* ---- places ---- */
@@ -218,6 +218,7 @@ void windows_quiet(windows *w, bool quiet)
 void windows_begin(windows *w, void *main)
 {
     w->main = main;
+    w->held = NULL;
     w->calls = w->gathers = w->sums = w->waited = w->known = w->gives = 0;
     for (int i = 0; i < WINDOWS_GATHERS; i++)
         w->of[i] = (gather){.number = -1};
@@ -277,21 +278,23 @@ void windows_spread(windows *w, int at, const void *mine, bool whole)
         device_stream_record(w->d, w->own, w->owned[at]);
     }
     *g = (gather){.number = w->gathers - 1, .call = new_call(w), .open = true, .whole = whole, .read = w->waited};
-    const bool keep = w->late && w->gathers == 1;
+    const bool keep = w->late && w->gathers == 1, held = w->held && w->sums > w->held_sums;
     for (int k = 1; k < w->ranks; k++) {
         const int to = (w->rank + k) % w->ranks;
-        if (w->held)
+        if (held)
             push_rows(w, to, w->held_at, w->held);
         if (!keep)
             push_rows(w, to, at, mine);
         send_flag(w, to, g->call);
     }
-    w->held = keep ? mine : NULL;
-    w->held_at = at;
+    if (keep)
+        w->held = mine, w->held_at = at, w->held_sums = w->sums;
+    else if (held)
+        w->held = NULL;
     device_stream_record(w->d, w->push, w->pushed[at]);
 }
 
-void windows_await(windows *w, int at, int rank, void *stream)
+void windows_await(windows *w, int at, int rank, void *stream, bool aside)
 {
     gather *g = &w->of[at];
     if (w->quiet)
@@ -300,7 +303,7 @@ void windows_await(windows *w, int at, int rank, void *stream)
         device_stream_wait(w->d, stream, w->owned[at]);
     if (rank != w->rank)
         await(w, g->call, rank, stream);
-    if (stream != w->main) {
+    if (aside) {
         g->aside = true;
         return;
     }
@@ -323,11 +326,16 @@ void windows_read(windows *w, int at, void *side)
     g->open = false;
 }
 
-void windows_give(windows *w, int rank, const void *part)
+void windows_linger(windows *w, void *stream)
+{
+    await(w, 0, -1, stream);
+}
+
+void windows_give(windows *w, int rank, const void *part, void *stream)
 {
     if (w->quiet)
         return;
-    follow(w, w->push, w->main, w->ready);
+    follow(w, w->push, stream, w->ready);
     if (w->gives++ == 0) {
         note(w, "sum");
         wait_for_readers(w);

@@ -41,21 +41,26 @@ void windows_begin(windows *w, void *main); /* a step: behind the ends of the la
  * whole: its own come there, too. They may change behind windows_read. */
 void windows_spread(windows *w, int at, const void *mine, bool whole);
 void *windows_rows(const windows *w, int at); /* (ranks, row_bytes) */
-/* What follows on the stream sees the rows of a rank, or of all (-1). Another stream than main must have followed main. */
-void windows_await(windows *w, int at, int rank, void *stream);
+/* What follows on the stream sees the rows of a rank, or of all (-1). Another stream than main must have followed main. `aside`:
+ * main does not wait for that stream before the next exchange. */
+void windows_await(windows *w, int at, int rank, void *stream, bool aside);
 /* All that reads the window is enqueued, on main or `side`; so main goes on when the rows have left. */
 void windows_read(windows *w, int at, void *side);
 
-/* A sum: each other rank gets the part of its rows, enqueued on main; then this rank's sum comes into out. */
-void windows_give(windows *w, int rank, const void *part);
+/* A sum: each other rank gets the part of its rows, enqueued on the stream, which is main or has followed it; then this rank's sum
+ * comes into out. */
+void windows_give(windows *w, int rank, const void *part, void *stream);
 /* own: the part of this rank; residual: see sb_direct_sum. n elements of row_bytes in all. Parts may change behind it. */
 void windows_sum(windows *w, const void *own, const void *residual, void *out, size_t n, sb_dtype t);
 void windows_settle(windows *w); /* a sum that nobody adds up: waits as windows_sum does */
 
+/* Keeps a stream for as long as a kernel takes to start and end. */
+void windows_linger(windows *w, void *stream);
+
 /* The sum alone, on any stream of either device. False with sb_last_message. */
 bool windows_add(device *d, const sb_direct_sum *p, void *stream);
 
-/* For checks: the next gather's rows come behind their flags, with the gather after it. */
+/* For checks: the rows of each step's first gather come behind their flags, with the first gather behind the next sum. */
 void windows_plant_late(windows *w);
 
 #endif

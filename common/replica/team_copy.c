@@ -28,10 +28,10 @@ static void *window(void *user, int at)
     return windows_rows(((team *)user)->w, at);
 }
 
-static void await(void *user, int at, int rank, void *stream)
+static void await(void *user, int at, int rank, void *stream, bool aside)
 {
     team *x = user;
-    windows_await(x->w, at, rank, stream);
+    windows_await(x->w, at, rank, stream, aside);
     if (team_breaks(x, TEAM_CHUNK) && rank <= 0)
         device_stream_copy(x->at.d, stream, windows_rows(x->w, at), x->spread[at], x->row_bytes);
 }
@@ -41,13 +41,18 @@ static void read(void *user, int at, void *side)
     windows_read(((team *)user)->w, at, side);
 }
 
-static void give(void *user, int rank, const void *part, size_t count, sb_dtype t)
+static void linger(void *user, void *stream)
+{
+    windows_linger(((team *)user)->w, stream);
+}
+
+static void give(void *user, int rank, const void *part, size_t count, sb_dtype t, void *stream)
 {
     team *x = user;
     (void)count, (void)t;
     if (x->sums == 1 && team_breaks(x, TEAM_PARTIAL))
         device_memset(x->at.d, (void *)part, 0, x->row_bytes);
-    windows_give(x->w, rank, part);
+    windows_give(x->w, rank, part, stream);
 }
 
 static void add(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t)
@@ -68,6 +73,7 @@ void team_copy_hooks(step_share *share)
     share->await = await;
     share->read = read;
     share->give = give;
+    share->linger = linger;
     share->add = add;
 }
 
@@ -76,13 +82,13 @@ void team_copy_alone(team *x, const team_op *op)
     void *main = trainer_stream(x->t);
     if (op->kind == OP_SPREAD) {
         windows_spread(x->w, op->at, op->send, false);
-        windows_await(x->w, op->at, -1, main);
+        windows_await(x->w, op->at, -1, main, false);
         windows_read(x->w, op->at, main);
         return;
     }
     for (int k = 1; k < x->m.tp; k++) {
         const int to = (x->rank + k) % x->m.tp;
-        windows_give(x->w, to, (const char *)op->send + (size_t)to * x->row_bytes);
+        windows_give(x->w, to, (const char *)op->send + (size_t)to * x->row_bytes, main);
     }
     windows_settle(x->w);
 }

@@ -51,9 +51,13 @@ typedef struct share_piece {
     int from;
     int at, count; /* and those from `at` on of the product */
     int rank;      /* whose they are */
+    void *stream;
 } share_piece;
 int share_pieces(const step *s, arena_slot x, bool sum);
-share_piece share_begin(step *s, arena_slot x, int i, bool sum); /* main waits for it */
+/* Pieces take lanes in turn: between share_fork and share_join each has its stream, which waits for the rows. */
+void share_fork(step *s, int pieces);
+share_piece share_begin(step *s, arena_slot x, int i, bool sum);
+void share_join(step *s, int pieces);
 void share_end(step *s, arena_slot partial, const share_piece *p, bool sum);
 void share_give(step *s, arena_slot partial);          /* all pieces of a sum that no product made piece by piece */
 void share_whole(step *s, arena_slot x, void *stream); /* waits for all rows of x, if they come from other ranks */

@@ -131,13 +131,16 @@ void swiglu_matmul_forward(step *s, int layer, arena_slot x, arena_slot gate_up,
     sb_swiglu_matmul p = swiglu_matmul_shape(&s->o);
     arena_slot all = share_input(s, layer, x, false);
     p.w13 = step_param(s, PARAM_W1, layer);
-    for (int i = 0; i < share_pieces(s, all, false); i++) {
+    const int pieces = share_pieces(s, all, false);
+    share_fork(s, pieces);
+    for (int i = 0; i < pieces; i++) {
         const share_piece rows = share_begin(s, all, i, false);
         p.x = step_at(step_pointer(s, rows.rows), (int64_t)rows.from * s->d * s->element);
         place_swiglu(s, &p, &rows, gate_up, h);
         if (step_go(s))
-            step_done(s, s->k->train->swiglu_matmul_forward(s->ctx, &p, s->main));
+            step_done(s, s->k->train->swiglu_matmul_forward(s->ctx, &p, rows.stream));
     }
+    share_join(s, pieces);
     share_drop(s, x, &all);
 }
 
@@ -145,13 +148,16 @@ void swiglu_matmul_backward(step *s, int layer, arena_slot dy, arena_slot gate_u
 {
     sb_swiglu_matmul p = swiglu_matmul_shape(&s->o);
     p.w2 = step_param(s, PARAM_W2, layer);
-    for (int i = 0; i < share_pieces(s, dy, false); i++) {
+    const int pieces = share_pieces(s, dy, false);
+    share_fork(s, pieces);
+    for (int i = 0; i < pieces; i++) {
         const share_piece rows = share_begin(s, dy, i, false);
         p.dy = step_at(step_pointer(s, rows.rows), (int64_t)rows.from * s->d * s->element);
         place_swiglu(s, &p, &rows, gate_up, h);
         if (step_go(s))
-            step_done(s, s->k->train->swiglu_matmul_backward(s->ctx, &p, s->main));
+            step_done(s, s->k->train->swiglu_matmul_backward(s->ctx, &p, rows.stream));
     }
+    share_join(s, pieces);
 }
 
 void rope(step *s, int layer, arena_slot qkv, bool inverse)

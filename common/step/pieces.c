@@ -47,7 +47,29 @@ void share_close(step *s, arena_slot *window)
 static void await(step *s, arena_slot window, int rank, void *stream)
 {
     if (step_launching(s) && s->share.await)
-        s->share.await(s->share.user, number_of(window), rank, stream);
+        s->share.await(s->share.user, number_of(window), rank, stream, stream == s->side && s->side != s->main);
+}
+
+static void follow(step *s, void *to, void *from)
+{
+    device_stream_record(s->dev, from, s->ready);
+    device_stream_wait(s->dev, to, s->ready);
+}
+
+/* The second piece comes a little later than the first, which must not wait for it. */
+void share_fork(step *s, int pieces)
+{
+    if (pieces == 1 || !s->lane || !step_launching(s))
+        return;
+    follow(s, s->lane, s->main);
+    if (s->share.linger)
+        s->share.linger(s->share.user, s->lane);
+}
+
+void share_join(step *s, int pieces)
+{
+    if (pieces > 1 && s->lane && step_launching(s))
+        follow(s, s->main, s->lane);
 }
 
 void share_whole(step *s, arena_slot x, void *stream)
@@ -64,17 +86,18 @@ int share_pieces(const step *s, arena_slot x, bool sum)
 share_piece share_begin(step *s, arena_slot x, int i, bool sum)
 {
     const model_split split = step_split(&s->o);
+    void *stream = i % 2 && s->lane ? s->lane : s->main;
     if (share_pieces(s, x, sum) == 1)
-        return (share_piece){x, 0, 0, s->tokens, 0};
+        return (share_piece){x, 0, 0, s->tokens, 0, s->main};
     if (sum) {
         const int rank = (split.rank + 1 + i) % split.ranks;
-        return (share_piece){x, rank * s->rows, rank * s->rows, s->rows, rank};
+        return (share_piece){x, rank * s->rows, rank * s->rows, s->rows, rank, stream};
     }
     const int rank = (split.rank + split.ranks - i) % split.ranks; /* in the order in which they come */
     if (i == 0)
-        return (share_piece){s->windows[number_of(x)], 0, rank * s->rows, s->rows, rank};
-    await(s, x, rank, s->main);
-    return (share_piece){x, rank * s->rows, rank * s->rows, s->rows, rank};
+        return (share_piece){s->windows[number_of(x)], 0, rank * s->rows, s->rows, rank, stream};
+    await(s, x, rank, stream);
+    return (share_piece){x, rank * s->rows, rank * s->rows, s->rows, rank, stream};
 }
 
 void share_end(step *s, arena_slot partial, const share_piece *p, bool sum)
@@ -82,13 +105,14 @@ void share_end(step *s, arena_slot partial, const share_piece *p, bool sum)
     const int64_t first = (int64_t)p->at * s->d;
     if (sum && s->o.windows && p->rank != step_split(&s->o).rank && step_launching(s) && s->share.give)
         s->share.give(s->share.user, p->rank, step_at(step_pointer(s, partial), first * s->element),
-                      (size_t)s->rows * (size_t)s->d, s->dtype);
+                      (size_t)s->rows * (size_t)s->d, s->dtype, p->stream);
 }
 
 void share_give(step *s, arena_slot partial)
 {
     for (int i = 0; i < share_pieces(s, partial, s->o.windows) && s->o.windows; i++) {
-        const share_piece p = share_begin(s, partial, i, true);
+        share_piece p = share_begin(s, partial, i, true);
+        p.stream = s->main;
         share_end(s, partial, &p, true);
     }
 }

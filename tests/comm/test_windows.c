@@ -136,14 +136,14 @@ static void round_of(rank *r, int step, int round)
     t.what = 0, t.rows = windows_rows(r->w, at[0]);
     for (int k = 0; k < r->ranks; k++) {
         t.from = (r->number + r->ranks - k) % r->ranks;
-        windows_await(r->w, at[0], t.from, r->main);
+        windows_await(r->w, at[0], t.from, r->main, false);
         run(r->main, consume, t);
     }
     t.from = -1;
     follow(r, r->side, r->main);
     for (int what = 0; what < GATHERS; what++) {
         t.what = what, t.rows = windows_rows(r->w, at[what]);
-        windows_await(r->w, at[what], -1, r->side);
+        windows_await(r->w, at[what], -1, r->side, true);
         run(r->side, consume, t);
         windows_read(r->w, at[what], r->side);
     }
@@ -154,7 +154,7 @@ static void round_of(rank *r, int step, int round)
             t.from = (r->number + k) % r->ranks;
             run(r->main, produce_part, t);
             if (t.from != r->number)
-                windows_give(r->w, t.from, r->parts[t.from]);
+                windows_give(r->w, t.from, r->parts[t.from], r->main);
         }
         windows_sum(r->w, r->parts[r->number], r->mine[0], r->out, N, SB_FP32);
         run(r->main, check_sum, t);

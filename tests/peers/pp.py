@@ -16,8 +16,11 @@ import peers
 from record import Rows
 
 Case = namedtuple("Case", "impl mode size seq micro_batches")
-# Of each schedule as it is, and with its blocks or the whole stage compiled: the pipelining library runs what it is given.
-CASES = [Case(impl, mode, "2.7b", 1024, 8) for mode in ("compile-blocks", "compile", "eager") for impl in ("1f1b", "gpipe", "zb-v")]
+# Each schedule as it is, and with its blocks or the whole stage compiled: the pipelining library runs what it is given. Graphs of a
+# stage with compiled blocks leave the host little to do; a backward in two halves cannot be one.
+CASES = [Case(impl, mode, "2.7b", 1024, 8) for mode, impls in (("graph", ("1f1b", "gpipe")), ("compile-blocks", ("1f1b", "gpipe", "zb-v")),
+                                                               ("compile", ("1f1b", "gpipe", "zb-v")), ("eager", ("1f1b", "gpipe", "zb-v")))
+         for impl in impls]
 SMALL = [Case(impl, "eager", "small", 128, 4) for impl in ("1f1b", "gpipe", "zb-v")]
 POLICY = "as many blocks in each stage; PipelineStage over NCCL; AdamW fused, no clipping"
 WARMUP, SAMPLES, SECONDS = 4, 10, 240
@@ -56,11 +59,40 @@ def stages_of(whole, case, rank, ranks):
     layers, out = len(whole.blocks), []
     for place in places:
         stage = Stage(layers * place // count, layers * (place + 1) // count)
-        if case.mode == "compile-blocks":
+        if case.mode in ("compile-blocks", "graph"):
             for i, block in enumerate(stage.blocks):
                 stage.blocks[i] = torch.compile(block, dynamic=False)
         out.append((place, torch.compile(stage, dynamic=False) if case.mode == "compile" else stage))
     return count, out
+
+
+def in_flight(case, rank, ranks):
+    """Micro-batches between their forward and their backward, at most, where a rank has one stage."""
+    return case.micro_batches if case.impl == "gpipe" else ranks - rank
+
+
+def graphs_of(stage, like, count):
+    """The stage with CUDA graphs of its forward and backward, one pair for each micro-batch in flight: they are used in turn, and each has
+    memory of its own. Gradients are added to what is there, since a graph's own are overwritten when it runs again."""
+    import copy
+
+    import torch
+    from torch import nn
+
+    class Graphs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stage, self.turn = stage, 0
+
+        def forward(self, x):
+            self.turn = (self.turn + 1) % count
+            return pairs[self.turn](x)
+
+    pairs = [torch.cuda.make_graphed_callables(copy.copy(stage), (like.clone().requires_grad_(like.is_floating_point()),))
+             for _ in range(count)]
+    for parameter in stage.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    return Graphs()
 
 
 def whole_loss(whole, inputs, targets):
@@ -107,10 +139,14 @@ def measure(case):
     whole = models.create(case.size, case.seq).bfloat16()
     wanted = whole_loss(whole, inputs, targets)
     count, parts = stages_of(whole, case, rank, ranks)
+    width = whole.embedding.embedding_dim
     del whole
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
+    if case.mode == "graph":
+        like = inputs[:1] if rank == 0 else torch.zeros(1, case.seq, width, dtype=torch.bfloat16, device=device)
+        parts = [(place, graphs_of(stage, like, in_flight(case, rank, ranks))) for place, stage in parts]
     stages = [PipelineStage(module, place, count, device) for place, module in parts]
     schedule = schedule_of(case, stages)
     parameters = [p for _, module in parts for p in module.parameters()]
@@ -124,7 +160,7 @@ def measure(case):
         begin.record()
         schedule.step(*([inputs] if first else []), **({"target": targets, "losses": losses} if last else {}))
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=case.mode != "graph")
         end.record()
         torch.cuda.synchronize()
         return begin.elapsed_time(end), statistics.mean(map(float, losses)) if last else 0.0

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Tensors between the ranks of a pipeline: by copies (copies.c), for which memory is opened here, or by the library of the device
- * (NCCL, Gloo). There each edge, from one rank to another for one
- * kind of tensor, has a communicator of its own, so that no transfer stands in front of another one: NCCL runs the ops of a
- * communicator in their order. Edges are made at set-up, connected at once. A receive is posted when its memory is open, one
+ * (NCCL, Gloo). There each edge, from one rank to another for one kind of tensor, has a communicator of its own, so that no
+ * transfer stands in front of another one: NCCL runs the ops of a communicator in their order. Edges are made at set-up, connected at once. A receive is posted when its memory is open, one
  * action ahead (common/step/hops.c), and waits on its stream for the sender.
  * Limit: NCCL's receives hold multiprocessors while they wait, as many as max_ctas. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/core/error.h"
 #include "common/core/stats.h"
@@ -68,10 +68,6 @@ static bool open_edge(edges *e, int from, int to, bool backward, int max_ctas, c
 
 edges *edges_open(launch *l, device *d, mesh m, bool copy, int max_ctas, char *why, size_t why_bytes)
 {
-    if (copy && mesh_world(m) != m.pp) {
-        snprintf(why, why_bytes, "copies between stages are for a pipeline that has no other axis beside it");
-        return NULL;
-    }
     if (copy && peer_unreachable(l, d, m.pp, why, why_bytes))
         return NULL;
     edges *e = xcalloc(1, sizeof *e);
@@ -241,22 +237,29 @@ bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, siz
         return true;
     const size_t n = (size_t)copies_count(s);
     int64_t *mine = xcalloc(n, sizeof *mine), *all = xcalloc(n * (size_t)launch_size(e->l), sizeof *all);
+    int64_t *ring = xcalloc(n * (size_t)s->ranks, sizeof *ring);
     copies_memory of[SB_DIRECT_RANKS_MAX] = {{NULL, NULL}};
+    int members[SB_DIRECT_RANKS_MAX];
     if (t) {
         show_words(e, s);
         trainer_rehearse(t);
         copies_places(e->copies, trainer_scratch(t), mine);
     }
     launch_gather(e->l, "places", mine, n * sizeof *mine, all);
-    e->words = peer_memory_open(e->l, e->d, NULL, s->ranks, e->flags, why, why_bytes);
+    for (int p = 0; p < s->ranks; p++) {
+        members[p] = e->ring[0] + e->ring[1] * p;
+        memcpy(ring + (size_t)p * n, all + (size_t)members[p] * n, n * sizeof *ring);
+    }
+    e->words = peer_memory_open(e->l, e->d, members, s->ranks, e->flags, why, why_bytes);
     if (e->words)
-        e->places = peer_memory_open(e->l, e->d, NULL, s->ranks, t ? trainer_scratch(t) : NULL, why, why_bytes);
-    for (int r = 0; r < s->ranks && e->places; r++)
-        of[r] = (copies_memory){peer_memory_at(e->places)[r], peer_memory_at(e->words)[r]};
+        e->places = peer_memory_open(e->l, e->d, members, s->ranks, t ? trainer_scratch(t) : NULL, why, why_bytes);
+    for (int p = 0; p < s->ranks && e->places; p++)
+        of[p] = (copies_memory){peer_memory_at(e->places)[p], peer_memory_at(e->words)[p]};
     if (t && e->places)
-        copies_connect(e->copies, of, all);
+        copies_connect(e->copies, of, ring);
     free(mine);
     free(all);
+    free(ring);
     return e->places != NULL;
 }
 

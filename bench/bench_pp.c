@@ -31,9 +31,10 @@ static option_spec option_table[] = {
          "scale gradients down to this L2 norm over all of them, for which all stages wait for each other at the end",
      .max = 1e9, .unset = "0: never"},
     {"update", OPTION_CHOICE, OPTION_LIST, "units",
-     .help = "AdamW of a unit of parameters (a block, the head, the embedding) as soon as its gradients are summed, "
-             "beside what "
-             "follows; or of all when a rank's last action is over. With --clip: when the norm of all stages is known",
+     .help =
+         "AdamW of a unit of parameters (a block, the head, the embedding) as soon as its gradients are summed, "
+         "beside what follows; or of all when a rank's last action is over, as where others wait for the gradient that "
+         "it gives. With --clip: when the norm of all stages is known",
      .choices = "units|after"},
     {"chunks", OPTION_INT, OPTION_LIST, "2", .help = "of interleaved: parts of the model on each rank", .min = 2,
      .max = PIPELINE_CHUNKS_MOST, .unit = "chunks"},
@@ -143,6 +144,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b,zb-v --balance measured"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant zb-h1,zb-v --clip 0,1 --micro-batches 4,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},
+    {RUN_FULL, 2, 60, "--ranks {gpus} --transport copy --update units,after --variant 1f1b,zb-h1,zb-v"},
     {RUN_FULL, 2, 40, "--ranks {gpus} --variant 1f1b,zb-h1 --fusion graph"},
     {RUN_FULL, 4, 60, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v"},
     {RUN_FULL, 4, 20, "--ranks 4 --mesh pp2+dp_shard2 --strategy fsdp-keep --variant 1f1b"},

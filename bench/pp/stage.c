@@ -179,6 +179,13 @@ static bool connect(pp_stage *s)
     return false;
 }
 
+/* A gradient that another rank waits for does not share the device with an update; that rank works on while this one's is done. */
+static bool ends_with_gradient(const step_table *t)
+{
+    const step_action *last = &t->actions[t->action_count - 1];
+    return last->work == STEP_B && !t->parts[last->part].embedding;
+}
+
 bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_stage *s)
 {
     step_options o = *options;
@@ -186,6 +193,7 @@ bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_
     plant_stage(s, &o);
     s->table = stages_table(k->table, s->ends, k->stage);
     plant_actions(s);
+    o.update_units = o.update_units && !ends_with_gradient(s->table);
     if (make_trainer(s, &o) && connect(s))
         return true;
     pp_stage_close(s);

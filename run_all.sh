@@ -20,6 +20,7 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --quick            at least one row in every section of the report: some minutes on one GPU
   --full             everything that the benches list, beyond the default: about 40 minutes on one GPU, an hour on several
   --only A,B         only these benches, such as --only roofline,flash
+  --match TEXT       only runs of them whose options have this in them, such as --match 'precision bf16'; * is any text
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
   --dry-run          say what would run, with its estimated time and memory, and stop
   --resume           go on with the run that was interrupted, on the same GPUs at the same commit; else begin anew
@@ -92,7 +93,7 @@ list() {
     done
 }
 
-level=default device='' resume='' only=() qualify='' expect='' peers='' dry='' given=' '
+level=default device='' resume='' only=() match='' qualify='' expect='' peers='' dry='' given=' '
 choose_level() {
     [ "$level" = default ] || die_usage "--full, --quick, --small, --full-loads and --headlines exclude each other"
     level=$1
@@ -100,15 +101,15 @@ choose_level() {
 while [ $# -gt 0 ]; do
     option=$1 value=''
     case $option in
-        --device=* | --only=* | --expect=*) value=${option#*=} option=${option%%=*} ;;
-        --device | --only | --expect)
+        --device=* | --only=* | --match=* | --expect=*) value=${option#*=} option=${option%%=*} ;;
+        --device | --only | --match | --expect)
             [ $# -ge 2 ] || die_usage "$option needs a value"
             value=$2
             shift
             ;;
     esac
     shift
-    case $option in --device | --only | --expect)
+    case $option in --device | --only | --match | --expect)
         [[ $given != *" $option "* ]] || die_usage "$option is given twice"
         given+="$option "
         ;;
@@ -133,6 +134,7 @@ while [ $# -gt 0 ]; do
                 [[ " ${only[*]:0:i} " != *" ${only[i]} "* ]] || die_usage "--only: ${only[i]} is given twice"
             done
             ;;
+        --match) match=$value ;;
         --expect)
             [[ $value =~ ^[1-9][0-9]?$ ]] || die_usage "--expect is a number of GPUs, not '$value'"
             expect=$value
@@ -228,13 +230,14 @@ plan_bench() { # NAME
         return
     fi
     while IFS=$'\t' read -r lists least seconds options; do
-        if wanted "$lists" "$least"; then
+        # shellcheck disable=SC2053 # * is any text
+        if wanted "$lists" "$least" && [[ $options == *$match* ]]; then
             options=${options//\{gpus\}/$gpus}${expect:+ --expect $expect}
             if [ "$least" = 0 ] && [ "$gpus" != 0 ]; then options="$beside $options"; else options="$place $options"; fi
             add "$1" "$seconds" "$options"
         fi
     done < <(fact "$1" run)
-    [ "${#run_bench[@]}" = "$before" ] && [[ $level != load && $level != headline ]] || return
+    [ "${#run_bench[@]}" = "$before" ] && [ -z "$match" ] && [[ $level != load && $level != headline ]] || return
     if [ -z "$(fact "$1" run)" ]; then # it has no lists: its defaults
         add "$1" 60 "$place"
     elif [ "$gpus" != 0 ]; then # it needs more GPUs

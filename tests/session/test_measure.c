@@ -190,7 +190,7 @@ static void measure_fills_the_declared_columns(void **state)
 }
 
 typedef struct toy_step {
-    int launched, waited, first;
+    int launched, waited, early;
 } toy_step;
 
 static bool toy_enqueue(void *arg)
@@ -208,12 +208,13 @@ static void toy_wait(void *arg, double *ms)
     ms[2] = 1e4;
 }
 
-static void toy_first(void *arg, double host_ms)
+static void toy_early(void *arg, int i, double host_ms)
 {
     toy_step *t = arg;
-    assert_int_equal(t->waited, 1);
+    assert_int_equal(i, t->early);
+    assert_int_equal(t->waited, i + 1);
     assert_true(host_ms >= 0);
-    t->first++;
+    t->early++;
 }
 
 static void steps_are_taken_one_by_one(void **state)
@@ -227,7 +228,7 @@ static void steps_are_taken_one_by_one(void **state)
                                .warmup = 3,
                                .enqueue = toy_enqueue,
                                .wait = toy_wait,
-                               .first = toy_first};
+                               .early = toy_early};
     measured_steps m;
     looked_at.runs = 0;
     b.s.after_measure = look;
@@ -235,7 +236,7 @@ static void steps_are_taken_one_by_one(void **state)
     assert_int_equal(looked_at.runs, 1);
     assert_int_equal(t.waited, 8);
     assert_int_equal(t.launched, 9);
-    assert_int_equal(t.first, 1);
+    assert_int_equal(t.early, MEASURE_EARLY);
     assert_int_equal(m.n, 5);
     assert_true(m.median_ms[0] == 6 && m.median_ms[1] == 600 && isnan(m.median_ms[2])); /* of steps 4 to 8 */
     csv *r = bare_close(&b);

@@ -20,7 +20,7 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --quick            at least one row in every section of the report: some minutes on one GPU
   --full             everything that the benches list, beyond the default: about 40 minutes on one GPU, an hour on several
   --only A,B         only these benches, such as --only roofline,flash
-  --match TEXT       only runs of them whose options have this in them, such as --match 'precision bf16'; * is any text
+  --match REGEX      only runs of them whose options match, such as --match 'precision bf16|seq 2048'
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
   --dry-run          say what would run, with its estimated time and memory, and stop
   --resume           go on with the run that was interrupted, on the same GPUs at the same commit; else begin anew
@@ -134,7 +134,11 @@ while [ $# -gt 0 ]; do
                 [[ " ${only[*]:0:i} " != *" ${only[i]} "* ]] || die_usage "--only: ${only[i]} is given twice"
             done
             ;;
-        --match) match=$value ;;
+        --match)
+            match=$value
+            [[ '' =~ $match ]] 2>/dev/null
+            [ $? != 2 ] || die_usage "--match: '$match' is no regular expression"
+            ;;
         --expect)
             [[ $value =~ ^[1-9][0-9]?$ ]] || die_usage "--expect is a number of GPUs, not '$value'"
             expect=$value
@@ -230,8 +234,7 @@ plan_bench() { # NAME
         return
     fi
     while IFS=$'\t' read -r lists least seconds options; do
-        # shellcheck disable=SC2053 # * is any text
-        if wanted "$lists" "$least" && [[ $options == *$match* ]]; then
+        if wanted "$lists" "$least" && [[ $options =~ $match ]]; then
             options=${options//\{gpus\}/$gpus}${expect:+ --expect $expect}
             if [ "$least" = 0 ] && [ "$gpus" != 0 ]; then options="$beside $options"; else options="$place $options"; fi
             add "$1" "$seconds" "$options"

@@ -449,6 +449,8 @@ float8_operands float8_take(step *s, int which, int layer, linear_pass pass, boo
     else
         out.a = cast_alone(s, &ma, &a, a_turned, layer, pass == PASS_Y ? "x in float8" : "dy in float8", stream);
     if (turned) {
+        if (stream != s->main)
+            side_fork(s); /* main has made both copies, the gradient's since the side stream began to follow */
         at_b = (char *)(uintptr_t)wide.b;
     } else if (pass != PASS_DW && s->codes) {
         out.b = gathered_weight(s, which, layer, b_turned, p);

@@ -20,6 +20,7 @@
 #include "common/checkpoint/hash.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/core/spread.h"
 
 enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT };
 
@@ -624,7 +625,7 @@ static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
                  pinned ? "device or sync" : "lazy or sync");
     }
     if (s->copy && pinned)
-        memset(s->copy, 0, (size_t)s->copy_bytes); /* first touches are slow */
+        spread_touch(s->copy, (size_t)s->copy_bytes); /* where the device has not, as a CPU; first touches are slow */
     for (int i = 0; i < s->threads && ok; i++) {
         writer *w = &s->writers[i];
         w->s = s;

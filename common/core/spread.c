@@ -12,7 +12,7 @@
 
 #include "common/core/error.h"
 
-enum { MOST_THREADS = 16, FEW_PIECES = 4 };
+enum { MOST_THREADS = 16, FEW_PIECES = 4, SMALLEST_PAGE = 4096 };
 
 typedef struct loop {
     void (*fn)(void *arg, size_t first, size_t count);
@@ -97,4 +97,19 @@ static void copy_piece(void *arg, size_t first, size_t count)
 void spread_copy(void *to, const void *from, size_t bytes)
 {
     spread_pieces(bytes, (size_t)1 << 20, copy_piece, &(copy){to, from});
+}
+
+static void touch_piece(void *arg, size_t first, size_t count)
+{
+    volatile char *p = arg;
+    for (size_t i = first; i < first + count; i += SMALLEST_PAGE)
+        p[i] = 0;
+}
+
+void spread_touch(void *p, size_t bytes)
+{
+    /* A piece is as long as a huge page, which one thread makes. */
+    spread_pieces(bytes, (size_t)2 << 20, touch_piece, p);
+    if (bytes)
+        ((volatile char *)p)[bytes - 1] = 0; /* where p is not the start of a page */
 }

@@ -18,5 +18,7 @@ typedef struct spread_sums {
 spread_sums spread_sum(size_t n, spread_sums (*of)(const void *arg, size_t first, size_t count), const void *arg);
 
 void spread_copy(void *to, const void *from, size_t bytes); /* memcpy */
+/* Writes a zero at the start and into each page behind it, so that the system has found memory for all of them. */
+void spread_touch(void *p, size_t bytes);
 
 #endif

@@ -3,17 +3,33 @@
 #ifdef HAVE_CUDA
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "common/core/error.h"
+#include "common/core/spread.h"
 #include "common/device/clocks.h"
+#include "common/device/host.h"
 #include "common/device/internal.h"
 #include "common/device/visible.h"
 
 /* Left free on the GPU: kernels loaded later and libraries' own buffers need some, and can't report a lack of it as
  * clearly as an allocation can. */
 static const size_t reserve_bytes = (size_t)96 << 20;
+
+/* From this size on, threads touch the pages of pinned memory ahead of the runtime, which would do so with one thread. */
+static const size_t large_bytes = (size_t)64 << 20;
+
+/* Large pinned memory, of any device: who frees it does not say how much it is. */
+typedef struct mapping {
+    void *at;
+    size_t bytes;
+    struct mapping *next;
+} mapping;
+static mapping *mappings;
+static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct cuda_device {
     device base;
@@ -90,10 +106,52 @@ static void download(device *d, void *host_dst, const void *src, size_t bytes)
     CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
+/* NULL where the system or the runtime would rather not; more than the host has would end this process instead. */
+static void *host_map(size_t bytes)
+{
+    if (bytes >= host_available_bytes())
+        return NULL;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    madvise(p, bytes, MADV_HUGEPAGE); /* without huge pages it is slower, no more */
+    spread_touch(p, bytes);
+    if (cudaHostRegister(p, bytes, cudaHostRegisterPortable) != cudaSuccess) {
+        cudaGetLastError();
+        munmap(p, bytes);
+        return NULL;
+    }
+    mapping *m = xmalloc(sizeof *m);
+    pthread_mutex_lock(&mappings_lock);
+    *m = (mapping){p, bytes, mappings};
+    mappings = m;
+    pthread_mutex_unlock(&mappings_lock);
+    return p;
+}
+
+static bool host_unmap(void *p)
+{
+    pthread_mutex_lock(&mappings_lock);
+    mapping **at = &mappings, *m;
+    while (*at && (*at)->at != p)
+        at = &(*at)->next;
+    if ((m = *at))
+        *at = m->next;
+    pthread_mutex_unlock(&mappings_lock);
+    if (!m)
+        return false;
+    CUDA_CHECK(cudaHostUnregister(p));
+    munmap(p, m->bytes);
+    free(m);
+    return true;
+}
+
 static void *host_malloc(device *d, size_t bytes)
 {
     void *p;
     use(d);
+    if (bytes >= large_bytes && (p = host_map(bytes)))
+        return p;
     cudaError_t e = cudaMallocHost(&p, bytes);
     if (e == cudaErrorMemoryAllocation) {
         cudaGetLastError();
@@ -106,7 +164,8 @@ static void *host_malloc(device *d, size_t bytes)
 static void host_free(device *d, void *p)
 {
     use(d);
-    CUDA_CHECK(cudaFreeHost(p));
+    if (!host_unmap(p))
+        CUDA_CHECK(cudaFreeHost(p));
 }
 
 static void transfer(device *d, void *dst, const void *src, size_t bytes)

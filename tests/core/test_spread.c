@@ -5,6 +5,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/core/error.h"
 #include "common/core/spread.h"
@@ -79,12 +81,32 @@ static void copies(void **state)
     free(to);
 }
 
+static void pages_are_there(void **state)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = ((size_t)9 << 20) / page, n = pages * page - page / 2;
+    unsigned char *p = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *there = xcalloc(pages, 1);
+    (void)state;
+    assert_ptr_not_equal(p, MAP_FAILED);
+    madvise(p, pages * page, MADV_NOHUGEPAGE); /* or one touch would bring many */
+    assert_int_equal(mincore(p, pages * page, there), 0);
+    assert_int_equal(there[0] & 1, 0);
+    spread_touch(p + page - 1, n - page + 1);
+    assert_int_equal(mincore(p, pages * page, there), 0);
+    for (size_t i = 0; i < pages; i++)
+        if (!(there[i] & 1))
+            fail_msg("page %zu of %zu is not there", i, pages);
+    munmap(p, pages * page);
+    free(there);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_once),
         cmocka_unit_test(sums_do_not_depend_on_threads),
         cmocka_unit_test(copies),
+        cmocka_unit_test(pages_are_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

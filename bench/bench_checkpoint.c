@@ -96,6 +96,7 @@ static const column_spec column_table[] = {
     {"cache", COLUMN_TEXT, false, "of the files that are loaded: cold where the file system lets go of them, else warm"},
     {"load_gb_s", COLUMN_REAL, true, "bytes that rank 0 reads for it / load_ms"},
     {"pin_s", COLUMN_REAL, false, "taking and touching what the way needs, most of all ranks"},
+    {"pin_gb_s", COLUMN_REAL, true, "host_bytes / pin_s"},
     {"host_bytes", COLUMN_INT, false, "pinned, most of all ranks"},
     {"device_bytes", COLUMN_INT, false, "on the device, most of all ranks"},
     {"fs", COLUMN_TEXT, false, "file system of --folder; tmpfs and overlay survive no reboot"},

@@ -218,6 +218,7 @@ static void fill_row(saving *s, const timed *t, const saving_ceilings *top)
     row_real(w, "host_bytes", host);
     row_real(w, "device_bytes", inside);
     row_real(w, "pin_s", pin);
+    row_real(w, "pin_gb_s", host / pin / 1e9);
     fill_stall(s, t, law_ms(s, top, rank_bytes, all_bytes, stats_of(&t->compute).median));
     fill_rates(s, t, top, rank_bytes, all_bytes);
 }

@@ -25,6 +25,7 @@ FORMULA(cost, lost_s(c, row) > 0 ? 100 * lost_s(c, row) / interval(c, row) : 0)
 FORMULA(copied_rate, N("rank_bytes") / N("copied_ms") / 1e6)
 FORMULA(durable_rate, N("state_bytes") / N("durable_ms") / 1e6)
 FORMULA(durable_share, 100 * N("durable_gb_s") / N("write_gb_s"))
+FORMULA(pin_rate, N("host_bytes") / N("pin_s") / 1e9)
 FORMULA(two, 2)
 FORMULA(within_device, IS("variant", "device") ? N("device_bytes") : 0)
 static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
@@ -59,6 +60,7 @@ static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
                                     {"load_ms", MEASURED, NULL, 0},
                                     {"load_gb_s", MEASURED, NULL, 0},
                                     {"pin_s", MEASURED, NULL, 0},
+                                    {"pin_gb_s", DERIVED, pin_rate, 1e-6},
                                     {"host_bytes", MEASURED, NULL, 0},
                                     {"device_bytes", DERIVED, within_device, 0},
                                     {0}};

@@ -33,7 +33,8 @@ Ceilings of these runs, and what a save takes.
 @table
 SELECT strategy, ranks AS "ranks:", way, n4(down_gb_s) AS "to the host GB/s:", n4(up_gb_s) AS "back:",
     n4(within_gb_s) AS "within:", n4(write_gb_s) AS "storage:", n4(hash_gb_s) AS "hash, a thread:",
-    bytes(host_bytes) AS "pinned:", bytes(device_bytes) AS "on the device:", n4(pin_s) AS "pinning s:", resume
+    bytes(host_bytes) AS "pinned:", bytes(device_bytes) AS "on the device:", n4(pin_s) AS "pinning s:",
+    n4(pin_gb_s) AS "pinning GB/s:", resume
 FROM here ORDER BY id
 
 @end

@@ -145,18 +145,23 @@ static sb_status fill(step *s, const param_tensor *p, char *to)
 }
 
 /* Elements [first, first + n) of a tensor, in `dtype` at `to`. They are drawn at the start of the block, which no step uses
- * yet, from a draw on with which a kernel can begin. */
+ * yet, as many at a time as it has room for, from a draw on with which a kernel can begin. */
 static sb_status fill_piece(step *s, const param_tensor *p, int64_t first, int64_t n, sb_dtype dtype, char *to)
 {
     const size_t element = (size_t)sb_dtype_bytes(dtype);
-    const int64_t skipped = first % 8;
+    const int64_t room = (int64_t)(arena_bytes(s->arena) / element), end = first + n;
     const float std = params_initial_std(p);
+    sb_status done = SB_OK;
     if (std == 0)
         return fill_ones(s, dtype, (size_t)n, to);
-    const sb_status done =
-        s->k->fill_normal_from(s->ctx, dtype, s->block, (size_t)(skipped + n), rng_hash(s->o.seed, p->name), 0,
-                               (uint64_t)(first - skipped), std, s->main);
-    device_copy(s->dev, to, (const char *)s->block + (size_t)skipped * element, (size_t)n * element);
+    for (int64_t at = first, count; at < end && done == SB_OK; at += count) {
+        const int64_t skipped = at % 8, most = room - skipped;
+        count = end - at < most ? end - at : most;
+        done = s->k->fill_normal_from(s->ctx, dtype, s->block, (size_t)(skipped + count), rng_hash(s->o.seed, p->name),
+                                      0, (uint64_t)(at - skipped), std, s->main);
+        device_copy(s->dev, to + (size_t)(at - first) * element, (const char *)s->block + (size_t)skipped * element,
+                    (size_t)count * element);
+    }
     return done;
 }
 

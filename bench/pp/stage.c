@@ -256,13 +256,11 @@ step_table *pp_bound_table(const pp_case *k, const int *ends, int rank)
     step_table *t = stages_table(k->table, ends, rank);
     step_action *a = (step_action *)t->actions;
     t->action_count = 0;
-    for (int first = 0, n = held < m ? held : m; first < m; first += n, n = 1) {
-        for (int i = first; i < first + n; i++)
-            for (int part = 0; part < v; part++)
-                a[t->action_count++] = (step_action){STEP_F, i, part};
-        for (int i = first; i < first + n; i++)
-            for (int part = v - 1; part >= 0; part--)
-                a[t->action_count++] = (step_action){STEP_B, i, part};
+    for (int i = 0; i < m + held; i++) {
+        for (int part = v - 1; part >= 0 && i >= held && i - held < m; part--)
+            a[t->action_count++] = (step_action){STEP_B, i - held, part};
+        for (int part = 0; part < v && i < m; part++)
+            a[t->action_count++] = (step_action){STEP_F, i, part};
     }
     return t;
 }

@@ -27,7 +27,7 @@ void pp_stage_close(pp_stage *s);
 void pp_stage_step(pp_stage *s); /* a member's; ends the job on failure */
 /* With --fusion graph, after the first step; if it can't be captured, the host goes on launching. */
 void pp_stage_capture(pp_stage *s);
-/* The table of the most that the row's bound allows: so many micro-batches begin before the first backward. */
+/* The table of the most that the bound allows: so many micro-batches begin before the first backward, and another behind each. */
 step_table *pp_bound_table(const pp_case *k, const int *ends, int rank);
 
 #endif

@@ -76,8 +76,9 @@ static void clipping_sees_all_stages(void **state)
 /* Stages beside ranks that share layers, or the batch, and all three: within the check's bounds, with the norm of all. */
 static void stages_go_with_the_other_axes(void **state)
 {
-    static const char *const jobs[] = {"--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v",
-                                       "--ranks 8 --mesh pp2+dp_shard2+tp2 --variant 1f1b --strategy fsdp-keep"};
+    static const char *const jobs[] = {
+        "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v",
+        "--ranks 8 --mesh pp2+dp_shard2+tp2 --variant 1f1b --strategy fsdp-keep --vocab 4000"};
     for (int i = 0; i < 2; i++) {
         char *arguments = xasprintf("--iters 0 --micro-batches 3 --precision fp32 --clip 0.01 %s", jobs[i]);
         csv *c = rows_of(*state, EXIT_CODE_OK, arguments);

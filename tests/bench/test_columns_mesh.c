@@ -332,7 +332,7 @@ static void planned_memory(void **state)
                      csv_real(c, i, "planned_bytes"));
         found += strcmp(csv_cell(c, i, "status"), "ok") == 0;
     }
-    assert_int_equal(found, 5 + 2 + 2);
+    assert_int_equal(found, 5 + 3 + 2);
     csv_free(c);
 }
 

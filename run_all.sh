@@ -31,6 +31,8 @@ A bench that fails does not stop the others; the exit code is the worst of them.
                      on one GPU, 10 on several
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
+  --cases A,B        likewise, but of steps only the cases that have all words of A, or all of B
+  --peer-seconds N   likewise, each peer for so long at most
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
                      minutes); exit code 4 if one is not, 77 if nothing can be checked; docs/qualify.md
   --expect N         with --qualify: exit code 4 also if there are not N GPUs
@@ -93,7 +95,7 @@ list() {
     done
 }
 
-level=default device='' resume='' only=() match='' qualify='' expect='' peers='' dry='' given=' '
+level=default device='' resume='' only=() match='' qualify='' expect='' peers='' peer_options=() dry='' given=' '
 choose_level() {
     [ "$level" = default ] || die_usage "--full, --quick, --small, --full-loads and --headlines exclude each other"
     level=$1
@@ -101,15 +103,15 @@ choose_level() {
 while [ $# -gt 0 ]; do
     option=$1 value=''
     case $option in
-        --device=* | --only=* | --match=* | --expect=*) value=${option#*=} option=${option%%=*} ;;
-        --device | --only | --match | --expect)
+        --device=* | --only=* | --match=* | --expect=* | --cases=* | --peer-seconds=*) value=${option#*=} option=${option%%=*} ;;
+        --device | --only | --match | --expect | --cases | --peer-seconds)
             [ $# -ge 2 ] || die_usage "$option needs a value"
             value=$2
             shift
             ;;
     esac
     shift
-    case $option in --device | --only | --match | --expect)
+    case $option in --device | --only | --match | --expect | --cases | --peer-seconds)
         [[ $given != *" $option "* ]] || die_usage "$option is given twice"
         given+="$option "
         ;;
@@ -145,6 +147,15 @@ while [ $# -gt 0 ]; do
             ;;
         --resume) resume=1 ;;
         --peers) peers=1 ;;
+        --cases)
+            peers=1
+            peer_options+=(--cases "$value")
+            ;;
+        --peer-seconds)
+            [[ $value =~ ^[1-9][0-9]*$ ]] || die_usage "--peer-seconds is a whole number, not '$value'"
+            peers=1
+            peer_options+=(--timeout "$value")
+            ;;
         --dry-run) dry=1 ;;
         --qualify) qualify=1 ;;
         --list)
@@ -421,7 +432,7 @@ if [ -n "$peers" ] && [ -n "$results" ]; then
         [ "$level" != small ] || options+=(--small)
         [ "$level" != load ] || options+=(--full-loads)
         [ ${#only[@]} = 0 ] || options+=(--beside "$(IFS=, && echo "${only[*]}")")
-        python3 tests/peers/peers.py "${options[@]}" </dev/null
+        python3 tests/peers/peers.py "${options[@]}" "${peer_options[@]}" </dev/null
         status=$?
     else
         echo 'python3 was not found: no rows of PyTorch, FlashAttention-4 and nccl-tests'

@@ -165,6 +165,7 @@ static void peers_are_told_what_they_stand_beside(void **state)
         const char *arguments, *told;
     } table[] = {{"--peers", "--out results/lab"},
                  {"--only one --peers", "--out results/lab --beside one"},
+                 {"--only one --cases a --peer-seconds 9", "--out results/lab --beside one --cases a --timeout 9"},
                  {"--only more,one --full-loads", "--out results/lab --full-loads --beside more,one"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         plant(*state, "tests/peers/peers.py",

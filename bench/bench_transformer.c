@@ -111,8 +111,9 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 18, "--size small,xl --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     {RUN_FULL, 1, 30, "--size medium,large,2.7b --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     {RUN_DEFAULT, 1, 40, "--size xl --seq 1024 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
-    {RUN_FULL, 1, 80,
-     "--size small,2.7b --seq 2048 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
+    {RUN_FULL, 1, 12, "--size xl --seq 1024 --precision fp8-delayed"},
+    {RUN_FULL, 1, 95,
+     "--size small,2.7b --seq 2048 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-delayed"},
     /* Feature by feature: the rows that the runs above do not have. */
     {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
     {RUN_FULL, 1, 60,

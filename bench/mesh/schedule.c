@@ -95,7 +95,7 @@ void planner_run_schedule(session *s, const bench_case *c, row *w)
         b[i] = case_real(c, "backward") / chunks;
         d[i] = case_real(c, "weights") / chunks;
     }
-    const pipeline_costs costs = {f, b, d, case_real(c, "hop"), false};
+    const pipeline_costs costs = {.f = f, .b = b, .w = d, .hop = case_real(c, "hop")};
     pipeline_table *t = pipeline_table_create(&shape, &costs);
     row_int(w, "plan_chunks", chunks);
     fill(s, t, &costs, w);

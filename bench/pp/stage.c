@@ -180,10 +180,11 @@ static bool connect(pp_stage *s)
 }
 
 /* A gradient that another rank waits for does not share the device with an update; that rank works on while this one's is done. */
-static bool ends_with_gradient(const step_table *t)
+bool pp_updates_beside(const pp_case *k, int place)
 {
-    const step_action *last = &t->actions[t->action_count - 1];
-    return last->work == STEP_B && !t->parts[last->part].embedding;
+    const pipeline_action last = pipeline_actions(k->table, place)[k->table->count - 1];
+    return k->o.update_units && !(k->o.clip_norm > 0) &&
+           (last.kind != PIPELINE_B || pipeline_stage(&k->shape, place, last.chunk) == 0);
 }
 
 bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_stage *s)
@@ -193,7 +194,7 @@ bool pp_stage_open(pp_case *k, const step_options *options, const int *ends, pp_
     plant_stage(s, &o);
     s->table = stages_table(k->table, s->ends, k->stage);
     plant_actions(s);
-    o.update_units = o.update_units && !ends_with_gradient(s->table);
+    o.update_units = pp_updates_beside(k, k->stage);
     if (make_trainer(s, &o) && connect(s))
         return true;
     pp_stage_close(s);

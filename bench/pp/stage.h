@@ -21,6 +21,7 @@ typedef struct pp_stage {
     device_graph *graph;                                             /* NULL: launched op by op */
 } pp_stage;
 
+bool pp_updates_beside(const pp_case *k, int place); /* of units, on the rank at this place of a pipeline */
 /* Makes the trainer of this rank's part of `o`, cut at `ends`; false after setting the row's status. */
 bool pp_stage_open(pp_case *k, const step_options *o, const int *ends, pp_stage *out);
 void pp_stage_close(pp_stage *s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Timing: a sample is a step behind a barrier, as long as the slowest rank takes. A rank's time stands still where no F, B or W is on its
  * stream, between the start of its first action and the end of its last one. The prediction is the schedule's own, with the
- * times that F, B and W of each stage took here. */
+ * times that F, B and W of each stage took here, and the last ones with an update beside. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,7 @@
  * it gives what it makes, and when it ends, with weight gradients beside. NAN: a W that is part of its B. */
 enum { STEP_MS, WAIT_MS, NOTED };
 enum { BEGUN, GAVE, ENDED, MOMENTS };
+enum { COSTS = 4 };
 
 typedef struct timed {
     pp_case *k;
@@ -30,7 +31,7 @@ typedef struct timed {
     int n, actions; /* samples; of a rank's table */
     double *all;    /* (ranks of the job, n, NOTED + MOMENTS actions) */
     double hop_ms;
-    double *f; /* then b and w: (3, stages) */
+    double *f; /* then b, w, and what an update beside adds to the last: (COSTS, stages) */
 } timed;
 
 /* ---- samples ---- */
@@ -148,35 +149,64 @@ static double bubble_of(const timed *t, int sample)
     return 1 - busy / t->k->ranks / longest;
 }
 
+/* Whether updates beside the actions that end this stage's gradients make them longer than the others. */
+static bool last_is_apart(const timed *t, int stage)
+{
+    return t->k->shape.micros > 1 && pp_updates_beside(t->k, pipeline_rank(&t->k->shape, stage));
+}
+
+static double median_of(const timed *t, int rank, int action, int from, int to)
+{
+    samples of = {0};
+    for (int k = 0; k < t->n; k++)
+        samples_add(&of, moment_of(t, rank, k, to, action) - moment_of(t, rank, k, from, action));
+    const double median = stats_of(&of).median;
+    samples_free(&of);
+    return median;
+}
+
 /* From one moment to another of a stage's actions of a kind: the median of the samples, and of these the mean over micro-batches, so that all
- * of them together are as busy as they were. Where some W are parts of their B, these B are no measure of a B. */
+ * of them together are as busy as they were. Where some W are parts of their B, these B are no measure of a B, and those of the last
+ * micro-batch are none with an update beside. */
 static double span_of(const timed *t, int stage, pipeline_kind kind, int from, int to, bool split)
 {
     const pipeline_shape *s = &t->k->shape;
     const int place = pipeline_rank(s, stage), rank = pp_rank_at(t->k, place), chunk = pipeline_chunk(s, stage);
     const pipeline_action *a = pipeline_actions(t->k->table, place);
+    const int most = s->micros - (kind != PIPELINE_F && last_is_apart(t, stage));
     double sum = 0;
     int n = 0;
     for (int i = 0; i < t->actions; i++) {
         const bool merged =
             kind == PIPELINE_B && split && i + 1 < t->actions && isnan(moment_of(t, rank, 0, BEGUN, i + 1));
-        if (a[i].kind != kind || a[i].chunk != chunk || merged || isnan(moment_of(t, rank, 0, BEGUN, i)))
+        if (a[i].kind != kind || a[i].chunk != chunk || a[i].micro >= most || merged ||
+            isnan(moment_of(t, rank, 0, BEGUN, i)))
             continue;
-        samples of = {0};
-        for (int k = 0; k < t->n; k++)
-            samples_add(&of, moment_of(t, rank, k, to, i) - moment_of(t, rank, k, from, i));
-        sum += stats_of(&of).median;
+        sum += median_of(t, rank, i, from, to);
         n++;
-        samples_free(&of);
     }
     return n ? sum / n : NAN;
+}
+
+/* B and W of the last micro-batch of a stage. */
+static double last_of(const timed *t, int stage)
+{
+    const pipeline_shape *s = &t->k->shape;
+    const int place = pipeline_rank(s, stage), rank = pp_rank_at(t->k, place), chunk = pipeline_chunk(s, stage);
+    const pipeline_action *a = pipeline_actions(t->k->table, place);
+    double sum = 0;
+    for (int i = 0; i < t->actions; i++)
+        if (a[i].kind != PIPELINE_F && a[i].chunk == chunk && a[i].micro == s->micros - 1 &&
+            !isnan(moment_of(t, rank, 0, BEGUN, i)))
+            sum += median_of(t, rank, i, BEGUN, ENDED);
+    return sum;
 }
 
 /* Costs by stage. A row that is not split has a W where weight gradients went on beside main. */
 static void find_costs(timed *t)
 {
     const int stages = pipeline_stages(&t->k->shape);
-    t->f = xcalloc(3 * (size_t)stages, sizeof *t->f);
+    t->f = xcalloc(COSTS * (size_t)stages, sizeof *t->f);
     for (int stage = 0; stage < stages; stage++) {
         const double w = span_of(t, stage, PIPELINE_W, BEGUN, ENDED, true);
         double *b = &t->f[stages + stage], *rest = &t->f[2 * stages + stage];
@@ -185,13 +215,16 @@ static void find_costs(timed *t)
         *rest = isnan(w) ? span_of(t, stage, PIPELINE_B, GAVE, ENDED, false) : w;
         if (isnan(*b)) /* no B was apart from its W */
             *b = span_of(t, stage, PIPELINE_B, BEGUN, ENDED, false) - w;
+        if (last_is_apart(t, stage))
+            t->f[3 * stages + stage] = fmax(0, last_of(t, stage) - *b - *rest);
     }
 }
 
 static pipeline_costs costs_of(const timed *t)
 {
     const int stages = pipeline_stages(&t->k->shape);
-    return (pipeline_costs){t->f, t->f + stages, t->f + 2 * stages, isnan(t->hop_ms) ? 0 : t->hop_ms, .early = true};
+    return (pipeline_costs){t->f, t->f + stages,    t->f + 2 * stages, isnan(t->hop_ms) ? 0 : t->hop_ms,
+                            true, t->f + 3 * stages};
 }
 
 /* ---- the row ---- */

@@ -31,10 +31,8 @@ static void write_predicted(FILE *f, const pipeline_table *t, const pipeline_cos
     for (int r = 0; r < t->shape.ranks; r++)
         for (int i = 0; i < t->count; i++) {
             const pipeline_action a = pipeline_actions(t, r)[i];
-            const int stage = pipeline_stage(&t->shape, r, a.chunk);
             const double start = starts[(size_t)r * (size_t)t->count + (size_t)i];
-            const double b = c->b[stage] + (t->shape.schedule->split ? 0 : c->w[stage]);
-            const double takes = a.kind == PIPELINE_F ? c->f[stage] : a.kind == PIPELINE_B ? b : c->w[stage];
+            const double takes = pipeline_duration(&t->shape, c, r, a);
             if (takes > 0)
                 write_line(f, t, "predicted", r, i, start, start + takes);
         }

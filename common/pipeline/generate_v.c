@@ -62,7 +62,7 @@ static double choose(const pipeline_moments *m, int rank, const v_rank *r, pipel
     if (!has_w)
         return full ? NAN : start;
     const pipeline_action b = r->program[r->waiting[r->first]], w = {PIPELINE_W, b.micro, b.chunk};
-    if (!full && slack <= 0.5 * pipeline_duration(m, rank, w))
+    if (!full && slack <= 0.5 * pipeline_duration(m->shape, m->costs, rank, w))
         return start;
     *a = w;
     return r->clock;
@@ -70,7 +70,7 @@ static double choose(const pipeline_moments *m, int rank, const v_rank *r, pipel
 
 static void take(const pipeline_moments *m, int rank, v_rank *r, pipeline_action a, double start)
 {
-    r->clock = start + pipeline_duration(m, rank, a);
+    r->clock = start + pipeline_duration(m->shape, m->costs, rank, a);
     *pipeline_end(m, a.kind, pipeline_stage(m->shape, rank, a.chunk), a.micro) = r->clock;
     r->done[r->filled++] = a;
     r->held += (a.kind == PIPELINE_F) - (a.kind == PIPELINE_W);
@@ -97,7 +97,8 @@ static turn turn_of(const pipeline_moments *m, int rank, const v_rank *r)
         return t;
     t.start = choose(m, rank, r, &t.action);
     if (!isnan(t.start))
-        t.order = t.start + (t.action.kind == PIPELINE_W ? 1e-6 * pipeline_duration(m, rank, t.action) : 0);
+        t.order =
+            t.start + (t.action.kind == PIPELINE_W ? 1e-6 * pipeline_duration(m->shape, m->costs, rank, t.action) : 0);
     return t;
 }
 
@@ -155,6 +156,6 @@ void pipeline_generate_v(pipeline_table *t, const pipeline_costs *costs)
         one[i] = 1;
         w[i] = 0.92;
     }
-    generate(t, &(pipeline_costs){one, one, w, 0.02, false});
+    generate(t, &(pipeline_costs){.f = one, .b = one, .w = w, .hop = 0.02});
     free(one);
 }

@@ -17,7 +17,6 @@ void pipeline_moments_free(pipeline_moments *m);
 double *pipeline_end(const pipeline_moments *m, pipeline_kind kind, int stage, int micro);
 /* When everything that rank's action waits for is there, hops included, not before `from`; NAN: that is not known yet. */
 double pipeline_ready(const pipeline_moments *m, int rank, pipeline_action a, double from);
-double pipeline_duration(const pipeline_moments *m, int rank, pipeline_action a);
 /* When what an action makes for others has left, if it ends at `end`. */
 double pipeline_given(const pipeline_moments *m, int rank, pipeline_action a, double end);
 

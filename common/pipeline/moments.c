@@ -48,13 +48,15 @@ double pipeline_ready(const pipeline_moments *m, int rank, pipeline_action a, do
     return stage + 1 < pipeline_stages(m->shape) ? later(own, arrives(m, rank, PIPELINE_B, stage + 1, a.micro)) : own;
 }
 
-double pipeline_duration(const pipeline_moments *m, int rank, pipeline_action a)
+double pipeline_duration(const pipeline_shape *s, const pipeline_costs *c, int rank, pipeline_action a)
 {
-    const int stage = pipeline_stage(m->shape, rank, a.chunk);
-    const pipeline_costs *c = m->costs;
+    const int stage = pipeline_stage(s, rank, a.chunk);
+    const bool split = s->schedule->split,
+               ends = a.micro == s->micros - 1 && a.kind == (split ? PIPELINE_W : PIPELINE_B);
+    const double more = c->last && ends ? c->last[stage] : 0;
     if (a.kind == PIPELINE_B)
-        return c->b[stage] + (m->shape->schedule->split ? 0 : c->w[stage]);
-    return a.kind == PIPELINE_F ? c->f[stage] : c->w[stage];
+        return c->b[stage] + (split ? 0 : c->w[stage]) + more;
+    return a.kind == PIPELINE_F ? c->f[stage] : c->w[stage] + more;
 }
 
 double pipeline_given(const pipeline_moments *m, int rank, pipeline_action a, double end)

@@ -66,8 +66,9 @@ typedef struct pipeline_table {
 /* Times by stage, in any unit. f, b and w have one value for each stage; where a row is not split, its B takes b + w. */
 typedef struct pipeline_costs {
     const double *f, *b, *w;
-    double hop; /* between a stage's end and the next stage's start on another rank */
-    bool early; /* where a row is not split, too, what B gives is there before its w has passed */
+    double hop;         /* between a stage's end and the next stage's start on another rank */
+    bool early;         /* where a row is not split, too, what B gives is there before its w has passed */
+    const double *last; /* by which the action that ends a stage's weight gradients takes longer; NULL: by nothing */
 } pipeline_costs;
 
 /* The shape must have no problem. A V places its W by `costs`, at moments when a rank would wait; NULL: F = B = 1, W = 0.92,
@@ -75,6 +76,7 @@ typedef struct pipeline_costs {
 pipeline_table *pipeline_table_create(const pipeline_shape *s, const pipeline_costs *costs);
 void pipeline_table_free(pipeline_table *t);
 const pipeline_action *pipeline_actions(const pipeline_table *t, int rank); /* (count) */
+double pipeline_duration(const pipeline_shape *s, const pipeline_costs *c, int rank, pipeline_action a);
 
 /* ---- checks: validate.c ---- */
 

@@ -22,7 +22,8 @@ static int run_rank(const pipeline_table *t, const pipeline_moments *m, int rank
     const int before = r->next;
     for (; r->next < t->count; r->next++) {
         const pipeline_action a = actions[r->next];
-        const double start = pipeline_ready(m, rank, a, r->clock), takes = pipeline_duration(m, rank, a);
+        const double start = pipeline_ready(m, rank, a, r->clock),
+                     takes = pipeline_duration(m->shape, m->costs, rank, a);
         if (isnan(start))
             break;
         if (r->next == 0)

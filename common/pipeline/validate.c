@@ -135,7 +135,7 @@ static bool ends(const pipeline_table *t, const finding *f)
     double *one = xmalloc(stages * sizeof *one);
     for (size_t i = 0; i < stages; i++)
         one[i] = 1;
-    const pipeline_times times = pipeline_simulate(t, &(pipeline_costs){one, one, one, 0, false}, NULL);
+    const pipeline_times times = pipeline_simulate(t, &(pipeline_costs){.f = one, .b = one, .w = one}, NULL);
     free(one);
     return !isnan(times.makespan) || wrong(f, "the run stands still: ranks wait for each other in a circle");
 }

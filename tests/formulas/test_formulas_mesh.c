@@ -345,7 +345,8 @@ static void long_pipelines(void **state)
             t[1][i] = blocks[i] * b + (last ? hb : 0);
             t[2][i] = blocks[i] * w + (last ? hw : 0);
         }
-        const pipeline_costs costs = {t[0], t[1], t[2], h200()->call_s + 2. * 8192 * 4096 / h200()->link, false};
+        const pipeline_costs costs = {
+            .f = t[0], .b = t[1], .w = t[2], .hop = h200()->call_s + 2. * 8192 * 4096 / h200()->link};
         pipeline_table *table = pipeline_table_create(&s, &costs);
         const double whole = pipeline_simulate(table, &costs, NULL).makespan;
         pipeline_table_free(table);

@@ -17,7 +17,7 @@ static pipeline_shape shape_of(const char *name, int ranks, int chunks, int micr
 static pipeline_times run(pipeline_shape s, double f, double b, double w, double hop)
 {
     double t[3][256];
-    const pipeline_costs costs = {t[0], t[1], t[2], hop, false};
+    const pipeline_costs costs = {.f = t[0], .b = t[1], .w = t[2], .hop = hop};
     for (int i = 0; i < pipeline_stages(&s); i++) {
         t[0][i] = f / s.chunks;
         t[1][i] = b / s.chunks;
@@ -107,7 +107,7 @@ static void starts_of_actions(void **state)
     (void)state;
     static const double one[] = {1, 1}, w[] = {1, 10}, wanted[] = {0, 3, 4, 1, 2, 3};
     const pipeline_shape s = shape_of("zb-h1", 2, 1, 1);
-    const pipeline_costs costs = {one, one, w, 0, false};
+    const pipeline_costs costs = {.f = one, .b = one, .w = w};
     double starts[6];
     pipeline_table *t = pipeline_table_create(&s, &costs);
     const pipeline_times times = pipeline_simulate(t, &costs, starts);
@@ -124,10 +124,26 @@ static void gradients_leave_before_their_w(void **state)
     const pipeline_shape s = shape_of("1f1b", 2, 1, 1);
     pipeline_table *t = pipeline_table_create(&s, NULL);
     for (int early = 0; early < 2; early++) {
-        const pipeline_costs costs = {one, one, one, 0, early};
+        const pipeline_costs costs = {.f = one, .b = one, .w = one, .early = early};
         assert_true(pipeline_simulate(t, &costs, NULL).makespan == 6 - early);
     }
     pipeline_table_free(t);
+}
+
+/* Two stages, two micro-batches, all times 1: the last B takes 3 more in the second stage, for which the first one waits, and 2 there. If
+ * W is apart, W does, and nobody waits: the second stage is busy from 1 on, for 6 and 3. */
+static void last_gradients_take_longer(void **state)
+{
+    (void)state;
+    static const double one[] = {1, 1}, last[] = {2, 3};
+    static const double wanted[] = {14, 10};
+    for (int split = 0; split < 2; split++) {
+        const pipeline_shape s = shape_of(split ? "zb-h1" : "1f1b", 2, 1, 2);
+        const pipeline_costs costs = {.f = one, .b = one, .w = one, .last = last};
+        pipeline_table *t = pipeline_table_create(&s, NULL);
+        assert_true(pipeline_simulate(t, &costs, NULL).makespan == wanted[split]);
+        pipeline_table_free(t);
+    }
 }
 
 /* What the schedules hold at most, and where the loss is. */
@@ -297,7 +313,7 @@ static void a_v_without_room(void **state)
 
 int main(void)
 {
-    static struct CMUnitTest tests[2 * PAPER_ROWS + 10];
+    static struct CMUnitTest tests[2 * PAPER_ROWS + 11];
     static char names[2 * PAPER_ROWS][64];
     static int numbers[2 * PAPER_ROWS];
     int n = 0;
@@ -307,12 +323,17 @@ int main(void)
         tests[n] = (struct CMUnitTest){names[n], bubble_of_the_paper, NULL, NULL, &numbers[n]};
         numbers[n] = n;
     }
-    const struct CMUnitTest others[] = {
-        cmocka_unit_test(tables_are_valid),  cmocka_unit_test(known_makespans),
-        cmocka_unit_test(starts_of_actions), cmocka_unit_test(gradients_leave_before_their_w),
-        cmocka_unit_test(bounds_and_places), cmocka_unit_test(closed_forms),
-        cmocka_unit_test(refused_shapes),    cmocka_unit_test(wrong_tables),
-        cmocka_unit_test(a_v_without_room),  cmocka_unit_test(places_come_one_action_ahead)};
+    const struct CMUnitTest others[] = {cmocka_unit_test(tables_are_valid),
+                                        cmocka_unit_test(known_makespans),
+                                        cmocka_unit_test(starts_of_actions),
+                                        cmocka_unit_test(gradients_leave_before_their_w),
+                                        cmocka_unit_test(last_gradients_take_longer),
+                                        cmocka_unit_test(bounds_and_places),
+                                        cmocka_unit_test(closed_forms),
+                                        cmocka_unit_test(refused_shapes),
+                                        cmocka_unit_test(wrong_tables),
+                                        cmocka_unit_test(a_v_without_room),
+                                        cmocka_unit_test(places_come_one_action_ahead)};
     memcpy(tests + n, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

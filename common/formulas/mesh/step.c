@@ -89,7 +89,7 @@ static costs costs_create(const mesh_job *j, const mesh_plan *p, const mesh_rate
     const int apart = mesh_world(p->axes) / p->axes.pp;
     const double bytes = 2 * mesh_rows(j, p) * (double)j->d_model / p->axes.tp;
     const double hop = r->call_s + bytes / (apart < j->host ? r->link : r->network), sends = p->overlap ? 0 : hop;
-    c.c = (pipeline_costs){c.f, c.b, c.w, hop - sends, false};
+    c.c = (pipeline_costs){.f = c.f, .b = c.b, .w = c.w, .hop = hop - sends};
     mesh_stages(j->layers, stages, p->even ? 0 : (hf + hb + hw) / (f + b + w), blocks);
     for (int i = 0; i < stages; i++) {
         const bool last = i == stages - 1;

@@ -18,7 +18,7 @@ the report of this machine, results/<machine>/report.html and report.md. The las
 A bench that fails does not stop the others; the exit code is the worst of them.
 
   --quick            at least one row in every section of the report: some minutes on one GPU
-  --full             everything that the benches list, beyond the default: about 40 minutes on one GPU, an hour on several
+  --full             everything that the benches list, beyond the default: about 50 minutes on one GPU, two hours on several
   --only A,B         only these benches, such as --only roofline,flash
   --match REGEX      only runs of them whose options match, such as --match 'precision bf16|seq 2048'
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)

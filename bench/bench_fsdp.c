@@ -121,6 +121,9 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 70,
      "--ranks 1,2 --cp 1,2 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
      "--loss-chunk 4096 --variant ddp"},
+    {RUN_FULL, 4, 60,
+     "--ranks 4 --cp 2 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
+     "--loss-chunk 4096 --variant ddp,fsdp --iters 6"},
     {RUN_CPU, 0, 5, ""},
     {RUN_CPU, 0, 2, "--cp 2 --cp-way gather,all-to-all,ring --precision fp32 --grad-dtype policy --variant ddp,fsdp"},
     {RUN_CPU, 0, 3, "--ranks 1 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},

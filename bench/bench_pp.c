@@ -141,11 +141,13 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 512 --variant 1f1b,zb-v --iters 5"},
     /* torch.distributed.pipelining runs the same (tests/peers/pp.py). */
-    {RUN_DEFAULT, 2, 60, "--ranks {gpus}"},
+    {RUN_DEFAULT, 2, 46, "--ranks {gpus} --transport copy"},
+    {RUN_DEFAULT, 2, 25, "--ranks {gpus} --variant 1f1b,zb-v"},
+    {RUN_FULL, 2, 35, "--ranks {gpus} --variant gpipe,interleaved,zb-h1"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b,zb-v --balance measured"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant zb-h1,zb-v --clip 0,1 --micro-batches 4,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},
-    {RUN_FULL, 2, 60, "--ranks {gpus} --transport copy --update units,after --variant 1f1b,zb-h1,zb-v"},
+    {RUN_FULL, 2, 30, "--ranks {gpus} --transport copy --update after --variant 1f1b,zb-h1,zb-v"},
     {RUN_FULL, 2, 40, "--ranks {gpus} --variant 1f1b,zb-h1 --fusion graph"},
     {RUN_FULL, 4, 60, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v"},
     {RUN_FULL, 4, 20, "--ranks 4 --mesh pp2+dp_shard2 --strategy fsdp-keep --variant 1f1b"},

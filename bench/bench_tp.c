@@ -59,7 +59,8 @@ static const column_spec column_table[] = {SHARE_COLUMNS, {0}};
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 1024 --fusion graph --variant nccl"},
     /* PyTorch runs the same (tests/peers/tp.py). */
-    {RUN_DEFAULT | RUN_LOAD, 2, 60, "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph"},
+    {RUN_DEFAULT | RUN_LOAD, 2, 54,
+     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none"},
     {RUN_FULL, 2, 120,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --regather 1,0"},
     {RUN_FULL, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},

@@ -33,7 +33,7 @@ static int64_t data_bytes(const replica_place *at, step_options *o, const mesh_p
     return replica_planned_bytes(at, o, &to);
 }
 
-/* Of the way copy, beside its plan: windows, and the ranks' gradients of all gains, or of a layer's keys and values. */
+/* What the way copy holds beside its plan: windows, and the ranks' gradients of all gains, or of a layer's keys and values. */
 static int64_t window_bytes(const step_options *o, int tp)
 {
     const model_config *c = &o->config;

@@ -50,7 +50,7 @@ static void run(cp_case *k, const part *p, float *lse, const cp_results *out, co
 {
     const sb_attention *w = &k->whole.a;
     const int heads = k->setup.whole.heads, heads_kv = k->setup.whole.heads_kv;
-    sb_attention a = k->setup.whole;
+    sb_attention a = k->x->as.whole; /* with the backward that the ranks run, deterministic or not */
     a.heads = heads / p->groups;
     a.heads_kv = heads_kv / p->groups;
     a.seq_q = p->rows;

@@ -142,8 +142,8 @@ static const bench_run run_table[] = {
     {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 512 --variant 1f1b,zb-v --iters 5"},
     /* torch.distributed.pipelining runs the same (tests/peers/pp.py). */
     {RUN_DEFAULT, 2, 46, "--ranks {gpus} --transport copy"},
-    {RUN_DEFAULT, 2, 25, "--ranks {gpus} --variant 1f1b,zb-v"},
-    {RUN_FULL, 2, 35, "--ranks {gpus} --variant gpipe,interleaved,zb-h1"},
+    {RUN_DEFAULT, 2, 14, "--ranks {gpus} --variant 1f1b"},
+    {RUN_FULL, 2, 46, "--ranks {gpus} --variant gpipe,interleaved,zb-h1,zb-v"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b,zb-v --balance measured"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant zb-h1,zb-v --clip 0,1 --micro-batches 4,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},

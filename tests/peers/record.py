@@ -58,8 +58,9 @@ def output_of(*command):
 
 
 def reason_of(error):
-    """The first line of an exception, for a cell."""
-    return f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"
+    """The first line of an exception, for a cell: with the characters that a report takes from a stranger's file."""
+    text = f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"
+    return text.translate(str.maketrans({"<": "(", ">": ")"}))
 
 
 def chosen(cases, words):

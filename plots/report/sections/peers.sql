@@ -110,7 +110,7 @@ JOIN peer_model p ON p.size = o.size AND p.seq = o.seq AND p.batch = o.batch AND
     AND (p.mode = w.mode OR (w.mode = 'step-graph' AND p.mode = 'block-graph'))
     AND p.precision = CASE WHEN w.master = 'ao' THEN o.precision || '-ao' WHEN w.master IS NOT NULL
     THEN iif(o.precision = 'bf16', w.master, NULL) ELSE iif(o.precision = 'bf16-pure', 'bf16pure', o.precision) END
-WHERE o.status = 'ok' AND o.mode = 'train-step' AND o.recompute = 'none' AND o.variant = 'graph'
+WHERE o.status = 'ok' AND p.step_ms > 0 AND o.mode = 'train-step' AND o.recompute = 'none' AND o.variant = 'graph'
     AND coalesce(o.cold, 0) = 0 AND o.warmup = 5 AND coalesce(o.offload, 'none') = 'none'
     AND coalesce(o.moments, 'policy') = 'policy' AND coalesce(o.micro_batches, 1) = 1 AND coalesce(o.clip, 0) = 0
     AND o.attention = 'flash' AND coalesce(o.fp32_products, 'fma') IN ('fma', 'fp16x3')

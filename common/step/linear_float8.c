@@ -451,7 +451,7 @@ float8_operands float8_take(step *s, int which, int layer, linear_pass pass, boo
     if (turned) {
         if (stream != s->main)
             side_fork(s); /* main has made both copies, the gradient's since the side stream began to follow */
-        at_b = (char *)(uintptr_t)wide.b;
+        at_b = (char *)(uintptr_t)wide.b; /* NOLINT: it is read, as all operands are */
     } else if (pass != PASS_DW && s->codes) {
         out.b = gathered_weight(s, which, layer, b_turned, p);
     } else if (pass != PASS_DW && f->weights) {

@@ -165,9 +165,8 @@ void unit_release(step *s)
 /* While planning an address that is aligned as the one it stands for: what a product needs may depend on that. */
 static void *somewhere(const step *s, const step_unit *u, const param_tensor *p)
 {
-    return (void *)(uintptr_t)(4096 +
-                               (p->first - u->first) *
-                                   gathered_element(s, params_unit_of(s->params, p))); /* NOLINT: nothing is there */
+    const int64_t at = (p->first - u->first) * gathered_element(s, params_unit_of(s->params, p));
+    return (void *)(uintptr_t)(4096 + at); /* NOLINT: nothing is there */
 }
 
 void *unit_param(const step *s, const param_tensor *p)

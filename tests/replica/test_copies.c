@@ -93,7 +93,7 @@ static void connect(rank *ranks, const pipeline_shape *s)
 {
     const int n = copies_count(s);
     copies_memory of[RANKS];
-    int64_t *places = xcalloc((size_t)(s->ranks * n), sizeof *places);
+    int64_t *places = xcalloc((size_t)s->ranks * (size_t)n, sizeof *places);
     for (int r = 0; r < s->ranks; r++) {
         of[r] = (copies_memory){trainer_scratch(ranks[r].t), ranks[r].flags};
         copies_places(ranks[r].c, of[r].base, places + r * n);

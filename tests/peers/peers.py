@@ -369,6 +369,11 @@ def test_cases():
     tuned = record.chosen(steps.CASES, "xl 1024 tuned-graph,naive eager")
     if {(c.mode, c.attn) for c in tuned} != {("tuned-graph", a) for a in ("sdpa", "cudnn", "fa4", "fa2")} | {("eager", "naive")}:
         wrong.append(f"--cases chooses {tuned}")
+    float8 = record.chosen(steps.CASES, "xl 1024 fp8")
+    if {c.precision for c in float8} != {*steps.FLOAT8, *steps.TORCHAO} or {c[:2] for c in float8} != {("xl", 1024)}:
+        wrong.append(f"--cases chooses {float8} for fp8")
+    if {c.strategy for c in record.chosen(parallel_cases.CASES, "fsdp2")} != {"fsdp2"}:
+        wrong.append("--cases takes fsdp2-keep for fsdp2")
     names = {bench for *_, benches in PEERS.values() for bench in benches}
     wrong += [f"no bench is called {case.beside}" for case in parallel_cases.CASES if case.beside not in names]
     unknown = set(parallel_cases.columns(full[0], 2)) - set(record.header("ddp"))

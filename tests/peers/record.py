@@ -64,9 +64,16 @@ def reason_of(error):
 
 
 def chosen(cases, words):
-    """Those that have all the words of a part: of 'xl 512 eager,tuned-graph', eager steps of xl at 512, and all that are tuned."""
-    asked = [set(part.split()) for part in words.split(",") if part.strip()]
-    return [case for case in cases if not asked or any(part <= set(map(str, case)) for part in asked)]
+    """Those that have all the words of a part: of 'xl 512 eager,tuned', eager steps of xl at 512, and all that are tuned. A word that
+    no case has stands for all that begin with it, so that fsdp2 is not fsdp2-keep, and fp8 is each way of float8."""
+    asked = [part.split() for part in words.split(",") if part.strip()]
+    texts = [list(map(str, case)) for case in cases]
+    whole = {text for case in texts for text in case}
+
+    def has(case, word):
+        return word in case if word in whole else any(text.startswith(word) for text in case)
+
+    return [case for case, text in zip(cases, texts) if not asked or any(all(has(text, word) for word in part) for part in asked)]
 
 
 def commit(root=library.ROOT):

@@ -66,6 +66,10 @@ class Way:
             from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
             self.stager = DefaultStager(StagingOptions(use_pinned_memory=True, use_shared_memory=True, use_async_staging=True,
                                                        use_non_blocking_copy=True))
+            # PyTorch 2.11 closes a stager's memory behind each save: pinned pages are given back, and the next save ends with a
+            # KeyError, since the table of what is copied how is empty. Here the memory stays until the last save.
+            memory = self.stager._state_dict_stager
+            self.free, memory.close = memory.close, lambda: None
 
     def begin(self, state, folder):
         if self.name == "blocking":
@@ -89,6 +93,7 @@ class Way:
     def close(self):
         if self.stager:
             self.stager.close()
+            self.free()
 
 
 def measure(run, way_name, place):

@@ -77,9 +77,20 @@ class LanguageModel(nn.Module):
         return self.head(self.norm(x)) if targets is None else self.tail(self.norm, self.head, x, targets)
 
 
+def quiet():
+    """What is printed are rows: no table for each product that max-autotune times, and no traceback for a tile that does not fit."""
+    import logging
+
+    from torch._inductor import config, select_algorithm
+    config.max_autotune_report_choices_stats = select_algorithm.PRINT_AUTOTUNE = False
+    logging.getLogger(select_algorithm.__name__).setLevel(logging.CRITICAL)
+
+
 def compile_blocks(model, tuned):
     """Blocks are alike and compiled once. `tuned`: products are chosen by max-autotune, and the head's loss is compiled, too."""
     options = {"mode": "max-autotune-no-cudagraphs"} if tuned else {}
+    if tuned:
+        quiet()
     for place, block in enumerate(model.blocks):
         model.blocks[place] = torch.compile(block, dynamic=False, **options)
     if tuned:

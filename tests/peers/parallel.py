@@ -228,21 +228,13 @@ def ddp(rows, cases, warmup=5, iters=20):
         torch.cuda.empty_cache()
 
 
-def cases_of(arguments):
-    if "--small" in arguments:
-        return parallel_cases.SMALL
-    if "--case" in arguments:
-        return [parallel_cases.CASES[int(arguments[arguments.index("--case") + 1])]]
-    return parallel_cases.CASES
-
-
 def main():
     what, folder = sys.argv[1:3]
     with ranks.job(what, folder, "gloo" if "--gloo" in sys.argv else "nccl") as rows:
         if what == "allreduce":
             allreduce(rows, "--small" in sys.argv)
         else:
-            ddp(rows, cases_of(sys.argv))
+            ddp(rows, parallel_cases.cases_of(what, sys.argv))
 
 
 if __name__ == "__main__":

@@ -63,6 +63,44 @@ def columns(case, ranks):
             "policy": POLICIES.get(case.strategy, POLICIES[case.precision]), "bucket_mb": case.bucket_mb, "planned": len(CASES)}
 
 
+# Layers shared by ranks: what bench_tp's default list has.
+Tp = namedtuple("Tp", "mode size seq batch seconds")
+TP = [Tp("compile-blocks", "2.7b", 2048, 4, 150), Tp("compile-blocks-async", "2.7b", 2048, 4, 150), Tp("eager", "2.7b", 2048, 4, 50)]
+TP_SMALL = [Tp("eager", "tiny", 64, 2, 100), Tp("compile-blocks", "tiny", 64, 2, 100)]
+TP_POLICY = "DTensor: tensor and sequence parallel, loss_parallel; everything bf16: weights, gradients, activations, AdamW states"
+
+
+def tp_columns(case, ranks):
+    return {"bench": "tp", "ranks": ranks, "size": case.size, "seq": case.seq, "batch": case.batch, "precision": "bf16pure", "attn": "sdpa",
+            "mode": case.mode, "timing": "queued", "policy": TP_POLICY}
+
+
+# Each schedule of a pipeline as it is, and with its blocks or the whole stage compiled: the library runs what it is given. Graphs of a
+# stage with compiled blocks leave the host little to do; a backward in two halves cannot be one.
+Pp = namedtuple("Pp", "impl mode size seq micro_batches seconds")
+SCHEDULES = ("1f1b", "gpipe", "zb-v")
+PP = [Pp(impl, mode, "2.7b", 1024, 8, seconds)
+      for mode, seconds, impls in (("graph", 50, SCHEDULES[:2]), ("compile-blocks", 60, ("zb-v", "1f1b", "gpipe")), ("compile", 150, SCHEDULES),
+                                   ("eager", 45, SCHEDULES)) for impl in impls]
+PP_SMALL = [Pp(impl, "eager", "small", 128, 4, 100) for impl in SCHEDULES]
+PP_POLICY = "as many blocks in each stage; PipelineStage over NCCL; AdamW fused, no clipping"
+
+
+def pp_columns(case, ranks):
+    return {"bench": "pp", "impl": case.impl, "ranks": ranks, "size": case.size, "seq": case.seq, "batch": 1,
+            "micro_batches": case.micro_batches, "precision": "bf16-pure", "attn": "sdpa", "mode": case.mode, "policy": PP_POLICY}
+
+
+# By peer: the list, the short one of --small, and the columns of a case.
+LISTS = {"ddp": (CASES, SMALL, columns), "tp": (TP, TP_SMALL, tp_columns), "pp": (PP, PP_SMALL, pp_columns)}
+
+
+def cases_of(peer, arguments):
+    """What a rank that was started with these arguments is to run: one case, or all."""
+    cases = LISTS[peer]["--small" in arguments]
+    return [cases[int(arguments[arguments.index("--case") + 1])]] if "--case" in arguments else cases
+
+
 def chosen(beside, full_loads, words=""):
     """Numbers of the cases beside these benches (all, if none is named), with these words."""
     named = record.chosen(CASES, words)

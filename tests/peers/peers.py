@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -67,15 +68,18 @@ def missing(name):
     return None
 
 
+def list_of(name):
+    """The cases of a peer of steps; others have none."""
+    return steps.CASES if name == "model" else parallel_cases.LISTS.get(name, ((),))[0]
+
+
 def command_of(name, options):
     small = ["--small"] if options.small else []
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={visible_gpus()}"]
-    if name in ("cp", "tp", "checkpoint"):
-        return [sys.executable, *launch, f"{HERE}/{name}.py", options.out, *small]
-    if name == "pp":  # it starts its ranks itself, case by case
-        return [sys.executable, f"{HERE}/pp.py", options.out, *small]
+    launch = [sys.executable, f"{HERE}/launch.py", str(visible_gpus())]
+    if name in ("cp", "tp", "pp", "checkpoint"):
+        return [*launch, f"{HERE}/{name}.py", options.out, *small]
     if name in ("allreduce", "ddp"):
-        return [sys.executable, *launch, f"{HERE}/parallel.py", name, options.out, *small]
+        return [*launch, f"{HERE}/parallel.py", name, options.out, *small]
     path = ["--lib", options.lib] if options.lib else []
     chosen = ["--cases", options.cases, "--timeout", str(options.timeout)]
     return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small, *chosen]
@@ -105,11 +109,11 @@ def run_one(name, options):
 
 def run_limited(command, seconds):
     """The exit code. After so many seconds the peer is asked to end, so that a launcher of ranks ends those, too: one that is
-    killed leaves them on the GPUs, where they disturb whatever is measured next."""
+    killed leaves them on the GPUs, where they disturb whatever is measured next. So it is where this program is to end."""
     peer = subprocess.Popen(command)
     try:
         return peer.wait(seconds)
-    except subprocess.TimeoutExpired:
+    except BaseException:
         peer.terminate()
         try:
             peer.wait(60)
@@ -119,36 +123,41 @@ def run_limited(command, seconds):
         raise
 
 
-def run_case(number, options, seconds):
-    """One case of `ddp` in a process of its own, so that one that fails, hangs or leaves memory behind does not touch the next. What
-    ended without a row gets one that says how. True: it ended well."""
-    case = parallel_cases.CASES[number]
+def run_case(name, number, options, seconds):
+    """One case of `ddp`, `tp` or `pp` in processes of its own, so that one that fails, hangs or leaves memory behind does not touch the
+    next. What ended without a row gets one that says how. True: it ended well."""
+    case = parallel_cases.LISTS[name][options.small][number]
     try:
-        code = run_limited([*command_of("ddp", options), "--case", str(number)], seconds)
+        code = run_limited([*command_of(name, options), "--case", str(number)], seconds)
         if code == 0:
             return True
         note = f"exit code {code}"
     except subprocess.TimeoutExpired:
         note = f"no end within {seconds:.0f} s"
-    note_of_case(case, options, note)
+    note_of_case(name, case, options, note)
     return False
 
 
-def note_of_case(case, options, note):
-    record.Rows("ddp", options.out).add(**parallel_cases.columns(case, visible_gpus()), note=note)
+def note_of_case(name, case, options, note):
+    record.Rows(name, options.out).add(**parallel_cases.LISTS[name][2](case, visible_gpus()), note=note)
 
 
-def run_cases(options):
-    """An exit code. What there is no time left for has a row that says so: a shorter case behind it may still run."""
-    end, code = time.monotonic() + options.timeout, 0
-    for number in parallel_cases.chosen(options.beside, options.full_loads, options.cases):
-        case, left = parallel_cases.CASES[number], end - time.monotonic()
+def run_cases(name, options):
+    """An exit code. What there is no time left for has a row that says so: a shorter case behind it may still run. Of pipelines one that
+    ends well will do: a schedule that does not take a compiled stage is a finding."""
+    cases = parallel_cases.LISTS[name][options.small]
+    numbers = [number for number, case in enumerate(cases) if case in record.chosen(cases, options.cases)]
+    if name == "ddp":
+        numbers = parallel_cases.chosen(options.beside, options.full_loads, options.cases)
+    end, failed = time.monotonic() + options.timeout, 0
+    for number in numbers:
+        case, left = cases[number], end - time.monotonic()
         if case.seconds > left:
-            note_of_case(case, options, f"not run: it may take {case.seconds} s, and {max(left, 0):.0f} s are left")
-            code = 1
-        elif not run_case(number, options, case.seconds):
-            code = 1
-    return code
+            note_of_case(name, case, options, f"not run: it may take {case.seconds} s, and {max(left, 0):.0f} s are left")
+            failed += 1
+        elif not run_case(name, number, options, case.seconds):
+            failed += 1
+    return int(failed == len(numbers) > 0 if name == "pp" else failed > 0)
 
 
 def run_all(names, options):
@@ -160,16 +169,19 @@ def run_all(names, options):
             print(f"{name}: not run, {reason}; peer_{name}.csv gets no rows ({PEERS[name][0]})")
             continue
         print(f"{name}: {PEERS[name][0]}", flush=True)
+        if list_of(name) and not record.chosen(list_of(name), options.cases):
+            print(f"{name}: not run, no case has the words '{options.cases}'; --list shows them")
+            continue
         start = time.monotonic()
         try:
-            apart = name == "ddp" and not options.small
-            code = run_cases(options) if apart else run_limited(command_of(name, options), options.timeout)
+            apart = name == "pp" or name in parallel_cases.LISTS and not options.small
+            code = run_cases(name, options) if apart else run_limited(command_of(name, options), options.timeout)
         except subprocess.TimeoutExpired:
             code = f"no end within {options.timeout} s"
         ran += 1
         if code != 0:
             failed.append(name)
-            print(f"{name} failed: exit code {code}", file=sys.stderr)
+            print(f"{name} failed: {code if isinstance(code, str) else f'exit code {code}'}", file=sys.stderr)
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
     if not ran:
         return EXIT_NOTHING
@@ -389,8 +401,8 @@ def test_limit_of_a_case():
         for script, note in (("exec sleep 60", "no end within 1 s"), ("exit 3", "exit code 3")):
             with open(f"{folder}/case", "w") as file:
                 file.write(script + "\n")
-            options = argparse.Namespace(out=folder)
-            run_case(0, options, 1)
+            options = argparse.Namespace(out=folder, small=False)
+            run_case("ddp", 0, options, 1)
             with open(f"{folder}/peer_ddp.csv", newline="") as file:
                 cells = list(record.csv.DictReader(file))[-1]
             if cells["note"] != note or cells["strategy"] != "fsdp2" or cells["step_ms"]:
@@ -399,15 +411,19 @@ def test_limit_of_a_case():
 
 
 def test_pipelines():
-    """Each case of pp.py that ends badly has a row; all of them together are a failure, one is not."""
+    """Each case of pp.py that ends badly, or has no time left, has a row; all of them together are a failure, one is not."""
     import tempfile
-
-    import pp
     wrong = []
     for ends, well in ((lambda *_: 1, False), (lambda command, _: int(command[-1] == "1"), True)):
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(pp.peers, "run_limited", ends):
-            if pp.run_cases(folder, pp.CASES[:2], False) != well:
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch(f"{__name__}.run_limited", ends):
+            if run_cases("pp", argparse.Namespace(out=folder, small=False, timeout=1000, cases="graph")) != (not well):
                 wrong.append(f"pipelines: all failed, or one did, and it says {not well}")
+            if run_cases("tp", argparse.Namespace(out=folder, small=False, timeout=60, cases="")) != 1:
+                wrong.append("layers shared by ranks: two cases had no time left, and all is well")
+            with open(f"{folder}/peer_tp.csv", newline="") as file:
+                rows = list(record.csv.DictReader(file))
+            if [row["mode"] for row in rows if row["note"].startswith("not run: it may take 150 s")] != ["compile-blocks", "compile-blocks-async"]:
+                wrong.append(f"layers shared by ranks: {rows}")
             with open(f"{folder}/peer_pp.csv", newline="") as file:
                 rows = list(record.csv.DictReader(file))
             if len(rows) != (1 if well else 2) or rows[-1]["note"] != "exit code 1" or rows[-1]["impl"] != "gpipe" or rows[-1]["step_ms"]:
@@ -446,8 +462,8 @@ def main():
     parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
-    parser.add_argument("--cases", default="", help="of the peers model and ddp only the cases that have all of these words: "
-                        "'xl 1024 tuned-graph,fsdp2'; --list shows them")
+    parser.add_argument("--cases", default="", help="of the peers model, ddp, tp and pp only the cases that have all of these "
+                        "words, or what begins so: 'xl 1024 tuned,fsdp2'; --list shows them, each with about the seconds it takes")
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
     parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)
@@ -467,8 +483,7 @@ def main():
     if options.list:
         for name in names:
             print(f"{name:12} {missing(name) or 'can run'}: {PEERS[name][0]}")
-            cases = {"model": steps.CASES, "ddp": parallel_cases.CASES}.get(name, ())
-            for case in record.chosen(cases, options.cases):
+            for case in record.chosen(list_of(name), options.cases):
                 print(f"    {' '.join(str(value) for value in case)}")
         return EXIT_OK
     if not options.out:
@@ -476,6 +491,7 @@ def main():
     if options.one:
         run_one(options.one, options)
         return EXIT_OK
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what runs is ended, too
     return run_all(names, options)
 
 

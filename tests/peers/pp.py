@@ -2,36 +2,18 @@
 """A training step whose layers are shared by ranks, by torch.distributed.pipelining: the peer of bench_pp. A step is forward and backward
 of all micro-batches by one of its schedules, and an update on each rank. Everything is bf16, sums of gradients and moments too.
 
-usage: python3 pp.py FOLDER [--small]     starts the ranks of each case, one case after another
-       ... torch.distributed.run ... pp.py FOLDER --case NUMBER [--small]     is one of them"""
+usage: launch.py RANKS pp.py FOLDER --case NUMBER [--small]"""
 import gc
 import os
 import statistics
-import subprocess
 import sys
-from collections import namedtuple
 from datetime import timedelta
 
-import peers
+import parallel_cases
 from record import Rows
 
-Case = namedtuple("Case", "impl mode size seq micro_batches")
-# Each schedule as it is, and with its blocks or the whole stage compiled: the pipelining library runs what it is given. Graphs of a
-# stage with compiled blocks leave the host little to do; a backward in two halves cannot be one.
-CASES = [Case(impl, mode, "2.7b", 1024, 8) for mode, impls in (("graph", ("1f1b", "gpipe")), ("compile-blocks", ("1f1b", "gpipe", "zb-v")),
-                                                               ("compile", ("1f1b", "gpipe", "zb-v")), ("eager", ("1f1b", "gpipe", "zb-v")))
-         for impl in impls]
-SMALL = [Case(impl, "eager", "small", 128, 4) for impl in ("1f1b", "gpipe", "zb-v")]
-POLICY = "as many blocks in each stage; PipelineStage over NCCL; AdamW fused, no clipping"
-WARMUP, SAMPLES, SECONDS = 4, 10, 240
+WARMUP, SAMPLES = 4, 10
 
-
-def columns(case):
-    return {"bench": "pp", "impl": case.impl, "ranks": peers.visible_gpus(), "size": case.size, "seq": case.seq, "batch": 1,
-            "micro_batches": case.micro_batches, "precision": "bf16-pure", "attn": "sdpa", "mode": case.mode, "policy": POLICY}
-
-
-# ---- one of the ranks ----
 
 def stages_of(whole, case, rank, ranks):
     """The stages of a rank: with zb-v the second one lies on the way back."""
@@ -189,40 +171,12 @@ def be_a_rank(case, folder):
     import load
     load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl", timeout=timedelta(seconds=SECONDS), device_id=torch.device("cuda", torch.cuda.current_device()))
+    dist.init_process_group("nccl", timeout=timedelta(seconds=case.seconds), device_id=torch.device("cuda", torch.cuda.current_device()))
     cells = measure(case)
     if dist.get_rank() == 0:
-        Rows("pp", folder).add(**columns(case), **cells)
+        Rows("pp", folder).add(**parallel_cases.pp_columns(case, dist.get_world_size()), **cells)
     dist.destroy_process_group()
 
 
-# ---- all cases ----
-
-def run_cases(folder, cases, small):
-    """Each in processes of its own: a rank that fails leaves the others waiting. What ends without a row gets one that says how."""
-    failed = 0
-    for number, case in enumerate(cases):
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={peers.visible_gpus()}",
-                   os.path.abspath(__file__), folder, "--case", str(number), *(["--small"] if small else [])]
-        try:
-            code = peers.run_limited(command, SECONDS)
-            note = f"exit code {code}" if code else None
-        except subprocess.TimeoutExpired:
-            note = f"no end within {SECONDS} s"
-        if note:
-            failed += 1
-            Rows("pp", folder).add(**columns(case), note=note)
-    return failed < len(cases)  # a schedule that does not take a compiled stage is a finding
-
-
-def main():
-    small = "--small" in sys.argv
-    cases = SMALL if small else CASES
-    if "--case" in sys.argv:
-        be_a_rank(cases[int(sys.argv[sys.argv.index("--case") + 1])], sys.argv[1])
-    elif not run_cases(sys.argv[1], cases, small):
-        sys.exit(1)
-
-
 if __name__ == "__main__":
-    main()
+    be_a_rank(parallel_cases.cases_of("pp", sys.argv)[0], sys.argv[1])

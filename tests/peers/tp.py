@@ -2,7 +2,7 @@
 """Layers shared by the GPUs of a host, by PyTorch's DTensor: the peer of bench_tp. Heads, the feed-forward and both vocabularies are
 sharded, norms and the residual stream by rows (sequence parallelism), the loss over the vocabulary.
 
-usage: python3 -m torch.distributed.run --standalone --nproc_per_node N tp.py FOLDER [--small] [--gloo]"""
+usage: python3 -m torch.distributed.run --standalone --nproc_per_node N tp.py FOLDER [--case NUMBER] [--small] [--gloo]"""
 import gc
 import statistics
 import sys
@@ -18,14 +18,11 @@ from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInp
 
 import load
 import model as models
+import parallel_cases
 import ranks
 from ranks import slowest
 from record import provenance, reason_of
 
-# mode, size, S, batch: what bench_tp's default list has. The strongest comes first.
-CASES = [("compile-blocks", "2.7b", 2048, 4), ("compile-blocks-async", "2.7b", 2048, 4), ("eager", "2.7b", 2048, 4)]
-SMALL = [("eager", "tiny", 64, 2), ("compile-blocks", "tiny", 64, 2)]
-POLICY = "DTensor: tensor and sequence parallel, loss_parallel; everything bf16: weights, gradients, activations, AdamW states"
 WARMUP, ITERS = 5, 10
 
 
@@ -134,7 +131,7 @@ def timed(step, iters):
 
 
 def measure(case, mesh, device, facts):
-    mode, size, seq, batch = case
+    mode, size, seq, batch, _ = case
     inputs, targets = tokens_of(size, seq, batch, device)
     model = create(size, seq, device)
     with torch.no_grad():
@@ -174,16 +171,14 @@ def main():
     with ranks.job("tp", sys.argv[1], "gloo" if device == "cpu" else "nccl") as rows:
         facts = provenance()
         mesh = init_device_mesh(device, (dist.get_world_size(),))
-        for case in SMALL if "--small" in sys.argv else CASES:
-            mode, size, seq, batch = case
+        for case in parallel_cases.cases_of("tp", sys.argv):
             try:
                 cells = measure(case, mesh, device, facts)
             except Exception as error:  # the same on every rank, or the job's timeout ends it
                 cells = {"note": reason_of(error)}
             gc.enable()
             if rows:
-                rows.add(bench="tp", ranks=mesh.size(), size=size, seq=seq, batch=batch, precision="bf16pure", attn="sdpa", mode=mode,
-                         timing="queued", policy=POLICY, **cells)
+                rows.add(**parallel_cases.tp_columns(case, mesh.size()), **cells)
             torch._dynamo.reset()
             gc.collect()
             if device == "cuda":

@@ -2,15 +2,16 @@
 /* bench_cp: how long can a sequence be, and what does a second GPU give?
  *
  * Attention whose sequence is shared by ranks, forward and backward: context parallelism (within a training step: bench_fsdp
- * --cp). A rank has two chunks of the
- * tokens, one from the head and one from the tail, so that a causal mask gives all ranks the same work (--order contiguous: the
- * same tokens in a row). The ways (common/context) are how queries meet the keys of other ranks.
+ * --cp). A rank has two chunks of the tokens, one from the head and one from the tail, so that a causal mask gives all ranks
+ * the same work (--order contiguous: the same tokens in a row). The ways (common/context) are how queries meet the keys of
+ * other ranks.
  *
  * One row is one shape, number of ranks, order and way. Each rank's o, lse, dq, dk and dv are compared with the whole sequence on
  * one rank before anything is timed. Sample i is the slowest rank's.
  * Run: ./bench_cp --ranks 2 --heads 16 --head-dim 128 --seq 65536 --dtype bf16
  *      ./bench_cp --device cpu --ranks 2,3
- * Expect: a gather hides its moves from some thousand tokens a rank on; an all-to-all does not hide its own.
+ * Expect: a gather hides its moves from some thousand tokens a rank on, an all-to-all all but the first heads' way there and the
+ * last ones' back.
  * Limits: the check, and so a row, needs the whole sequence in one rank's memory; passes are launched by the host, not as graphs. */
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  *      ./bench_pp --device cpu --ranks 2
  * Expect: (p - 1) / (m + p - 1) of the step for gpipe and 1f1b; half of it or less for zb-h1 and zb-v.
  * With --mesh, ranks of a stage share its layers or the batch, too; the check is then within bounds.
- * Limits: --transport copy is for the axis pp alone, and has no form for CPUs; no fp16. */
+ * Limits: --update units is for the axis pp alone; --transport copy has no form for CPUs; no fp16. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +45,7 @@ static option_spec option_table[] = {
      .choices = "even|measured"},
     {"transport", OPTION_CHOICE, OPTION_LIST, "nccl",
      .help = "tensors between ranks by NCCL (on the CPU Gloo), whose receives hold multiprocessors while they wait; or "
-             "by copy "
-             "engines into the receiver's memory, for 2 to 8 GPUs of one host",
+             "by copy engines into the receiver's memory, for 2 to 8 stages on GPUs of one host",
      .choices = "nccl|copy"},
     {"max-ctas", OPTION_INT, OPTION_LIST, "2", .help = "most thread blocks of an NCCL send or receive", .def_cpu = "0",
      .max = 64, .unit = "thread blocks", .unset = "0: NCCL decides"},

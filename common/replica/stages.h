@@ -32,8 +32,8 @@ void stages_table_free(step_table *t);
 /* ---- edges.c ---- */
 
 /* How tensors move: by the library of the device, with a communicator and a stream for each direction between two neighbours and for
- * each kind of tensor (the residual stream, and its gradient); or by copies into memory of GPUs of one host (copies.h), on a
- * mesh of pp alone. All ranks of the job make and destroy them together. The ranks of a mesh that differ on pp alone are a
+ * each kind of tensor (the residual stream, and its gradient); or by copies into memory of GPUs of one host (copies.h).
+ * All ranks of the job make and destroy them together. The ranks of a mesh that differ on pp alone are a
  * ring; there are several side by side. */
 typedef struct edges edges;
 edges *edges_open(launch *l, device *d, mesh m, bool copy, int max_ctas, char *why, size_t why_bytes); /* NULL: why */

@@ -3,6 +3,7 @@
 # is sent alone.
 W = 700; H = 420
 load folder."/style.gp"
+set datafile columnheaders
 set tmargin at screen top_of_panels
 stats data using "predicted_ms" name "predicted" nooutput
 stats data using "step_ms" name "step" nooutput
@@ -21,4 +22,4 @@ compute(x) = column("compute_ms") < column("step_ms") ? column("compute_ms") : c
 plot data using 0:"step_ms":xtic(strcol("name")) with boxes linecolor rgb colour_of(2), \
      data using 0:(compute(0)) with boxes linecolor rgb colour_of(1), \
      data using 0:"predicted_ms" with points pointtype 9 pointsize 1.6 linecolor rgb colour_of(3), \
-     data using 0:(column("step_ms") + 0.05 * most):(sprintf("%.3g", column("step_ms"))) with labels font font_of(11)
+     data using 0:(0.05 * most):(sprintf("%.3g", column("step_ms"))) with labels textcolor rgb "white"

@@ -245,8 +245,9 @@ plan_bench() { # NAME
         return
     fi
     while IFS=$'\t' read -r lists least seconds options; do
+        options=${options//\{gpus\}/$gpus}
         if wanted "$lists" "$least" && [[ $options =~ $match ]]; then
-            options=${options//\{gpus\}/$gpus}${expect:+ --expect $expect}
+            options+=${expect:+ --expect $expect}
             if [ "$least" = 0 ] && [ "$gpus" != 0 ]; then options="$beside $options"; else options="$place $options"; fi
             add "$1" "$seconds" "$options"
         fi

@@ -126,6 +126,7 @@ static void a_machine_gets_its_runs(void **state)
                   "bench_one --q\nbench_more --two\nbench_ranks --ranks 2\nbench_ranks " BESIDE " --beside\n"},
                  {"UUIDS='a b c d e f g h'", "--only ranks",
                   "bench_ranks --ranks 8\nbench_ranks --four\nbench_ranks " BESIDE " --beside\n"},
+                 {"UUIDS='a b c d'", "--only ranks --match 'ranks 4$|^--no'", "bench_ranks --ranks 4\n"},
                  {"UUIDS='a b c d'", "--quick --only=bench_ranks,one",
                   "bench_ranks --ranks 4 --q\nbench_ranks " BESIDE " --beside\nbench_one --q\n"},
                  {"UUIDS='a b'", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},

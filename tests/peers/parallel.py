@@ -125,19 +125,6 @@ def mean(value):
     return total.item() / dist.get_world_size()
 
 
-def queued(step, iters):
-    """As the benches time theirs: one step is launched behind the other, from begin to begin."""
-    torch.cuda.synchronize()
-    dist.barrier()
-    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
-    for begin in begins[:-1]:
-        begin.record()
-        step()
-    begins[-1].record()
-    torch.cuda.synchronize()
-    return [a.elapsed_time(b) for a, b in zip(begins, begins[1:])]
-
-
 def phases_of(step, marks, iters):
     """Of further steps, each waited for."""
     found = []
@@ -201,7 +188,7 @@ def measure(case, gpu, warmup, iters):
     for _ in range(warmup):
         again()
     phases = ("fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms")
-    times = load.spread(slowest(queued(again, iters)))
+    times = load.spread(slowest(ranks.queued(again, iters)))
     times |= zip(phases, slowest([statistics.median(part) for part in zip(*phases_of(again, marks, iters))]))
     if case.strategy not in ("naive", "flat", "overlap"):
         del times["comm_exposed_ms"]  # the library sends inside backward: what is exposed cannot be told apart

@@ -24,6 +24,19 @@ def job(what, folder, backend="nccl", seconds=120):
     dist.destroy_process_group()
 
 
+def queued(step, iters):
+    """As the benches time theirs: one step is launched behind the other, from begin to begin."""
+    torch.cuda.synchronize()
+    dist.barrier()
+    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
+    for begin in begins[:-1]:
+        begin.record()
+        step()
+    begins[-1].record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in zip(begins, begins[1:])]
+
+
 def slowest(values, device="cuda"):
     """The largest over all ranks of a number, or of each number of a list."""
     times = torch.tensor(values, dtype=torch.float64, device=device)

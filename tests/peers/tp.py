@@ -117,19 +117,6 @@ def plain(loss):
     return float((loss.full_tensor() if hasattr(loss, "full_tensor") else loss).detach())
 
 
-def timed(step, iters):
-    """Medians of steps launched one behind the other, from begin to begin, as the benches time theirs."""
-    torch.cuda.synchronize()
-    dist.barrier()
-    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
-    for begin in begins[:-1]:
-        begin.record()
-        step()
-    begins[-1].record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b) for a, b in zip(begins, begins[1:]))
-
-
 def measure(case, mesh, device, facts):
     mode, size, seq, batch, _ = case
     inputs, targets = tokens_of(size, seq, batch, device)
@@ -159,7 +146,7 @@ def measure(case, mesh, device, facts):
         return {"loss": loss, "note": "not timed on the CPU"}
     for _ in range(WARMUP - 1):
         loss = plain(step())
-    step_ms = slowest(timed(step, ITERS))
+    step_ms = slowest(statistics.median(ranks.queued(step, ITERS)))
     cells = {"step_ms": step_ms, "tokens_per_s": batch * seq / step_ms * 1e3, "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
              "loss": loss, "mfu_pct": load.mfu_pct(facts["gpu"], "bf16", size, seq, batch, step_ms) / mesh.size()}
     busy = load.gpu_busy(step, torch.cuda.synchronize, step_ms, facts["gpu_uuid"], agree=slowest)

@@ -32,6 +32,10 @@ static option_spec option_table[] = {
              "our own "
              "kernel that loads from there (--max-ctas thread blocks, else 16)",
      .choices = GATHER_CHOICES},
+    {"reduce", OPTION_CHOICE, OPTION_LIST, "nccl",
+     .help = "slices of gradients are summed by NCCL (on the CPU Gloo), or sent by copy engines and added up by their "
+             "owner",
+     .choices = "nccl|copy"},
     {"gather-dtype", OPTION_CHOICE, OPTION_LIST, "param",
      .help =
          "float8: blocks are gathered as codes of one byte, where the precision's scales serve a weight as it lies and "
@@ -69,6 +73,9 @@ static const bench_run run_table[] = {
     /* FSDP2 runs the same (tests/peers/parallel_cases.py). */
     {RUN_DEFAULT | RUN_LOAD, 2, 110,
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 4,2 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
+    {RUN_FULL | RUN_LOAD, 2, 55,
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 4,2 --precision bf16 --grad-dtype fp32 --variant fsdp --gather "
+     "copy --reduce copy"},
     {RUN_FULL, 2, 120,
      "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32 --variant ddp,zero1,fsdp"},
     {RUN_HEADLINE, 2, 40,
@@ -135,7 +142,7 @@ static bool applies(const char *option, const char *variant)
     const bool units = strcmp(variant, "ddp") != 0 && strcmp(variant, "zero1") != 0;
     if (strcmp(option, "bucket-mb") == 0)
         return !units;
-    if (strcmp(option, "small") == 0)
+    if (strcmp(option, "small") == 0 || strcmp(option, "reduce") == 0)
         return units;
     if (strcmp(option, "free-every") == 0)
         return strcmp(variant, "fsdp") == 0 || strcmp(variant, "hsdp") == 0;

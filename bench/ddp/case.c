@@ -84,6 +84,8 @@ static const char *contradiction(const ddp_case *k)
         return "--gather-dtype float8 needs --small replicated: gains of norms stay as they are";
     if (cpu && k->p.gather != GATHER_COLLECTIVE)
         return "--gather copy and own are for GPUs that reach each other's memory";
+    if (cpu && k->p.reduce != GATHER_COLLECTIVE)
+        return "--reduce copy is for GPUs that reach each other's memory";
     if (cpu && k->p.max_ctas)
         return "--max-ctas is for NCCL";
     if (cpu && k->graph)
@@ -162,6 +164,8 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
     out->p.micro_batches = out->o.micro_batches;
     if (case_has(c, "gather") && parallel_strategy(out->p.strategy)->share == SHARE_ON_USE)
         out->p.gather = gather_way_parse(case_text(c, "gather"));
+    if (case_has(c, "reduce") && parallel_strategy(out->p.strategy)->gradients == GRADIENTS_SLICED)
+        out->p.reduce = gather_way_parse(case_text(c, "reduce"));
     if (case_has(c, "reduce-dtype"))
         out->o.sums = sums_of(case_text(c, "reduce-dtype"));
     if (case_has(c, "replicas"))

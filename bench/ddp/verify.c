@@ -252,12 +252,13 @@ bool ddp_verify(ddp_case *k)
     const parallel_options p = slice_parallel(k, &slice);
     char reference_key[512], key[640];
     slice_key(k, &slice, reference_key, sizeof reference_key);
-    snprintf(key, sizeof key,
-             "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d prefetch %d/%d gather %d/%d replicas %d "
-             "cp %s",
-             reference_key, p.strategy, (long long)p.bucket_bytes, p.update, p.update_blocks, p.max_ctas, k->graph,
-             slice.overlap, slice.shard.prefetch, slice.shard.free_every, p.gather, slice.shard.codes, p.replicas,
-             context_rows[slice.context.way].name);
+    snprintf(
+        key, sizeof key,
+        "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d prefetch %d/%d gather %d/%d reduce %d replicas %d "
+        "cp %s",
+        reference_key, p.strategy, (long long)p.bucket_bytes, p.update, p.update_blocks, p.max_ctas, k->graph,
+        slice.overlap, slice.shard.prefetch, slice.shard.free_every, p.gather, slice.shard.codes, p.reduce, p.replicas,
+        context_rows[slice.context.way].name);
     ddp_outcome *known = cache_find(k->s->kept, "check", key);
     if (!known) {
         ddp_outcome new = {.ok = true};

@@ -12,11 +12,27 @@ static const char *const unset[][2] = {
 
 /* Parameters of the benches of a whole model at the value that goes without saying. */
 static const char *const usual[][2] = {
-    {"mode", "train-step"},   {"attention", "flash"},   {"recompute", "none"}, {"recompute_every", "1"},
-    {"fp32_products", "fma"}, {"grad_dtype", "policy"}, {"overlap", "auto"},   {"warmup", "5"},
-    {"share_grads", "1"},     {"loss_chunk", "0"},      {"cold", "0"},         {"reduce_dtype", "grad"},
-    {"small", "sharded"},     {"gather", "nccl"},       {"moments", "policy"}, {"offload", "none"},
-    {"offload_every", "1"},   {"micro_batches", "1"},   {"clip", "0"},         {NULL, NULL},
+    {"mode", "train-step"},
+    {"attention", "flash"},
+    {"recompute", "none"},
+    {"recompute_every", "1"},
+    {"fp32_products", "fma"},
+    {"grad_dtype", "policy"},
+    {"overlap", "auto"},
+    {"warmup", "5"},
+    {"share_grads", "1"},
+    {"loss_chunk", "0"},
+    {"cold", "0"},
+    {"reduce_dtype", "grad"},
+    {"small", "sharded"},
+    {"gather", "nccl"},
+    {"moments", "policy"},
+    {"offload", "none"},
+    {"offload_every", "1"},
+    {"micro_batches", "1"},
+    {"clip", "0"},
+    {"reduce", "nccl"},
+    {NULL, NULL},
 };
 
 /* NULL: it has none. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The calls that follow from a strategy's row: gradients are packed, summed and unpacked, and parameters are sent to the
  * ranks that did not update them; see internal.h. */
+#include "common/comm/windows.h"
+#include "common/core/error.h"
 #include "common/parallel/internal.h"
 
 static bool is_whole(const parallel *p, int bucket)
@@ -29,6 +31,36 @@ static const void *to_send(parallel *p, int unit)
     return p->produced_grads;
 }
 
+/* A rank's slice comes from each other one by copy engines, then this rank adds them up in the order of ranks. Two units' are
+ * received in turn: who sends the next but one has met this rank behind its sum. So ranks meet once for each unit, and once
+ * more when a step begins. */
+static void reduce_by_copies(parallel *p, const void *grads, void *to, int64_t count, comm_dtype t)
+{
+    const parallel_plan *plan = p->plan;
+    const int first = plan->rank - plan->slice, half = (int)(p->sums++ % 2) * plan->slices;
+    const size_t bytes = (size_t)count * comm_dtype_bytes(t);
+    sb_direct_sum sum = {.dtype = t == COMM_FP32   ? SB_FP32
+                                  : t == COMM_BF16 ? SB_BF16
+                                                   : SB_FP16,
+                         .count = plan->slices,
+                         .n = (size_t)count,
+                         .out = to};
+    if (p->sums == 1)
+        comm_barrier(p->reduce_comm, p->reduce_stream);
+    for (int k = 1; k < plan->slices; k++) { /* no two ranks begin with the same one */
+        const int r = (plan->slice + k) % plan->slices;
+        device_stream_copy(p->m.d, p->reduce_stream,
+                           parallel_at(p->received[first + r], t, (half + plan->slice) * p->most_received),
+                           parallel_at((void *)grads, t, r * count), bytes);
+    }
+    comm_barrier(p->reduce_comm, p->reduce_stream);
+    for (int r = 0; r < plan->slices; r++)
+        sum.parts[r] = r == plan->slice ? parallel_at((void *)grads, t, r * count)
+                                        : parallel_at(p->received[plan->rank], t, (half + r) * p->most_received);
+    if (!windows_add(p->m.d, &sum, p->reduce_stream))
+        die(EXIT_CODE_FAILURE, "gradients of other ranks can't be added: %s", sb_last_message());
+}
+
 static void reduce_bucket(parallel *p, int i)
 {
     const bucket b = p->plan->b.b[i];
@@ -39,6 +71,8 @@ static void reduce_bucket(parallel *p, int i)
         void *sums = parallel_at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->batch_sum;
         if (is_whole(p, i))
             comm_all_reduce(p->reduce_comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->reduce_stream);
+        else if (p->received)
+            reduce_by_copies(p, to_send(p, i), to, own.count, t);
         else
             comm_reduce_scatter(p->reduce_comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->reduce_stream);
         if (!p->first_batch)

@@ -172,12 +172,39 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
     return true;
 }
 
+/* Likewise memory where other ranks' gradients arrive. */
+static bool open_received(parallel *p, char *why, size_t why_bytes)
+{
+    const size_t bytes = parallel_received_bytes(p->plan, p->m.grad_dtype);
+    char reason[300];
+    p->most_received = (int64_t)(bytes / comm_dtype_bytes(p->m.grad_dtype)) / (2 * p->plan->slices);
+    if (!launch_all(p->l, "sums by copies", p->plan->rank >= p->plan->o.ranks || bytes > 0))
+        return true;
+    p->received = p->m.received;
+    if (p->received)
+        return true;
+    p->own_received = bytes ? device_malloc(p->m.d, bytes) : NULL;
+    mesh_group g = parallel_plan_group(p->plan, launch_rank(p->l), MESH_DATA);
+    if (launch_all(p->l, "received", !bytes || p->own_received))
+        p->received_memory = peer_memory_open(p->l, p->m.d, g.ranks, g.count, p->own_received, reason, sizeof reason);
+    else
+        snprintf(reason, sizeof reason, "a rank has no memory for them");
+    mesh_group_free(&g);
+    if (!p->received_memory) {
+        snprintf(why, why_bytes, "gradients can't be sent to other GPUs: %s", reason);
+        return false;
+    }
+    p->received = peer_memory_at(p->received_memory);
+    return true;
+}
+
 /* No member reads what another has shown, and frees next. */
 static void close_peers(parallel *p)
 {
-    const bool ran = p->gather_stream && p->peers; /* as on all members */
+    const bool ran = p->gather_stream && (p->peers || p->received); /* as on all members */
     if (ran)
         parallel_meet(p, p->gather_comm, p->gather_stream);
+    peer_memory_close(p->received_memory);
     peer_memory_close(p->code_memory);
     peer_memory_close(p->memory);
     if (ran)
@@ -195,7 +222,7 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
         parallel_free(p);
         return NULL;
     }
-    if (!open_peers(p, why, why_bytes)) {
+    if (!open_peers(p, why, why_bytes) || !open_received(p, why, why_bytes)) {
         parallel_free(p);
         return NULL;
     }
@@ -277,7 +304,7 @@ void parallel_free(parallel *p)
     drop_stream(p, p->reduce_stream);
     drop_stream(p, p->update_stream);
     drop_all_events(p);
-    void *const held[] = {p->copy, p->produced_grads, p->batch_sum, p->norms, p->all_norms};
+    void *const held[] = {p->own_received, p->copy, p->produced_grads, p->batch_sum, p->norms, p->all_norms};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i])
             device_free(p->m.d, held[i]);

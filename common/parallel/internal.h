@@ -71,8 +71,13 @@ struct parallel {
     peer_memory *code_memory;
     void *const *peers; /* parameters of each member, to be read from here; NULL: they are gathered by collectives */
     void *const *code_peers; /* likewise codes */
-    bool ranks_updated;      /* all members have, behind the last update: what peers have may be read */
-    bool gathering;          /* all-gathers may be under way that main has not waited for */
+    void *own_received;      /* what lies at received[this rank], where it was not given */
+    peer_memory *received_memory;
+    void *const *received; /* of each member; NULL: sums are collectives */
+    int64_t most_received; /* elements of the largest slice */
+    unsigned sums;         /* of this step, begun */
+    bool ranks_updated;    /* all members have, behind the last update: what peers have may be read */
+    bool gathering;        /* all-gathers may be under way that main has not waited for */
 
     bucket_edges *edges; /* of each bucket */
     update_range *ranges;

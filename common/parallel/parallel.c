@@ -135,6 +135,7 @@ void parallel_begin_batch(void *user, bool first, bool last)
     p->update_begun = false;
     p->open.n = 0;
     p->ranks_updated &= !first; /* a new step follows an update */
+    p->sums = first ? 0 : p->sums;
     p->wait_count = first ? 0 : p->wait_count;
     for (int i = 0; i < p->range_count; i++)
         p->ranges[i].made_by.n = 0;

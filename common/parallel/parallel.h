@@ -69,7 +69,9 @@ typedef struct parallel_options {
     int max_ctas;      /* of NCCL; 0: NCCL decides */
     int micro_batches; /* of a step, whose reduced slices are added up; 0 or 1: one */
     gather_way gather; /* with SHARE_ON_USE */
-    int replicas;      /* of REDUCE_HYBRID: so many groups of neighbouring ranks have a model in slices; else 1 or 0 */
+    /* Slices of gradients, by a collective, or copy engines put them into the memory of who adds them up: GATHER_COPY. */
+    gather_way reduce;
+    int replicas; /* of REDUCE_HYBRID: so many groups of neighbouring ranks have a model in slices; else 1 or 0 */
     /* All-gathers of parameters end with parallel_update, instead of under the next forward. A step that is captured as
      * a CUDA graph needs it: a graph can't wait for what an earlier one has left under way. */
     bool join;
@@ -106,6 +108,8 @@ void parallel_plan_free(parallel_plan *p);
 /* The ranks of the job that differ on these axes from `rank`; from the first one, if that is no member. */
 mesh_group parallel_plan_group(const parallel_plan *p, int rank, unsigned axes);
 int64_t parallel_plan_whole(const parallel_plan *p); /* elements of those buckets */
+/* Gradients that a rank receives for sums by copies, those of two units; 0: sums are collectives. */
+size_t parallel_received_bytes(const parallel_plan *p, comm_dtype grads);
 /* The index space must be a multiple of this for `ranks` ranks. */
 int64_t parallel_granularity(int ranks);
 
@@ -133,6 +137,8 @@ typedef struct parallel_model {
     /* The parameters of each member as they are reached here, for GATHER_COPY; NULL: parallel_create opens memory of
      * GPUs. */
     void *const *peers;
+    /* Likewise the memory in which each member receives gradients for sums by copies, parallel_received_bytes of it. */
+    void *const *received;
     /* What a step gathers of units [codes_first, codes_end) in place of parameters: a byte for each, one slice of a unit behind
      * the other. NULL: nothing. */
     const void *codes;

@@ -324,16 +324,17 @@ static void hybrid_all(void)
         }
 }
 
-/* Parameters in memory that all ranks map, and one rank slow with its updates. */
+/* Parameters and received gradients in memory that all ranks map, and one rank slow with its updates. */
 static void reads_all(void)
 {
-    static const char *const names[] = {"fsdp", "fsdp-keep", "hsdp"};
-    for (int i = 0; i < 3; i++)
+    static const char *const names[] = {"fsdp", "fsdp-keep", "hsdp", "zero2"};
+    for (int i = 0; i < 4; i++)
         for (int order = UPDATE_AFTER; order <= UPDATE_BACKWARD; order++) {
             const parallel_options o = {.strategy = names[i],
                                         .ranks = ranks,
                                         .update = (update_order)order,
                                         .gather = GATHER_COPY,
+                                        .reduce = order == UPDATE_BUCKETS ? GATHER_COLLECTIVE : GATHER_COPY,
                                         .replicas = ranks % 2 ? 1 : ranks / 2};
             steps_one(&o, 3 * i + order);
         }

@@ -243,6 +243,7 @@ parallel_model synthetic_model(synthetic *s, const parallel_plan *plan)
                             .grad_dtype = s->grad_dtype,
                             .param = s->param,
                             .peers = s->shared ? s->peers : NULL,
+                            .received = s->shared ? s->received : NULL,
                             .param_dtype = s->param_dtype,
                             .scratch = s->param_slots[0],
                             .user = s,
@@ -452,10 +453,16 @@ void synthetic_free(synthetic *s)
     free(s);
 }
 
+/* Parameters, and behind them what is received of two units. */
+static size_t shared_bytes(const synthetic *s)
+{
+    return 3 * (size_t)s->elements * 4;
+}
+
 static void *map_rank(const synthetic *s, int of)
 {
     char path[64];
-    const size_t bytes = (size_t)s->elements * 4;
+    const size_t bytes = shared_bytes(s);
     snprintf(path, sizeof path, "params-of-%d", of);
     const int fd = open(path, O_RDWR | O_CREAT, 0666);
     void *at = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0
@@ -470,7 +477,7 @@ static void *map_rank(const synthetic *s, int of)
 void synthetic_share(synthetic *s)
 {
     for (int r = 0; r < s->ranks; r++)
-        s->peers[r] = map_rank(s, r);
+        s->peers[r] = map_rank(s, r), s->received[r] = (char *)s->peers[r] + (size_t)s->elements * 4;
     free(s->param);
     s->param = s->rank < s->ranks ? s->peers[s->rank] : xcalloc((unsigned long)s->elements, 4);
     s->shared = true;
@@ -479,7 +486,7 @@ void synthetic_share(synthetic *s)
 static void drop_params(synthetic *s)
 {
     for (int r = 0; r < s->ranks && s->shared; r++)
-        munmap(s->peers[r], (size_t)s->elements * 4);
+        munmap(s->peers[r], shared_bytes(s));
     if (!s->shared || s->rank >= s->ranks)
         free(s->param);
 }

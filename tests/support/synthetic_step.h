@@ -18,9 +18,10 @@ typedef struct synthetic {
     int64_t elements;
     int64_t units[SYNTHETIC_UNITS + 1];
     comm_dtype grad_dtype, param_dtype;
-    void *peers[SYNTHETIC_RANKS]; /* parameters of each rank, as it is reached here */
-    bool shared;                  /* they are */
-    void *grad, *param;           /* over the index space; of slices where they are sharded */
+    void *peers[SYNTHETIC_RANKS];    /* parameters of each rank, as it is reached here */
+    void *received[SYNTHETIC_RANKS]; /* likewise other ranks' gradients */
+    bool shared;                     /* they are */
+    void *grad, *param;              /* over the index space; of slices where they are sharded */
     void *param_slots[SYNTHETIC_SLOTS], *grad_slots[SYNTHETIC_SLOTS];
     bool gathered[SYNTHETIC_UNITS];
     int *updates; /* of each element */
@@ -45,7 +46,7 @@ void synthetic_free(synthetic *s);
 index_space synthetic_space(const synthetic *s);
 parallel_model synthetic_model(synthetic *s, const parallel_plan *plan);
 void synthetic_set_params(synthetic *s, int add); /* the first values, plus `add` */
-/* Has parameters where the other ranks, which run in the same folder, can read them: s->peers. Before synthetic_model. */
+/* Has parameters where the other ranks, which run in the same folder, can read them, and memory for gradients: s->peers, s->received. Before synthetic_model. */
 void synthetic_share(synthetic *s);
 /* Enqueues forward, backward and update; the gradients are overwritten behind it, as the next forward may. */
 void synthetic_step(synthetic *s, parallel *p);

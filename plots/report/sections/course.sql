@@ -382,6 +382,7 @@ paper's ({b.model}).
 @view shards
 SELECT *, size || ', S ' || seq || ', batch ' || batch || ' per rank, ' || ranks || ' ranks' AS title,
     recompute = 'none' AND "update" = 'buckets' AND coalesce("gather", 'nccl') = 'nccl'
+    AND coalesce(reduce, 'nccl') = 'nccl'
     AND coalesce(small, 'sharded') = 'sharded' AND coalesce(reduce_dtype, 'grad') = 'grad' AND coalesce(prefetch, 1) = 1
     AND coalesce(micro_batches, 1) = 1 AS plain
 FROM bench_fsdp

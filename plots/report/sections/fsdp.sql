@@ -9,7 +9,7 @@ SELECT *, param_bytes + state_bytes + grad_bytes AS held FROM bench_fsdp
 
 @table
 SELECT status, variant, size, seq AS "S:", batch AS "batch:", ranks AS "ranks:", prefetch AS "prefetch?:", precision,
-    wire_dtype AS sums, "gather" AS gathers,
+    wire_dtype AS sums, "gather" AS gathers, coalesce(reduce, 'nccl') AS "reduced by",
     substr(iif(recompute <> 'none', ', recompute ' || recompute, '')
     || iif(coalesce(offload, 'none') <> 'none', ', offload ' || offload, '')
     || iif("update" <> 'buckets', ', update ' || "update", '')

@@ -63,7 +63,7 @@ FROM (SELECT *, 'Several ranks: ' || size || ', S ' || seq || ', batch ' || batc
     AND ranks > 1 AND coalesce(prefetch, 1) = 1 AND coalesce(free_every, 1) = 1 AND coalesce(micro_batches, 1) = 1
     AND coalesce(clip, 0) = 0 AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
     AND update_blocks = 0 AND max_ctas = 0 AND fusion = 'kernels' AND overlap = 'none'
-    AND coalesce(custom, 0) = 0) t
+    AND coalesce(custom, 0) = 0 AND coalesce(reduce, 'nccl') = 'nccl') t
 JOIN rungs_ranks r ON t.variant = r.variant AND t.precision = r.precision AND t.grad_dtype = r.grads
     AND t.recompute = r.recompute AND coalesce(t.reduce_dtype, 'grad') = r.reduce
     AND coalesce(t.small, 'sharded') = r.small AND coalesce(t."gather", 'nccl') = r.gathers AND t."update" = r.updates

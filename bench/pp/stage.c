@@ -140,7 +140,6 @@ static bool make_trainer(pp_stage *s, step_options *o)
     const team_options how = {.m = k->on.m,
                               .way = team_way_find("nccl"),
                               .strategy = k->on.strategy,
-                              .max_ctas = (int)case_int(k->c, "max-ctas"),
                               .join = k->graph,
                               .fault = faults[k->plant]};
     o->table = s->table;

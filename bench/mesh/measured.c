@@ -22,50 +22,59 @@ enum { REST = 0 }; /* of an axis: all ranks that the other one leaves */
 
 typedef struct way {
     const char *name, *bench, *where; /* what its rows have in these columns, which are options of the bench, too */
-    mesh_strategy strategy;           /* of the ranks that pp and tp leave */
-    int pp, tp;
+    mesh_strategy strategy;           /* of the ranks that the axes leave */
+    int pp, cp, tp;
     const char *schedule; /* NULL: none */
     bool rows_whole, overlap;
 } way;
 
 static const way ways[] = {
-    {"ddp", "bench_fsdp", "update=buckets variant=ddp", MESH_DDP, 1, 1, NULL, false, false},
-    {"zero1", "bench_fsdp", "update=buckets variant=zero1", MESH_ZERO1, 1, 1, NULL, false, false},
-    {"zero2", "bench_fsdp", "update=buckets variant=zero2", MESH_ZERO2, 1, 1, NULL, false, false},
-    {"fsdp-keep", "bench_fsdp", "update=buckets variant=fsdp-keep", MESH_FSDP_KEEP, 1, 1, NULL, false, false},
-    {"fsdp", "bench_fsdp", "update=buckets variant=fsdp", MESH_FSDP_FREE, 1, 1, NULL, false, false},
-    {"hsdp", "bench_fsdp", "update=buckets variant=hsdp", MESH_FSDP_FREE, 1, 1, NULL, false, false},
-    {"tp-all-reduce", "bench_tp", "mesh=tp variant=all-reduce", MESH_DDP, 1, REST, NULL, true, false},
-    {"tp-nccl", "bench_tp", "mesh=tp variant=nccl", MESH_DDP, 1, REST, NULL, false, false},
-    {"tp-copy", "bench_tp", "mesh=tp variant=copy", MESH_DDP, 1, REST, NULL, false, true},
-    {"gpipe", "bench_pp", "mesh=pp variant=gpipe", MESH_DDP, REST, 1, "gpipe", false, true},
-    {"1f1b", "bench_pp", "mesh=pp variant=1f1b", MESH_DDP, REST, 1, "1f1b", false, true},
-    {"interleaved", "bench_pp", "mesh=pp variant=interleaved", MESH_DDP, REST, 1, "interleaved", false, true},
-    {"zb-h1", "bench_pp", "mesh=pp variant=zb-h1", MESH_DDP, REST, 1, "zb-h1", false, true},
-    {"zb-v", "bench_pp", "mesh=pp variant=zb-v", MESH_DDP, REST, 1, "zb-v", false, true},
-    {"tp2-ddp", "bench_tp", "mesh=tp2+dp_shard2 strategy=ddp variant=nccl", MESH_DDP, 1, 2, NULL, false, false},
-    {"tp2-fsdp", "bench_tp", "mesh=tp2+dp_shard2 strategy=fsdp variant=nccl", MESH_FSDP_FREE, 1, 2, NULL, false, false},
-    {"1f1b2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=1f1b", MESH_DDP, 2, 1, "1f1b", false, true},
-    {"1f1b2-fsdp", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-keep variant=1f1b", MESH_FSDP_KEEP, 2, 1, "1f1b",
+    {"ddp", "bench_fsdp", "update=buckets variant=ddp", MESH_DDP, 1, 1, 1, NULL, false, false},
+    {"zero1", "bench_fsdp", "update=buckets variant=zero1", MESH_ZERO1, 1, 1, 1, NULL, false, false},
+    {"zero2", "bench_fsdp", "update=buckets variant=zero2", MESH_ZERO2, 1, 1, 1, NULL, false, false},
+    {"fsdp-keep", "bench_fsdp", "update=buckets variant=fsdp-keep", MESH_FSDP_KEEP, 1, 1, 1, NULL, false, false},
+    {"fsdp", "bench_fsdp", "update=buckets variant=fsdp", MESH_FSDP_FREE, 1, 1, 1, NULL, false, false},
+    {"hsdp", "bench_fsdp", "update=buckets variant=hsdp", MESH_FSDP_FREE, 1, 1, 1, NULL, false, false},
+    {"tp-all-reduce", "bench_tp", "mesh=tp variant=all-reduce", MESH_DDP, 1, 1, REST, NULL, true, false},
+    {"tp-nccl", "bench_tp", "mesh=tp variant=nccl", MESH_DDP, 1, 1, REST, NULL, false, false},
+    {"tp-copy", "bench_tp", "mesh=tp variant=copy", MESH_DDP, 1, 1, REST, NULL, false, true},
+    {"gpipe", "bench_pp", "mesh=pp variant=gpipe", MESH_DDP, REST, 1, 1, "gpipe", false, true},
+    {"1f1b", "bench_pp", "mesh=pp variant=1f1b", MESH_DDP, REST, 1, 1, "1f1b", false, true},
+    {"interleaved", "bench_pp", "mesh=pp variant=interleaved", MESH_DDP, REST, 1, 1, "interleaved", false, true},
+    {"zb-h1", "bench_pp", "mesh=pp variant=zb-h1", MESH_DDP, REST, 1, 1, "zb-h1", false, true},
+    {"zb-v", "bench_pp", "mesh=pp variant=zb-v", MESH_DDP, REST, 1, 1, "zb-v", false, true},
+    {"tp2-ddp", "bench_tp", "mesh=tp2+dp_shard2 strategy=ddp variant=nccl", MESH_DDP, 1, 1, 2, NULL, false, false},
+    {"tp2-fsdp", "bench_tp", "mesh=tp2+dp_shard2 strategy=fsdp variant=nccl", MESH_FSDP_FREE, 1, 1, 2, NULL, false,
+     false},
+    {"1f1b2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=1f1b", MESH_DDP, 2, 1, 1, "1f1b", false, true},
+    {"1f1b2-fsdp", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-keep variant=1f1b", MESH_FSDP_KEEP, 2, 1, 1, "1f1b",
      false, true},
-    {"1f1b2-tp2", "bench_pp", "mesh=pp2+tp2 variant=1f1b", MESH_DDP, 2, 2, "1f1b", false, false},
-    {"zb-v2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=zb-v", MESH_DDP, 2, 1, "zb-v", false, true},
-    {"zb-v2-tp2", "bench_pp", "mesh=pp2+tp2 variant=zb-v", MESH_DDP, 2, 2, "zb-v", false, false},
+    {"1f1b2-tp2", "bench_pp", "mesh=pp2+tp2 variant=1f1b", MESH_DDP, 2, 1, 2, "1f1b", false, false},
+    {"zb-v2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=zb-v", MESH_DDP, 2, 1, 1, "zb-v", false, true},
+    {"zb-v2-tp2", "bench_pp", "mesh=pp2+tp2 variant=zb-v", MESH_DDP, 2, 1, 2, "zb-v", false, false},
+    {"cp-zero2", "bench_fsdp", "update=buckets cp_way=gather variant=zero2", MESH_ZERO2, 1, REST, 1, NULL, false, true},
+    {"cp-fsdp", "bench_fsdp", "update=buckets cp_way=gather variant=fsdp", MESH_FSDP_FREE, 1, REST, 1, NULL, false,
+     true},
+    {"cp2-fsdp", "bench_fsdp", "update=buckets cp_way=gather variant=fsdp", MESH_FSDP_FREE, 1, 2, 1, NULL, false, true},
+    {"tp2-cp2", "bench_tp", "mesh=tp2+cp2 strategy=ddp variant=nccl", MESH_DDP, 1, 2, 2, NULL, false, false},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
 /* What else a row has where its bench has that option: the planner knows nothing else. */
 static const char plain[] =
-    "gather=nccl prefetch=1 free_every=1 bucket_mb=25 reduce_dtype=grad small=sharded cp=1 regather=1 "
+    "gather=nccl prefetch=1 free_every=1 bucket_mb=25 reduce_dtype=grad small=sharded regather=1 "
     "loss=parallel mode=train-step attention=flash recompute_every=1 offload=none moments=policy loss_chunk=0 "
     "deterministic=0 clip=0 replicas=2 chunks=2";
 
 /* False: the ranks are not so many. */
 static bool plan_of(const way *x, int gpus, const mesh_job *j, bool again, mesh_plan *p)
 {
-    const bool two = (x->pp == 2 || x->tp == 2), hybrid = text_is(x->name, "hsdp");
-    const int pp = x->pp == REST ? gpus : x->pp, tp = x->tp == REST ? gpus : x->tp, data = gpus / (pp * tp);
-    *p = (mesh_plan){.axes = {pp, 1, data, 1, tp},
+    const bool two = (x->pp == 2 || x->cp == 2 || x->tp == 2), hybrid = text_is(x->name, "hsdp");
+    const int pp = x->pp == REST ? gpus : x->pp, cp = x->cp == REST ? gpus : x->cp, tp = x->tp == REST ? gpus : x->tp;
+    const int data = gpus / (pp * cp * tp);
+    if (two ? gpus != 4 : hybrid && (gpus < 4 || gpus % 2))
+        return false;
+    *p = (mesh_plan){.axes = {pp, 1, data, cp, tp},
                      .strategy = x->strategy,
                      .chunks = 1,
                      .micro_batch = 1,
@@ -83,7 +92,7 @@ static bool plan_of(const way *x, int gpus, const mesh_job *j, bool again, mesh_
     } else {
         p->micro_batch = (int)(j->global_batch / data);
     }
-    return two ? gpus == 4 : !hybrid || (gpus >= 4 && gpus % 2 == 0);
+    return true;
 }
 
 /* ---- its row ---- */
@@ -123,20 +132,24 @@ static bool has(const csv *c, size_t i, const char *pairs, bool some)
 static void wanted(const asked *q, const way *x, const mesh_plan *p, char *out, size_t bytes)
 {
     const int micros = x->schedule ? (int)q->job.global_batch / (p->axes.dp_replicate * p->axes.dp_shard) : 1;
-    snprintf(out, bytes, "ranks=%d batch=%d seq=%lld micro_batches=%d precision=%s grad_dtype=%s recompute=%s %s",
-             q->gpus, p->micro_batch, (long long)q->job.seq, micros, q->policy, q->grads, q->again ? "block" : "none",
-             x->where);
+    const int n = snprintf(
+        out, bytes, "ranks=%d batch=%d seq=%lld micro_batches=%d precision=%s grad_dtype=%s recompute=%s %s", q->gpus,
+        p->micro_batch, (long long)q->job.seq, micros, q->policy, q->grads, q->again ? "block" : "none", x->where);
+    if (text_is(x->bench, "bench_fsdp") && p->axes.cp > 1)
+        snprintf(out + n, bytes - (size_t)n, " cp=%d", p->axes.cp);
 }
 
-/* The newest such row; false: there is none. */
-static bool find(const planner_machine *m, const csv *c, const mesh_job *j, const char *pairs, size_t *at)
+/* The newest such row, of stages one that copies if there is one: so the planner has them; false: there is none. */
+static bool find(const planner_machine *m, const csv *c, const mesh_job *j, const char *pairs, int cp, size_t *at)
 {
-    bool found = false;
+    bool found = false, copies = false;
     for (size_t i = 0; c && i < c->rows; i++)
         if (planner_row_counts(m, c, i) && planner_row_of(c, i, j) && has(c, i, pairs, false) &&
-            has(c, i, plain, true) && csv_real(c, i, "step_ms") > 0) {
+            has(c, i, plain, true) && (cp > 1 || has(c, i, "cp=1", true)) && csv_real(c, i, "step_ms") > 0 &&
+            (!copies || csv_is(c, i, "transport", "copy"))) {
             *at = i;
             found = true;
+            copies = csv_is(c, i, "transport", "copy");
         }
     return found;
 }
@@ -184,9 +197,9 @@ static double error_of(const outcome *x)
 static int communicators(const mesh_plan *p, const mesh_job *j)
 {
     const mesh m = p->axes;
-    const int data =
-        m.dp_replicate * m.dp_shard > 1 ? 1 + (m.dp_shard > 1) + (m.dp_replicate > 1 && m.dp_shard > 1) : 0;
-    return data + (m.tp > 1 ? 1 + (m.tp > j->heads_kv) : 0) + (m.pp > 1 ? (m.pp > 2 ? 4 : 2) + 1 : 0);
+    const int shards = m.dp_shard * m.cp;
+    const int data = m.dp_replicate * shards > 1 ? 1 + (shards > 1) + (m.dp_replicate > 1 && shards > 1) : 0;
+    return data + (m.cp > 1) + (m.tp > 1 ? 1 + (m.tp > j->heads_kv) : 0) + (m.pp > 1 ? (m.pp > 2 ? 4 : 2) + 1 : 0);
 }
 
 static void look_up(session *s, const planner_machine *m, const asked *q, const way *x, outcome *out)
@@ -194,7 +207,7 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
     char pairs[320], command[400], why[256];
     if (!plan_of(x, q->gpus, &q->job, q->again, &out->plan)) {
         snprintf(out->why, sizeof out->why, "%s is a mesh of %s", x->name,
-                 x->pp == 2 || x->tp == 2 ? "4 GPUs" : "4 GPUs or more");
+                 text_is(x->name, "hsdp") ? "4 GPUs or more" : "4 GPUs");
         return;
     }
     if (out->plan.micro_batch == 0 || mesh_plan_problem(&q->job, &out->plan, why, sizeof why)) {
@@ -205,17 +218,18 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
     char *path = xasprintf("%s/%s.csv", m->dir, x->bench);
     csv *c = csv_read(path);
     size_t at = 0;
-    out->measured = find(m, c, &q->job, pairs, &at);
+    out->measured = find(m, c, &q->job, pairs, out->plan.axes.cp, &at);
     out->plan.even = out->measured && csv_is(c, at, "balance", "even");
     out->p = mesh_predict(&q->job, &out->plan, &m->rates, true);
     out->predicted_ms = 1e3 * out->p.step_s;
     if (out->measured) {
         const double driver = csv_real(c, at, "device_used_bytes"), peak = csv_real(c, at, "peak_bytes");
         const double stages = fmax(csv_real(c, at, "peak_bytes_first"), csv_real(c, at, "peak_bytes_last"));
+        const char *strategy = text_is(x->name, "hsdp") ? x->name : mesh_strategy_name(x->strategy);
         const double outside = driver > 0 ? communicators(&out->plan, &q->job) * m->rates.communicator : 0;
         out->measured_ms = csv_real(c, at, "step_ms");
         out->driver_bytes = driver > 0 ? driver : peak > 0 ? peak : stages;
-        out->planned_bytes = planner_planned_bytes(s, q->model, &q->job, x->name, &out->plan, &m->rates) + outside;
+        out->planned_bytes = planner_planned_bytes(s, q->model, &q->job, strategy, &out->plan, &m->rates) + outside;
     } else {
         command_of(q, x, pairs, command, sizeof command);
         snprintf(out->why, sizeof out->why, "no row of commit %s in %s; %s measures it", m->commit, path, command);

@@ -21,10 +21,13 @@ static int64_t bytes_of(const replica_place *at, const step_options *o)
 static int64_t data_bytes(const replica_place *at, step_options *o, const mesh_plan *p, const char *strategy)
 {
     parallel_options to = {.strategy = text_is(strategy, "ddp") ? "bucketed" : strategy,
-                           .ranks = p->axes.dp_replicate * p->axes.dp_shard,
+                           .ranks = p->axes.dp_replicate * p->axes.dp_shard * p->axes.cp,
                            .update = UPDATE_BUCKETS,
                            .micro_batches = o->micro_batches,
                            .replicas = text_is(strategy, "hsdp") ? p->axes.dp_replicate : 0};
+    if (p->axes.cp > 1)
+        o->context.ranks = p->axes.cp;
+    o->seq /= p->axes.cp;
     if (parallel_strategy(to.strategy)->grouping == GROUP_BUCKET)
         to.bucket_bytes = 25 * (int64_t)MIB;
     else
@@ -94,7 +97,8 @@ double planner_planned_bytes(session *s, const char *model, const mesh_job *j, c
     const model_config *c = model_size_find(model);
     const replica_place at = {.d = s->dev, .mem = s->mem, .kernels = b->kernels, .ctx = b->ctx};
     step_options o = step_defaults();
-    const int axes = (p->axes.pp > 1) + (p->axes.tp > 1) + (p->axes.dp_replicate * p->axes.dp_shard > 1);
+    const int data = p->axes.dp_replicate * p->axes.dp_shard * p->axes.cp;
+    const int axes = (p->axes.pp > 1) + (p->axes.tp > 1) + (data > 1);
     if (!c || axes > 1 || mesh_world(p->axes) > RANKS_MOST || micros > MICROS_MOST)
         return NAN;
     o.config = *c;

@@ -46,12 +46,12 @@ static layer layer_of(const mesh_job *j, const mesh_plan *p, const mesh_rates *r
 }
 
 /* A product with a gather before it or a sum behind it: one after the other, or in t chunks of rows whose tiles fill each other's
- * waves. Then the first chunk needs no communication, and the others hide it as far as they last. */
+ * waves. Then the first chunk needs no communication, and the others hide it as far as they last, but for their flags. */
 static void product(const layer *l, mesh_seconds *s, bool eight_bits, int where, double columns, double k)
 {
     const int t = l->p->axes.tp;
     const double whole = mesh_product_s(l->r, eight_bits, l->rows, columns, k), call_s = l->call_s[where];
-    const double hidden = fmax(0, call_s - whole * (t - 1) / t) + l->r->call_s;
+    const double hidden = fmax(0, call_s - whole * (t - 1) / t) + l->r->call_s + (t - 1) * l->r->chunk_s;
     s->part[MESH_PRODUCTS] += whole;
     s->part[MESH_TENSOR] += l->p->overlap ? fmin(hidden, call_s) : call_s;
 }

@@ -38,6 +38,7 @@ typedef struct mesh_rates {
     double passes;                                /* of the bytes that passes move unfused, how many they do move */
     double link, network; /* bytes/s: bus bandwidth within a host; of a GPU's own network card */
     double call_s;        /* o of a collective */
+    double chunk_s;       /* that a product loses for each chunk that comes or goes beside it */
     double contention;    /* seconds that compute loses for each second of a collective beside it */
     double update;        /* bytes/s of the update; 0: as memory */
     int multiprocessors;

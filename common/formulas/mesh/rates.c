@@ -2,8 +2,8 @@
 /* What GPUs and their links reach; see mesh.h. Peaks are those of data sheets. h200: measured by this project's benches
  * (results/h200-x1, -x2). The others are round numbers of public reports, since nobody prints all of them for one machine: attention of
  * FlashAttention's papers, bus bandwidths of nccl-tests, network cards of 400 Gb/s (H100) and 200 (A100) at 85 to 90 %. Their
- * `share` is to be fitted to a run of that machine. `contention` was chosen by the exposed times of results/h200-x2/bench_fsdp.csv; where
- * nobody measured it, it is 0. */
+ * `share` is to be fitted to a run of that machine. `contention` was chosen by the exposed times of results/h200-x2/bench_fsdp.csv,
+ * `chunk_s` by those of results/h100-x2 and -x4/bench_tp.csv; where nobody measured them, they are 0. */
 #include <math.h>
 
 #include "common/core/text.h"
@@ -21,6 +21,7 @@ const mesh_rates mesh_machines[] = {
      .link = 280e9,
      .network = 43e9,
      .call_s = 17e-6,
+     .chunk_s = 20e-6,
      .contention = 0.35,
      .multiprocessors = 132,
      .bytes = 141e9,

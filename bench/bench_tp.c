@@ -45,10 +45,11 @@ static option_spec option_table[] = {
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,
      .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},
     {"plant-error", OPTION_CHOICE, 0, "none",
-     .help = "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
-             "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
-             "gains counted by each rank in the norm; data parallelism between ranks that hold other parts, or whose "
-             "order is not the mesh's; rows behind their flag; one number of a sum",
+     .help =
+         "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
+         "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
+         "gains counted by each rank in the norm; data parallelism between ranks that hold other parts, or whose "
+         "order is not the mesh's; rows behind their flag; one number of a sum; tokens that see their own rank's alone",
      .choices = TEAM_FAULTS},
     {0}};
 
@@ -158,6 +159,8 @@ static const char *contradiction(const share_case *k)
         return "--plant-error key is for fewer key and value heads than ranks";
     if (k->fault == TEAM_NORM && !(k->o.clip_norm > 0))
         return "--plant-error norm is for --clip";
+    if (k->fault == TEAM_OWN && k->m.cp == 1)
+        return "--plant-error own is for a mesh with cp";
     if (k->fault >= TEAM_GROUPS && k->data == 1)
         return "--plant-error groups and order are for a mesh with data parallelism";
     return NULL;
@@ -181,7 +184,7 @@ static bool describe(session *s, const bench_case *c, row *w, share_case *k)
     k->graph = text_is(case_text(c, "fusion"), "graph");
     model_mesh x = {.m = {1, 1, 1, 1, 1}};
     bool ok = model_case_options(c, &k->o, why, sizeof why) && model_mesh_of(c, &k->o, 1, &x, why, sizeof why);
-    k->m = x.m, k->data = x.data, k->strategy = x.strategy;
+    k->m = x.m, k->data = x.data, k->batches = x.data / x.m.cp, k->strategy = x.strategy;
     k->o.shard.prefetch = 1;
     k->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured by the team */
     k->o.keep_rows = k->way->rows_apart && !k->way->windows && !case_int(c, "regather");

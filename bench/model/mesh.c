@@ -12,8 +12,6 @@ static const char *contradiction(const model_mesh *x, const char *asked)
 {
     const strategy *s = parallel_strategy(x->strategy);
     const bool hybrid = s->reduce == REDUCE_HYBRID;
-    if (x->m.cp > 1)
-        return "a step has no axis cp here: bench_cp shares sequences";
     if (x->data == 1 && !text_is(asked, "ddp"))
         return "no two ranks of this mesh hold the same: --strategy ddp is the same";
     if (hybrid && (x->m.dp_replicate == 1 || x->m.dp_shard == 1))

@@ -77,6 +77,8 @@ static const char *contradiction(const pp_case *k, char *why, size_t bytes)
         return "gradients are kept in slices where a rank has one chunk and no W: with gpipe and 1f1b";
     if (k->plant == PLANT_NORM && (k->on.m.tp == 1 || !(k->o.clip_norm > 0)))
         return "--plant-error norm is for --clip and a mesh with tp";
+    if (k->on.m.cp > 1)
+        return "stages share no sequences: bench_fsdp --cp and bench_tp --mesh do within a step";
     if ((k->plant == PLANT_GROUPS && k->on.data == 1) ||
         (k->plant == PLANT_ORDER && (k->on.data == 1 || k->on.m.tp == 1)))
         return "--plant-error groups is for a mesh with data parallelism, and order for one with tp besides";

@@ -11,7 +11,7 @@
 static void fill_times(row *w, const share_case *k, const share_times *m, double one_ms)
 {
     const stats step = stats_of(&m->step), compute = stats_of(&m->compute);
-    const double exposed = step.median - compute.median, predicted = one_ms / k->m.tp + m->alone;
+    const double exposed = step.median - compute.median, predicted = one_ms / (k->m.tp * k->m.cp) + m->alone;
     double low, high;
     median_difference_interval(&m->step, &m->compute, &low, &high);
     row_real(w, "step_ms", step.median);
@@ -25,8 +25,8 @@ static void fill_times(row *w, const share_case *k, const share_times *m, double
     row_real(w, "alone_ms", m->alone);
     row_real(w, "hidden_pct", 100 * (1 - exposed / m->alone));
     row_real(w, "one_ms", one_ms);
-    row_real(w, "speedup", one_ms * k->data / step.median);
-    row_real(w, "efficiency_pct", 100 * one_ms * k->data / step.median / k->ranks);
+    row_real(w, "speedup", one_ms * k->batches / step.median);
+    row_real(w, "efficiency_pct", 100 * one_ms * k->batches / step.median / k->ranks);
     row_real(w, "predicted_ms", predicted);
     row_real(w, "err_pct", 100 * (predicted / step.median - 1));
     row_real(w, "loss_first", m->loss_first);
@@ -36,10 +36,10 @@ static void fill_times(row *w, const share_case *k, const share_times *m, double
 static void fill_rates(const share_case *k, double step_ms)
 {
     const transformer_shape shape = model_shape(&k->o);
-    const double tflops = transformer_step_flops(&shape, FLOPS_CAUSAL) / k->m.tp / (step_ms * 1e9);
+    const double tflops = transformer_step_flops(&shape, FLOPS_CAUSAL) / (k->m.tp * k->m.cp) / (step_ms * 1e9);
     const double given = option_real(k->s->opt, "peak-tflops");
     const double peak = given > 0 ? given : model_peak_tflops(&k->o, device_get_info(k->s->dev)->name);
-    row_real(k->w, "tokens_per_s", k->data * transformer_tokens(&shape) / (step_ms * 1e-3));
+    row_real(k->w, "tokens_per_s", k->batches * transformer_tokens(&shape) / (step_ms * 1e-3));
     row_real(k->w, "tflops", tflops);
     row_real(k->w, "mfu_causal_pct", 100 * tflops / peak);
 }

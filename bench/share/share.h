@@ -23,9 +23,9 @@
      "not pay for"},                                                                                                   \
     {"one_ms", COLUMN_REAL, false, "a step of the whole model on one rank, on all of them at once, slowest; nan where it " \
      "does not fit"},                                                                                                  \
-    {"speedup", COLUMN_REAL, true, "one_ms / step_ms, times the ranks of data parallelism"},                           \
+    {"speedup", COLUMN_REAL, true, "one_ms / step_ms, times the batches of the mesh"},                           \
     {"efficiency_pct", COLUMN_REAL, true, "100 speedup / ranks"},                                                      \
-    {"predicted_ms", COLUMN_REAL, true, "one_ms / tp + alone_ms: compute divides, and nothing is hidden"},             \
+    {"predicted_ms", COLUMN_REAL, true, "one_ms / (tp cp) + alone_ms: compute divides, and nothing is hidden"},             \
     {"err_pct", COLUMN_REAL, true, "100 (predicted_ms / step_ms - 1)"},                                                \
     {"peak_bytes", COLUMN_INT, true, "memory of the model's part on the rank that needs most: all but what NCCL takes"}, \
     {"predicted_bytes", COLUMN_INT, false, "the same, planned before anything was taken"},                             \
@@ -60,7 +60,7 @@ typedef struct share_case {
     const bench_case *c;
     row *w;
     mesh m;
-    int ranks, data; /* of the mesh; those whose tokens differ */
+    int ranks, data, batches; /* of the mesh; those whose tokens differ; how often these hold `batch` sequences */
     int max_ctas;
     bool graph;
     const team_way *way;

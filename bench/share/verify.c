@@ -219,7 +219,7 @@ static bool check_slice(share_case *k, const step_options *slice, outcome *out)
 {
     seen want = {.grads = NULL}, got = {.grads = NULL};
     step_options one = *slice;
-    one.batch *= k->data;
+    one.batch *= k->batches;
     phase_set("check: one rank with whole layers");
     bool ok = steps_of(k, &one, NULL, &want, NULL, NULL);
     phase_set("check: ranks that share layers");

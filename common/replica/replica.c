@@ -296,14 +296,14 @@ static bool make_trainer(replica *r, replica_problem *problem)
     return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(at, r->t, &r->o, problem);
 }
 
-/* Ranks of data parallelism whose tokens are of the same sequences: neighbours. */
+/* Ranks of data parallelism whose tokens are of the same sequences: neighbours, but for those that share layers. */
 static bool open_sharers(replica *r, char *why, size_t why_bytes)
 {
     const int n = r->o.context.ranks;
     const comm_options o = {.name = "sequences", .max_ctas = r->plan->o.max_ctas, .pairs = true};
     if (n < 2)
         return true;
-    const mesh m = {1, 1, r->plan->o.ranks / n, n, 1};
+    const mesh alone = {1, 1, r->plan->o.ranks / n, n, 1}, m = r->plan->o.m.cp > 1 ? r->plan->o.m : alone;
     const bool ok = comm_open_axes(r->at.l, r->at.d, NULL, m, MESH_CP, &o, &r->sharers, why, why_bytes);
     if (ok && r->member)
         trainer_connect(r->t, r->sharers);

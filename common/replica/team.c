@@ -153,6 +153,17 @@ static bool make_trainer(team *x, replica_problem *problem)
            replica_tune(&x->at, x->t, &x->o, problem);
 }
 
+/* As a rank has them: two chunks of each. */
+static void share_sequences(team *x)
+{
+    if (x->alone || x->m.cp == 1)
+        return;
+    x->o.seq /= x->m.cp;
+    x->o.context = (step_context){.ranks = x->m.cp,
+                                  .rank = x->member ? mesh_coords(x->m, x->rank).cp : 0,
+                                  .fault = x->fault == TEAM_OWN ? CONTEXT_OWN : CONTEXT_NONE};
+}
+
 static bool open_team(team *x, const team_options *how, replica_problem *problem)
 {
     char why[400] = "";
@@ -167,6 +178,7 @@ static bool open_team(team *x, const team_options *how, replica_problem *problem
         x->alone || (!mesh_problem(x->m, &asked, why, sizeof why) && open_groups(x, how->max_ctas, why, sizeof why));
     if (!replica_agree(&x->at, "mesh", ok, why, problem))
         return false;
+    share_sequences(x);
     if (!x->alone && x->m.tp > 1)
         x->o.split_layers = (model_split){x->m.tp, part_of(x)};
     x->o.rows_apart = apart;
@@ -279,7 +291,7 @@ void team_communicate(team *x, bool on)
 void team_alone(team *x)
 {
     if (x->r && x->r->p)
-        parallel_collectives_alone(x->r->p);
+        replica_collectives_alone(x->r);
     if (x->w) {
         windows_quiet(x->w, false);
         windows_begin(x->w, trainer_stream(x->t));

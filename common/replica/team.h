@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A trainer on each rank of a mesh, the same algorithms on all of them: with its part of each layer, by a way of the table
  * (tensor parallelism); with the layers of its stage, where options have a table (the caller sets the hops of a pipeline);
- * and with a strategy among the ranks that hold the same, whose tokens differ (data parallelism). Gradients are clipped by
+ * with its tokens of each sequence, which gather keys and values (context parallelism); and with a strategy among the ranks that hold the same, whose tokens differ (data parallelism). Gradients are clipped by
  * the norm of the whole model, which each of its elements enters once.
  *
  * All ranks of the job call these functions together, unless a comment says otherwise; a rank that is no member joins in
@@ -35,11 +35,12 @@ typedef enum team_fault {
     TEAM_NORM,    /* gains and shared heads enter the norm once for each rank that has them */
     TEAM_GROUPS,  /* gradients are added up with ranks that hold other parts */
     TEAM_ORDER,   /* parts of layers go to ranks as if tp were outside of data parallelism */
+    TEAM_OWN,     /* its tokens see each other alone */
 } team_fault;
-#define TEAM_FAULTS "none|chunk|partial|gain|key|vocab|padding|flag|number|norm|groups|order"
+#define TEAM_FAULTS "none|chunk|partial|gain|key|vocab|padding|flag|number|norm|groups|order|own"
 
 typedef struct team_options {
-    mesh m;               /* of the first ranks of the job; cp 1 */
+    mesh m;               /* of the first ranks of the job */
     const team_way *way;  /* of ranks that share layers; NULL: each member has the whole model, and is alone */
     const char *strategy; /* of parallel_strategies; NULL: "bucketed" */
     int max_ctas;         /* of NCCL; 0: NCCL decides */
@@ -72,7 +73,7 @@ typedef struct team {
     size_t free_before;      /* the device's, before anything was made */
 } team;
 
-/* The whole model `o` on a mesh; its batch is that of each rank of data parallelism. NULL and a problem on failure. */
+/* The whole model `o` on a mesh, with whole sequences; its batch is that of the ranks that share them. NULL and a problem on failure. */
 team *team_create(const replica_place *at, const step_options *o, const team_options *how, replica_problem *problem);
 void team_free(team *x);
 void team_set_tokens(team *x, uint64_t seed); /* this rank's part of the global batch; replica_set_tokens */

@@ -120,6 +120,7 @@ static void columns(void **state)
 #define FP32 "--precision fp32 "
 #define SHARED "--ranks 3 --heads-kv 1 "
 #define MESH "--ranks 4 --mesh tp2+dp_shard2 " FP32
+#define SEQUENCES "--ranks 4 --mesh cp2+tp2 " FP32
 
 static char *output_of(const char *arguments, int *code)
 {
@@ -142,19 +143,24 @@ static void sound(void **state)
     free(text);
 }
 
-/* Data parallelism beside it: the strategies that cut the model in each way, clipped by the norm of all. */
-static void sound_with_strategies(void **state)
+/* Data and context parallelism beside it: the strategies that cut the model in each way, clipped by the norm of all. */
+static void sound_with_other_axes(void **state)
 {
-    int code;
+    static const char *const jobs[] = {MESH "--variant copy --strategy ddp,zero1,fsdp",
+                                       SEQUENCES "--variant nccl,copy --strategy fsdp"};
 #ifndef HAVE_GLOO
     skip();
 #endif
     (void)state;
-    char *text = output_of(
-        MESH "--heads-kv 1 --variant nccl,copy --micro-batches 2 --clip 0.01 --strategy ddp,zero1,fsdp", &code);
-    if (code != EXIT_CODE_OK || strstr(text, "skip"))
-        fail_msg("%s", text);
-    free(text);
+    for (int i = 0; i < 2; i++) {
+        int code;
+        char *arguments = xasprintf("%s --heads-kv 1 --micro-batches 2 --clip 0.01", jobs[i]);
+        char *text = output_of(arguments, &code);
+        if (code != EXIT_CODE_OK || strstr(text, "skip"))
+            fail_msg("%s", text);
+        free(arguments);
+        free(text);
+    }
 }
 
 static void meshes_that_cannot_be_had(void **state)
@@ -189,7 +195,8 @@ static void faults(void **state)
                                             {"number", "copy", "other bits than", SHARED "--precision bf16"},
                                             {"norm", "nccl", "the norm of all gradients", MESH "--clip 0.01"},
                                             {"groups", "nccl", "which holds other parts", MESH},
-                                            {"order", "nccl", "which holds other parts", MESH}};
+                                            {"order", "nccl", "which holds other parts", MESH},
+                                            {"own", "nccl", "gradient of", SEQUENCES}};
 #ifndef HAVE_GLOO
     skip();
 #endif
@@ -208,7 +215,7 @@ static void faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(columns), cmocka_unit_test(sound),
-                                       cmocka_unit_test(sound_with_strategies),
+                                       cmocka_unit_test(sound_with_other_axes),
                                        cmocka_unit_test(meshes_that_cannot_be_had), cmocka_unit_test(faults)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

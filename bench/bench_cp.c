@@ -138,14 +138,15 @@ static bool applies(const char *option, const char *variant)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK, 2, 12, "--ranks {gpus} --seq 32768"},
-    {RUN_DEFAULT, 2, 26, "--ranks {gpus} --seq 16384,65536"},
-    {RUN_DEFAULT, 2, 10, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768"},
-    {RUN_DEFAULT, 2, 6, "--ranks {gpus} --seq 65536 --variant gather --order contiguous"},
-    {RUN_FULL, 2, 20, "--ranks {gpus} --seq 65536 --variant gather,all-to-all --groups 1,2,8"},
-    {RUN_FULL, 2, 25, "--ranks {gpus} --seq 131072"},
-    {RUN_FULL, 2, 12, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --causal 0"},
-    {RUN_FULL, 2, 26, "--ranks {gpus} --head-dim 64 --seq 65536 --deterministic 0,1"},
+    {RUN_QUICK, 2, 12, "--ranks {gpus} --seq 32768 --iters 10"},
+    {RUN_DEFAULT, 2, 28, "--ranks {gpus} --seq 65536 --iters 10"},
+    {RUN_DEFAULT, 2, 14, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --iters 10"},
+    {RUN_FULL, 2, 10, "--ranks {gpus} --seq 16384"},
+    {RUN_FULL, 2, 14, "--ranks {gpus} --seq 65536 --variant gather --order contiguous --iters 10"},
+    {RUN_FULL, 2, 40, "--ranks {gpus} --seq 131072 --variant gather,all-to-all --iters 6"},
+    {RUN_FULL, 2, 40, "--ranks {gpus} --seq 65536 --variant gather,all-to-all --groups 1,2,8 --iters 10"},
+    {RUN_FULL, 2, 16, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --causal 0"},
+    {RUN_FULL, 2, 50, "--ranks {gpus} --head-dim 64 --seq 65536 --deterministic 0,1 --iters 10"},
     {RUN_CPU, 0, 10, "--ranks 2,3,4 --order head-tail,contiguous --seq 1536"},
     {0}};
 

@@ -123,13 +123,20 @@ static const bench_run run_table[] = {
      "--ranks 2 --size 8b --seq 4096 --batch 2 --precision bf16-pure --recompute block --variant "
      "zero1,zero2,fsdp-keep,fsdp --iters 4 --warmup 2"},
     {RUN_FULL, 4, 60, "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --iters 8"},
+    {RUN_FULL, 2, 26,
+     "--ranks 2 --cp 2 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --variant zero2,fsdp --iters 8"},
+    {RUN_FULL, 4, 70,
+     "--ranks 1,2,4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --variant zero2,fsdp --iters 8"},
+    {RUN_FULL, 4, 30,
+     "--ranks 4 --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp,hsdp"},
+    {RUN_FULL, 4, 40, "--ranks 4 --size 10b --seq 1024 --precision bf16-pure --variant fsdp --iters 8"},
     {RUN_FULL, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant fsdp"},
     /* One GPU, and two that share its sequences. */
     {RUN_FULL, 2, 70,
      "--ranks 1,2 --cp 1,2 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
      "--loss-chunk 4096 --variant ddp"},
-    {RUN_FULL, 4, 60,
-     "--ranks 4 --cp 2 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
+    {RUN_FULL, 4, 80,
+     "--ranks 4 --cp 2,4 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
      "--loss-chunk 4096 --variant ddp,fsdp --iters 6"},
     {RUN_CPU, 0, 5, ""},
     {RUN_CPU, 0, 2, "--cp 2 --cp-way gather,all-to-all,ring --precision fp32 --grad-dtype policy --variant ddp,fsdp"},

@@ -47,8 +47,8 @@ static option_spec option_table[] = {
      .help = "tensors between ranks by NCCL (on the CPU Gloo), whose receives hold multiprocessors while they wait; or "
              "by copy engines into the receiver's memory, for 2 to 8 stages on GPUs of one host",
      .choices = "nccl|copy"},
-    {"max-ctas", OPTION_INT, OPTION_LIST, "2", .help = "most thread blocks of an NCCL send or receive between stages", .def_cpu = "0",
-     .max = 64, .unit = "thread blocks", .unset = "0: NCCL decides"},
+    {"max-ctas", OPTION_INT, OPTION_LIST, "2", .help = "most thread blocks of an NCCL send or receive between stages",
+     .def_cpu = "0", .max = 64, .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its hops as one CUDA graph",
      .choices = "kernels|graph"},
@@ -148,15 +148,18 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --transport copy --update after --variant 1f1b,zb-h1,zb-v"},
     {RUN_FULL, 2, 40, "--ranks {gpus} --variant 1f1b,zb-h1 --fusion graph"},
-    {RUN_FULL, 4, 60, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v --transport copy"},
-    {RUN_FULL, 4, 20, "--ranks 4 --mesh pp2+dp_shard2 --strategy fsdp-keep --variant 1f1b --transport copy"},
     {RUN_CPU, 0, 3, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v --clip 1"},
     /* bench_mesh --variant measured predicts these. */
-    {RUN_FULL, 2, 60, "--ranks 2 --seq 2048 --micro-batches 4 --balance measured --iters 8"},
+    {RUN_FULL, 2, 60, "--ranks 2 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
     {RUN_FULL, 2, 70,
-     "--ranks 2 --size 8b --seq 4096 --micro-batches 4 --recompute block --balance measured --variant 1f1b,zb-h1,zb-v "
+     "--ranks 2 --size 8b --seq 4096 --micro-batches 4 --transport copy --recompute block --balance measured --variant "
+     "1f1b,zb-h1,zb-v "
      "--iters 5"},
-    {RUN_FULL, 4, 60, "--ranks 4 --seq 2048 --micro-batches 4 --balance measured --iters 8"},
+    {RUN_FULL, 4, 60, "--ranks 4 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
+    {RUN_FULL, 4, 40, "--ranks 4 --mesh pp2+tp2 --seq 2048 --micro-batches 4 --transport copy --variant 1f1b,zb-v"},
+    {RUN_FULL, 4, 60,
+     "--ranks 4 --mesh pp2+dp_shard2 --strategy ddp,fsdp-keep --seq 2048 --micro-batches 2 --transport copy --variant "
+     "1f1b,zb-v"},
     {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},
     {0}};
 

@@ -67,16 +67,23 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --max-ctas 4,8,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --recompute block"},
-    {RUN_FULL, 4, 60,
-     "--ranks 4 --mesh tp2+dp_shard2 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --variant nccl "
-     "--strategy ddp,zero2,fsdp"},
     /* bench_mesh --variant measured predicts these and the first run of 2.7b. */
+    {RUN_FULL, 4, 60,
+     "--ranks 4 --mesh tp2+dp_shard2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --fusion graph --variant "
+     "nccl,copy --strategy ddp,fsdp --iters 10"},
+    {RUN_FULL, 4, 30,
+     "--ranks 4 --mesh cp2+tp2 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --variant nccl,copy --iters "
+     "10"},
+    {RUN_FULL, 4, 40,
+     "--ranks 4 --mesh tp2+dp_shard2 --size 8b --seq 4096 --batch 1 --precision bf16-pure --recompute block --variant "
+     "nccl --strategy fsdp --iters 4 --warmup 2"},
     {RUN_FULL, 4, 30, "--ranks 2 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --iters 8"},
     {RUN_FULL, 2, 50,
      "--ranks 2 --size 8b --seq 4096 --batch 4 --precision bf16-pure --recompute block --fusion graph --iters 4 "
      "--warmup 2"},
     {RUN_CPU, 0, 3, "--ranks 2,4 --precision fp32 --regather 1,0"},
-    {RUN_CPU, 0, 2, "--ranks 4 --mesh tp2+dp_shard2 --strategy ddp,fsdp --clip 1 --variant nccl --precision fp32"},
+    {RUN_CPU, 0, 2,
+     "--ranks 4 --mesh tp2+dp_shard2,cp2+tp2 --strategy ddp,fsdp --clip 1 --variant nccl --precision fp32"},
     {RUN_CPU, 0, 2, "--ranks 3 --seq 30 --d-model 96 --heads 6 --precision fp32,bf16 --variant nccl --loss gathered"},
     {0}};
 

@@ -56,7 +56,7 @@ static const way ways[] = {
     {"cp-fsdp", "bench_fsdp", "update=buckets cp_way=gather variant=fsdp", MESH_FSDP_FREE, 1, REST, 1, NULL, false,
      true},
     {"cp2-fsdp", "bench_fsdp", "update=buckets cp_way=gather variant=fsdp", MESH_FSDP_FREE, 1, 2, 1, NULL, false, true},
-    {"tp2-cp2", "bench_tp", "mesh=tp2+cp2 strategy=ddp variant=nccl", MESH_DDP, 1, 2, 2, NULL, false, false},
+    {"cp2-tp2", "bench_tp", "mesh=cp2+tp2 strategy=ddp variant=nccl", MESH_DDP, 1, 2, 2, NULL, false, false},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 

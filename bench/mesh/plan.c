@@ -53,7 +53,7 @@ static int64_t tensor_bytes(const replica_place *at, step_options *o, const mesh
     int64_t most = -1;
     o->rows_apart = !p->rows_whole;
     o->windows = p->overlap && !p->rows_whole;
-    o->overlap = OVERLAP_GRADIENTS;
+    o->overlap = p->beside ? OVERLAP_GRADIENTS : OVERLAP_NONE;
     for (int rank = 0; rank < p->axes.tp; rank += p->axes.tp - 1) {
         o->split_layers = (model_split){p->axes.tp, rank};
         const int64_t bytes = bytes_of(at, o);

@@ -93,6 +93,7 @@ typedef struct mesh_plan {
     mesh_recompute recompute;
     bool overlap;        /* tensor and context parallelism send chunk by chunk behind the products and heads before */
     bool regather_waits; /* of tensor parallelism: what weights gather once more is not beside a product */
+    bool beside;         /* gradients of weights are made beside the rest, which takes memory */
     bool even;           /* stages have as many blocks, whatever the last one's head takes */
     bool
         rows_whole; /* of tensor parallelism: all rows of norms and residuals on each rank, whose partial products are summed */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_mesh: which mesh for this model on so many GPUs, how long is its step, and how far off is that?
  *
- * A planner: formulas over a table of rates (docs/mesh.md, docs/formulas.md), and a search of all meshes with every strategy,
+ * A planner: formulas over a table of rates (docs/planner.md, docs/formulas.md), and a search of all meshes with every strategy,
  * schedule, micro-batch and recomputation. Nothing runs on a device. `published` predicts runs that others published, and says by how
  * much it is off; `measured` does so with steps that other benches measured on this machine; `schedule` shows one schedule of a
  * pipeline.
@@ -9,7 +9,7 @@
  *      ./bench_mesh --variant published
  *      ./bench_mesh --variant schedule --schedule 1f1b --stages 4 --micro-batches 8
  *      ./bench_mesh --variant measured --model 2.7b --gpus 2 --seq 2048 --global-batch 4
- * Limits: `measured` needs the rows of the benches that run such steps; see docs/mesh.md. */
+ * Limits: `measured` needs the rows of the benches that run such steps; see docs/planner.md. */
 #include <stdio.h>
 #include <string.h>
 
@@ -215,8 +215,8 @@ static const bench_info info = {
     .notes =
         "A row of best or lacking is a mesh with the best of its plans: strategy, schedule, chunks, micro-batch "
         "and\n"
-        "recomputation. --help says for each option which variants use it. Nothing runs on a device. docs/mesh.md\n"
-        "says what the five axes are and cost, and how to read the rows; docs/formulas.md has the formulas.",
+        "recomputation. --help says for each option which variants use it. Nothing runs on a device. docs/planner.md\n"
+        "says how to read the rows, docs/mesh.md what the five axes cost; docs/formulas.md has the formulas.",
     .examples = "./bench_mesh --model llama3-70b --gpus 256\n"
                 "./bench_mesh --model 8b --gpus 2 --seq 4096 --global-batch 8 --rates h200 --rank 1:8\n"
                 "./bench_mesh --variant lacking --model llama3-405b --gpus 64\n"

@@ -3,7 +3,7 @@
 @of bench_mesh
 
 Predictions, not measurements: formulas over a table of rates, and a search of all meshes with every strategy, schedule,
-micro-batch and recomputation. docs/mesh.md says what the five axes cost and how to read this.
+micro-batch and recomputation. docs/mesh.md says what the five axes cost, docs/planner.md how to read this.
 
 @figures mesh_best
 

@@ -14,7 +14,7 @@
     {"step_p10_ms", COLUMN_REAL, false, "the same, 10th percentile"},                                                  \
     {"step_p90_ms", COLUMN_REAL, false, "the same, 90th percentile"},                                                  \
     {"n_steps", COLUMN_INT, false, "measured steps, and as many compute-only ones"},                                   \
-    {"compute_ms", COLUMN_REAL, true, "the same step without its communication, median"},                              \
+    {"compute_ms", COLUMN_REAL, true, "the same step with nothing sent, own rows in place of others', median"},                              \
     {"exposed_ms", COLUMN_REAL, true, "step_ms - compute_ms: what communication costs the step"},                      \
     {"exposed_lo_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, lower end"},                         \
     {"exposed_hi_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, upper end"},                         \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Timing of a case: blocks of steps back to back, alternating with blocks of the same walk without communication; what a step
- * sends, alone; and a step of the whole model on one rank. A step lasts from its start to the start of the next one, and step
+/* Timing of a case: blocks of steps back to back, alternating with blocks of the same walk without communication, in which
+ * parameters stay as they are, so that the steps after it compute with a model's numbers, too; what a step sends, alone; and a step of the whole model on one rank. A step lasts from its start to the start of the next one, and step
  * i of a block is that of the slowest rank. */
 #include "bench/share/share.h"
 
@@ -87,18 +87,26 @@ static bool warm_up(share_case *k, team *x, double *loss_first)
     return true;
 }
 
-/* Ranks that share layers have the same loss: they compute it of the same numbers. */
-static bool same_loss(share_case *k, team *x, share_times *m)
+static void communicate(team *x, bool on)
+{
+    team_communicate(x, on);
+    if (x->member)
+        trainer_set_lr(x->t, on ? x->o.lr : 0);
+}
+
+/* Ranks that share layers have the same loss in the first block: they compute it of the same numbers. Steps without
+ * communication give them different moments. */
+static bool same_loss(share_case *k, team *x, int b, share_times *m)
 {
     double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
-    m->loss_last = x->member ? trainer_loss(x->t) : NAN;
-    launch_gather(k->l, "loss", &m->loss_last, sizeof m->loss_last, all);
+    const double loss = x->member ? trainer_loss(x->t) : NAN;
+    m->loss_last = b == 0 ? loss : m->loss_last;
+    launch_gather(k->l, "loss", &loss, sizeof loss, all);
     for (int r = 0; r < k->ranks && row_status_get(k->w) == ROW_OK; r++) {
         const int first = r - r % k->m.tp; /* of those that have the same tokens */
-        if (!isfinite(all[r]) || all[r] != all[first])
-            row_status_set(k->w, ROW_FAIL,
-                           "after the first timed block the loss of rank %d is %.9g, that of rank %d %.9g", r, all[r],
-                           first, all[first]);
+        if (!isfinite(all[r]) || (b == 0 && all[r] != all[first]))
+            row_status_set(k->w, ROW_FAIL, "after timed block %d the loss of rank %d is %.9g, that of rank %d %.9g",
+                           b + 1, r, all[r], first, all[first]);
     }
     free(all);
     return row_status_get(k->w) == ROW_OK;
@@ -116,14 +124,14 @@ bool share_time(share_case *k, team *x, share_times *m)
         return false;
     phase_set("timing of %s", case_name(k->c));
     for (int b = 0; b < blocks; b++) {
-        team_communicate(x, true);
+        communicate(x, true);
         block(k, x, team_step, steps, true, &m->step);
-        if (b == 0 && !same_loss(k, x, m))
+        if (!same_loss(k, x, b, m))
             return false;
-        team_communicate(x, false);
+        communicate(x, false);
         block(k, x, team_step, steps, false, &m->compute);
     }
-    team_communicate(x, true);
+    communicate(x, true);
     const double used = (double)x->free_before - (double)device_free_bytes(x->at.d);
     const double most = launch_most(k->l, "device memory", x->member ? used : 0, k->ranks);
     m->used_bytes = device_kind_of(x->at.d) == DEVICE_CPU ? NAN : most;

@@ -29,9 +29,6 @@ static option_spec option_table[] = {
     {"regather", OPTION_FLAG, OPTION_LIST, "1",
      .help =
          "of nccl alone: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
-    {"lanes", OPTION_INT, OPTION_LIST, "1",
-     .help = "of copy: streams that the pieces of a product take in turn; 2: one fills the last wave of the one before",
-     .min = 1, .max = 2, .unit = "streams"},
     MODEL_UPDATE_OPTIONS(", of all ranks"),
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
@@ -109,8 +106,6 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static bool applies(const char *option, const char *variant)
 {
     const team_way *w = team_way_find(variant);
-    if (text_is(option, "lanes"))
-        return w->windows;
     return !text_is(option, "regather") || (w->rows_apart && !w->windows);
 }
 
@@ -195,7 +190,6 @@ static bool describe(session *s, const bench_case *c, row *w, share_case *k)
     k->o.shard.prefetch = 1;
     k->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured by the team */
     k->o.keep_rows = k->way->rows_apart && !k->way->windows && !case_int(c, "regather");
-    k->o.lanes = (int)case_int(c, "lanes");
     k->o.gather_logits = text_is(case_text(c, "loss"), "gathered");
     if (ok && contradiction(k)) {
         snprintf(why, sizeof why, "%s", contradiction(k));

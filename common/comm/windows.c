@@ -326,11 +326,6 @@ void windows_read(windows *w, int at, void *side)
     g->open = false;
 }
 
-void windows_linger(windows *w, void *stream)
-{
-    await(w, 0, -1, stream);
-}
-
 void windows_give(windows *w, int rank, const void *part, void *stream)
 {
     if (w->quiet)

@@ -54,9 +54,6 @@ void windows_give(windows *w, int rank, const void *part, void *stream);
 void windows_sum(windows *w, const void *own, const void *residual, void *out, size_t n, sb_dtype t);
 void windows_settle(windows *w); /* a sum that nobody adds up: waits as windows_sum does */
 
-/* Keeps a stream for as long as a kernel takes to start and end. */
-void windows_linger(windows *w, void *stream);
-
 /* The sum alone, on any stream of either device. False with sb_last_message. */
 bool windows_add(device *d, const sb_direct_sum *p, void *stream);
 

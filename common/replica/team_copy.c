@@ -41,11 +41,6 @@ static void read(void *user, int at, void *side)
     windows_read(((team *)user)->w, at, side);
 }
 
-static void linger(void *user, void *stream)
-{
-    windows_linger(((team *)user)->w, stream);
-}
-
 static void give(void *user, int rank, const void *part, size_t count, sb_dtype t, void *stream)
 {
     team *x = user;
@@ -73,7 +68,6 @@ void team_copy_hooks(step_share *share)
     share->await = await;
     share->read = read;
     share->give = give;
-    share->linger = linger;
     share->add = add;
 }
 

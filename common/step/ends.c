@@ -110,9 +110,10 @@ void head_backward(step *s, step_micro *m, arena_slot *dy)
         if (!s->o.windows)
             linear_dw(s, LINEAR_HEAD, -1, m->logits, head->n1);
         dn = take_stream(s, MEMORY_TEMPORARY, -1, "d_norm_final");
-        linear_dx(s, LINEAR_HEAD, -1, m->logits, dn);
+        arena_slot part = linear_dx_part(s, LINEAR_HEAD, -1, m->logits, dn);
         if (s->o.windows)
             linear_dw(s, LINEAR_HEAD, -1, m->logits, head->n1);
+        linear_dx_sum(s, LINEAR_HEAD, &part, dn);
         side_drop(s, &m->logits);
         side_drop(s, &head->n1);
     }

@@ -51,17 +51,13 @@ typedef struct share_piece {
     int from;
     int at, count; /* and those from `at` on of the product */
     int rank;      /* whose they are */
-    void *stream;
 } share_piece;
 int share_pieces(const step *s, arena_slot x, bool sum);
-/* Pieces take lanes in turn: between share_fork and share_join each has its stream, which waits for the rows. */
-void share_fork(step *s, int pieces);
-share_piece share_begin(step *s, arena_slot x, int i, bool sum);
-void share_join(step *s, int pieces);
+share_piece share_begin(step *s, arena_slot x, int i, bool sum); /* main waits for the rows */
 void share_end(step *s, arena_slot partial, const share_piece *p, bool sum);
 void share_give(step *s, arena_slot partial);          /* all pieces of a sum that no product made piece by piece */
 void share_whole(step *s, arena_slot x, void *stream); /* waits for all rows of x, if they come from other ranks */
-/* The backward will want all rows of this norm's output: they may come meanwhile. */
+/* The backward will want all rows of this by share_gather: with options.windows they may come meanwhile. */
 void share_ahead(step *s, arena_slot n);
 arena_slot share_sent(step *s, arena_slot n);
 arena_slot share_spread(step *s, arena_slot x, bool whole);

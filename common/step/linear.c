@@ -66,16 +66,7 @@ static linear parts_of(const step *s, int which)
     return l;
 }
 
-/* The workspace of pieces on the second lane, which run beside those on main; -1: there is none. */
-static arena_slot lane_workspace(step *s, int layer, int pieces)
-{
-    const sb_matmul any = product(s, s->rows, s->d, s->d); /* all products want the same but those of fp32 by parts */
-    const size_t bytes = pieces > 1 && s->lane ? s->k->train->matmul_workspace(s->ctx, &any) : 0;
-    return step_take(s, bytes, MEMORY_WORKSPACE, layer, "matmul of a lane");
-}
-
-static void forward_here(step *s, int which, int layer, const share_piece *x, arena_slot residual, arena_slot y,
-                         arena_slot workspace)
+static void forward_here(step *s, int which, int layer, const share_piece *x, arena_slot residual, arena_slot y)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
@@ -93,8 +84,8 @@ static void forward_here(step *s, int which, int layer, const share_piece *x, ar
         p.d = step_at(step_pointer(s, y), ((int64_t)x->at * ldy + row) * s->element);
         if (residual >= 0 && sum < 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : step_pointer(s, residual), p.ldc = ldy;
-        float8_operands cast = float8_take(s, which, layer, PASS_Y, false, false, &p, x->stream);
-        linear_run(s, &l, "forward", layer, p, workspace, x->stream);
+        float8_operands cast = float8_take(s, which, layer, PASS_Y, false, false, &p, s->main);
+        linear_run(s, &l, "forward", layer, p, -1, s->main);
         float8_drop(s, &cast, false);
     }
     if (sum >= 0) {
@@ -110,55 +101,49 @@ void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot resi
     const bool sum = share_inputs(s, kind);
     arena_slot all = share_outputs(s, kind) ? share_input(s, layer, x, false) : x;
     arena_slot out = sum ? share_partial(s, layer, y) : y;
-    const int pieces = share_pieces(s, all, sum);
-    arena_slot other = lane_workspace(s, layer, pieces);
-    share_fork(s, pieces);
-    for (int i = 0; i < pieces; i++) {
+    for (int i = 0; i < share_pieces(s, all, sum); i++) {
         const share_piece p = share_begin(s, all, i, sum);
-        forward_here(s, which, layer, &p, sum ? -1 : residual, out, i % 2 ? other : -1);
+        forward_here(s, which, layer, &p, sum ? -1 : residual, out);
         share_end(s, out, &p, sum);
     }
-    share_join(s, pieces);
-    step_drop(s, &other);
     share_drop(s, x, &all);
     if (sum)
         share_sum(s, &out, residual, y);
 }
 
-static void dx_here(step *s, int which, int layer, const share_piece *dy, arena_slot dx, arena_slot workspace)
+arena_slot linear_dx_part(step *s, int which, int layer, arena_slot dy, arena_slot dx)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
+    arena_slot out = share_outputs(s, whole.first) ? share_partial(s, layer, dx) : dx;
+    share_whole(s, dy, s->main);
     for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
-        sb_matmul p = product(s, dy->count, l.in, l.out[i]);
+        sb_matmul p = product(s, s->tokens, l.in, l.out[i]);
         p.lda = ldy, p.ldb = l.in, p.ldd = l.in;
-        p.a = step_at(step_pointer(s, dy->rows), ((int64_t)dy->from * ldy + row) * s->element);
+        p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
         p.b = step_at(step_param(s, l.first, layer), (int64_t)row * l.in * s->param_element);
-        p.d = step_at(step_pointer(s, dx), (int64_t)dy->at * l.in * s->element);
+        p.d = step_pointer(s, out);
         if (i > 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : p.d, p.ldc = l.in;
-        float8_operands cast = float8_take(s, which, layer, PASS_DX, !s->micro->split, false, &p, dy->stream);
-        linear_run(s, &l, "dx", layer, p, workspace, dy->stream);
+        float8_operands cast = float8_take(s, which, layer, PASS_DX, !s->micro->split, false, &p, s->main);
+        linear_run(s, &l, "dx", layer, p, -1, s->main);
         float8_drop(s, &cast, false);
     }
+    if (share_outputs(s, whole.first))
+        share_give(s, out);
+    return out;
+}
+
+void linear_dx_sum(step *s, int which, arena_slot *part, arena_slot dx)
+{
+    if (share_outputs(s, linear_of(s, which).first))
+        share_sum(s, part, -1, dx);
 }
 
 void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx)
 {
-    const bool sum = share_outputs(s, linear_of(s, which).first);
-    arena_slot out = sum ? share_partial(s, layer, dx) : dx;
-    const int pieces = share_pieces(s, dy, sum);
-    arena_slot other = lane_workspace(s, layer, pieces);
-    share_fork(s, pieces);
-    for (int i = 0; i < pieces; i++) {
-        const share_piece p = share_begin(s, dy, i, sum);
-        dx_here(s, which, layer, &p, out, i % 2 ? other : -1);
-        share_end(s, out, &p, sum);
-    }
-    share_join(s, pieces);
-    step_drop(s, &other);
-    if (sum)
-        share_sum(s, &out, -1, dx);
+    arena_slot part = linear_dx_part(s, which, layer, dy, dx);
+    linear_dx_sum(s, which, &part, dx);
 }
 
 static sb_matmul dw_product(const step *s, const linear *l, int part, int ldy)

@@ -19,6 +19,9 @@ size_t linear_side_workspace(const step *s); /* the most that a weight gradient'
  * residuals are of this rank's rows; so is dx of the former. dy of o and w2 is of all rows: share_gather. */
 void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y);
 void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx);
+/* The same in two: what main does in between hides how this rank's parts of a sum leave. */
+arena_slot linear_dx_part(step *s, int which, int layer, arena_slot dy, arena_slot dx);
+void linear_dx_sum(step *s, int which, arena_slot *part, arena_slot dx);
 /* On the side stream with overlap, or later, by a W: dy and x must then be dropped by side_drop. */
 void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x);
 void linear_dw_left(step *s, const step_note *n); /* what linear_dw has left to the W, on main */

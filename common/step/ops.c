@@ -131,16 +131,13 @@ void swiglu_matmul_forward(step *s, int layer, arena_slot x, arena_slot gate_up,
     sb_swiglu_matmul p = swiglu_matmul_shape(&s->o);
     arena_slot all = share_input(s, layer, x, false);
     p.w13 = step_param(s, PARAM_W1, layer);
-    const int pieces = share_pieces(s, all, false);
-    share_fork(s, pieces);
-    for (int i = 0; i < pieces; i++) {
+    for (int i = 0; i < share_pieces(s, all, false); i++) {
         const share_piece rows = share_begin(s, all, i, false);
         p.x = step_at(step_pointer(s, rows.rows), (int64_t)rows.from * s->d * s->element);
         place_swiglu(s, &p, &rows, gate_up, h);
         if (step_go(s))
-            step_done(s, s->k->train->swiglu_matmul_forward(s->ctx, &p, rows.stream));
+            step_done(s, s->k->train->swiglu_matmul_forward(s->ctx, &p, s->main));
     }
-    share_join(s, pieces);
     share_drop(s, x, &all);
 }
 
@@ -148,16 +145,12 @@ void swiglu_matmul_backward(step *s, int layer, arena_slot dy, arena_slot gate_u
 {
     sb_swiglu_matmul p = swiglu_matmul_shape(&s->o);
     p.w2 = step_param(s, PARAM_W2, layer);
-    const int pieces = share_pieces(s, dy, false);
-    share_fork(s, pieces);
-    for (int i = 0; i < pieces; i++) {
-        const share_piece rows = share_begin(s, dy, i, false);
-        p.dy = step_at(step_pointer(s, rows.rows), (int64_t)rows.from * s->d * s->element);
-        place_swiglu(s, &p, &rows, gate_up, h);
-        if (step_go(s))
-            step_done(s, s->k->train->swiglu_matmul_backward(s->ctx, &p, rows.stream));
-    }
-    share_join(s, pieces);
+    const share_piece rows = {.count = s->tokens};
+    share_whole(s, dy, s->main);
+    p.dy = step_pointer(s, dy);
+    place_swiglu(s, &p, &rows, gate_up, h);
+    if (step_go(s))
+        step_done(s, s->k->train->swiglu_matmul_backward(s->ctx, &p, s->main));
 }
 
 void rope(step *s, int layer, arena_slot qkv, bool inverse)

@@ -113,8 +113,7 @@ typedef struct step_options {
     bool rows_apart;          /* norms and the residual stream: each rank has its own rows, not all of them */
     bool keep_rows;           /* all rows of a norm's output stay for the backward, which else gathers them once more */
     bool windows;             /* with rows_apart: rows come and go piece by piece (pieces.c) */
-    int lanes;          /* streams that pieces of a product take in turn: 2 fill each other's last waves; 0: one */
-    bool gather_logits; /* for the loss, instead of three numbers a row */
+    bool gather_logits;       /* for the loss, instead of three numbers a row */
     /* Context parallelism: `seq` is what this rank has of each sequence, two chunks. Needs trainer_connect. */
     step_context context; /* ranks 0 or 1: whole sequences */
 } step_options;
@@ -185,7 +184,6 @@ typedef struct step_share {
     /* Another rank's part of a sum is made, on the stream; then out = the sum of all parts of this rank's rows, plus residual if not NULL. */
     void (*give)(void *user, int rank, const void *part, size_t count, sb_dtype t, void *stream);
     void (*add)(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t);
-    void (*linger)(void *user, void *stream);   /* for as long as a kernel takes to start and end */
     void (*loss)(void *user, sb_vocab_loss *p); /* may change what the loss is given: for checks that plant an error */
 } step_share;
 

@@ -36,8 +36,9 @@ arena_slot share_gather(step *s, int layer, arena_slot x, bool whole)
 {
     if (!apart(s))
         return x;
+    const arena_slot sent = share_sent(s, x);
     if (s->o.windows)
-        return share_spread(s, x, whole);
+        return sent != -1 ? sent : share_spread(s, x, whole);
     arena_slot all = step_take(s, step_rows(s, s->d), MEMORY_TEMPORARY, layer, "all rows");
     if (step_launching(s) && s->share.gather)
         s->share.gather(s->share.user, step_pointer(s, x), step_pointer(s, all), (size_t)s->rows * (size_t)s->d,
@@ -47,8 +48,7 @@ arena_slot share_gather(step *s, int layer, arena_slot x, bool whole)
 
 arena_slot share_input(step *s, int layer, arena_slot n, bool whole)
 {
-    const arena_slot sent = share_sent(s, n);
-    return s->o.keep_rows ? n : sent != -1 ? sent : share_gather(s, layer, n, whole);
+    return s->o.keep_rows ? n : share_gather(s, layer, n, whole);
 }
 
 void share_norm(step *s, int layer, arena_slot *n)

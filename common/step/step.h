@@ -89,6 +89,12 @@ typedef struct step_part {
     } sent[2];
 } step_part;
 
+typedef struct step_window { /* pieces.c */
+    arena_slot of;           /* of whose rows it is */
+    bool ahead;              /* share_ahead has sent it, and share_sent has not been asked for it */
+    bool seen;               /* main has waited for all rows */
+} step_window;
+
 typedef struct attention_bytes { /* of a block: what forward keeps for backward; workspace of both */
     size_t saved, forward, backward;
 } attention_bytes;
@@ -142,7 +148,6 @@ typedef struct step {
 
     void *main, *side, *back; /* streams: the chain of the step, weight gradients, AdamW; those beside may be main */
     void *own_side, *own_back;
-    void *lane;               /* the second one of pieces; NULL: there is one (pieces.c) */
     overlap overlap;          /* in use; never OVERLAP_AUTO */
     device_event *ready;      /* a gradient's inputs are enqueued on main */
     device_event **side_done; /* of each block's weight gradients; index layers is the head's */
@@ -158,8 +163,8 @@ typedef struct step {
     int in_flight;     /* micro-batches between their F and their B, over all parts */
     offload *offload;  /* NULL: nothing leaves */
     side_work work;
-    arena_slot windows[STEP_WINDOWS], ahead; /* of whose rows each is; the one that share_ahead has sent, or -1 */
-    int spreads;                             /* windows used in this walk */
+    step_window windows[STEP_WINDOWS];
+    int spreads; /* windows used in this walk */
 
     step_unit *units;
     unit_uses uses;

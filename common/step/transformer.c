@@ -219,31 +219,76 @@ static void product_backward(step *s, int layer, block_slots *b, bool kept, aren
     step_drop(s, &dh);
 }
 
-/* *dy, the gradient of the block's output, becomes that of its input. */
-static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
+/* Half of a block, x + out(...(in(norm(x)))), whose backward has come to the gradient of `in`'s output. */
+typedef struct half {
+    int in, out; /* linear layers */
+    param_kind gain;
+    arena_slot *x, *n, *rstd, *d; /* of the norm; d: the gradient of in's output */
+    arena_slot *last, all;        /* what `out` read; all rows of the gradient of what it put out */
+    const char *norm, *residual;  /* names of the gradients */
+} half;
+
+static void out_dw(step *s, int layer, half *h, arena_slot dy)
 {
-    const bool early = k.product && !s->o.windows; /* all rows are there, and so is h */
-    arena_slot all = share_gather(s, layer, *dy, true);
-    share_ahead(s, b->n2);
-    if (early)
-        linear_dw(s, LINEAR_W2, layer, all, b->h);
-    product_backward(s, layer, b, k.product, all);
-    if (!early) /* h was made again by the line above, or rows came while it ran */
-        linear_dw(s, LINEAR_W2, layer, all, b->h);
-    share_side_drop(s, *dy, &all);
-    side_drop(s, &b->h);
-    linear_dw(s, LINEAR_GATE_UP, layer, b->gate_up, b->n2);
-    arena_slot dn = take_stream(s, MEMORY_TEMPORARY, layer, "d_norm2");
-    linear_dx(s, LINEAR_GATE_UP, layer, b->gate_up, dn);
-    side_drop(s, &b->gate_up);
-    side_drop(s, &b->n2);
-    arena_slot dx = take_stream(s, MEMORY_TEMPORARY, layer, "d_residual_mid");
-    norm_backward(s, PARAM_LN2, layer, b->x_mid, b->rstd2, dn, *dy, dx);
+    linear_dw(s, h->out, layer, h->all, *h->last);
+    share_side_drop(s, dy, &h->all);
+    side_drop(s, h->last);
+}
+
+static void in_dw(step *s, int layer, const half *h)
+{
+    linear_dw(s, h->in, layer, *h->d, *h->n);
+    side_drop(s, h->d);
+    side_drop(s, h->n);
+}
+
+/* *dy, the gradient of the half's output, becomes that of its input. Where copy engines move rows, weight gradients are made
+ * while they do: that of `out` while parts of a sum leave, that of `in` while the half's gradient goes to the other ranks; it
+ * stays there until the half below has read it, which a block that is made again comes before. */
+static void half_backward(step *s, int layer, half *h, arena_slot *dy)
+{
+    const bool windows = s->o.windows, again = layer > 0 && recompute_whole(&s->schedule, layer - 1);
+    if (!windows)
+        linear_dw(s, h->in, layer, *h->d, *h->n);
+    arena_slot dn = take_stream(s, MEMORY_TEMPORARY, layer, h->norm);
+    arena_slot part = linear_dx_part(s, h->in, layer, *h->d, dn);
+    if (windows)
+        out_dw(s, layer, h, *dy);
+    linear_dx_sum(s, h->in, &part, dn);
+    if (!windows) {
+        side_drop(s, h->d);
+        side_drop(s, h->n);
+    }
+    arena_slot dx = take_stream(s, MEMORY_TEMPORARY, layer, h->residual);
+    norm_backward(s, h->gain, layer, *h->x, *h->rstd, dn, *dy, dx);
     step_drop(s, &dn);
-    step_drop(s, &b->rstd2);
-    step_drop(s, &b->x_mid);
+    step_drop(s, h->rstd);
+    step_drop(s, h->x);
+    if (windows && (h->in == LINEAR_GATE_UP || !again))
+        share_ahead(s, dx);
+    if (windows)
+        in_dw(s, layer, h);
     side_drop(s, dy);
     *dy = dx;
+}
+
+static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
+{
+    const bool early = k.product && !s->o.windows; /* h is there */
+    half h = {LINEAR_GATE_UP, LINEAR_W2, PARAM_LN2, &b->x_mid, &b->n2,          &b->rstd2,
+              &b->gate_up,    &b->h,     -1,        "d_norm2", "d_residual_mid"};
+    h.all = share_gather(s, layer, *dy, true);
+    share_ahead(s, b->n2);
+    if (early)
+        linear_dw(s, LINEAR_W2, layer, h.all, b->h);
+    product_backward(s, layer, b, k.product, h.all);
+    if (early) {
+        share_side_drop(s, *dy, &h.all);
+        side_drop(s, &b->h);
+    } else if (!s->o.windows) { /* h was made again */
+        out_dw(s, layer, &h, *dy);
+    }
+    half_backward(s, layer, &h, dy);
 }
 
 static void attention_half_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
@@ -255,35 +300,26 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
         norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
         share_norm(s, layer, &b->n1);
     }
-    arena_slot all = share_gather(s, layer, *dy, true);
+    arena_slot d_qkv;
+    half h = {LINEAR_QKV, LINEAR_O, PARAM_LN1, &b->x, &b->n1, &b->rstd1, &d_qkv, &b->att, -1, "d_norm1", "d_residual"};
+    h.all = share_gather(s, layer, *dy, true);
     share_ahead(s, b->n1);
     if (!s->o.windows)
-        linear_dw(s, LINEAR_O, layer, all, b->att);
+        linear_dw(s, LINEAR_O, layer, h.all, b->att);
     arena_slot d_att = take_rows(s, s->width, MEMORY_TEMPORARY, layer, "d_attention_out");
-    linear_dx(s, LINEAR_O, layer, all, d_att);
-    if (s->o.windows)
-        linear_dw(s, LINEAR_O, layer, all, b->att);
-    share_side_drop(s, *dy, &all);
-    arena_slot d_qkv = take_rows(s, s->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
+    linear_dx(s, LINEAR_O, layer, h.all, d_att);
+    if (!s->o.windows)
+        share_side_drop(s, *dy, &h.all);
+    d_qkv = take_rows(s, s->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
     attention_backward(s, layer, b, d_att, d_qkv);
     step_drop(s, &d_att);
     step_drop(s, &b->qkv);
     step_drop(s, &b->lse);
     step_drop(s, &b->saved);
-    side_drop(s, &b->att);
+    if (!s->o.windows)
+        side_drop(s, &b->att);
     rope(s, layer, d_qkv, true);
-    linear_dw(s, LINEAR_QKV, layer, d_qkv, b->n1);
-    arena_slot dn = take_stream(s, MEMORY_TEMPORARY, layer, "d_norm1");
-    linear_dx(s, LINEAR_QKV, layer, d_qkv, dn);
-    side_drop(s, &d_qkv);
-    side_drop(s, &b->n1);
-    arena_slot dx = take_stream(s, MEMORY_TEMPORARY, layer, "d_residual");
-    norm_backward(s, PARAM_LN1, layer, b->x, b->rstd1, dn, *dy, dx);
-    step_drop(s, &dn);
-    step_drop(s, &b->rstd1);
-    step_drop(s, &b->x);
-    side_drop(s, dy);
-    *dy = dx;
+    half_backward(s, layer, &h, dy);
 }
 
 /* Blocks [first, end) once more, from the input that is held of the first one; what the last one puts out becomes the

@@ -256,8 +256,6 @@ static void make_streams(trainer *t)
         s->own_side = device_stream_create(s->dev, STREAM_BACKGROUND, "side");
         s->own_back = device_stream_create(s->dev, STREAM_BACKGROUND, "background");
     }
-    if (s->o.windows && s->o.lanes > 1 && !s->o.split && device_kind_of(s->dev) == DEVICE_CUDA)
-        s->lane = device_stream_create(s->dev, STREAM_NORMAL, "lane");
     overlap_use(s, s->o.overlap == OVERLAP_AUTO ? OVERLAP_ALL : s->o.overlap);
     for (int i = 0; i < 4; i++)
         t->mark[i] = device_event_create(s->dev);
@@ -400,8 +398,6 @@ void trainer_free(trainer *t)
         device_stream_destroy(s->dev, s->own_side);
         device_stream_destroy(s->dev, s->own_back);
     }
-    if (s->lane)
-        device_stream_destroy(s->dev, s->lane);
     offload_free(s);
     free(s->side_done);
     table_free(s);

@@ -44,7 +44,8 @@ void trainer_walk_begin(trainer *t)
     t->sums = 0;
     t->summing = t->updating = false;
     s->spreads = 0;
-    s->ahead = -1;
+    for (int i = 0; i < STEP_WINDOWS; i++)
+        s->windows[i] = (step_window){.of = -1};
     if (step_launching(s) && s->share.begin)
         s->share.begin(s->share.user);
 }

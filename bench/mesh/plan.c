@@ -7,11 +7,10 @@
 #include "bench/model/context.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
-#include "common/comm/windows.h"
 #include "common/core/units.h"
 #include "common/formulas/mesh/layer.h"
-#include "common/replica/replica.h"
 #include "common/replica/stages.h"
+#include "common/replica/team.h"
 
 static int64_t bytes_of(const replica_place *at, const step_options *o)
 {
@@ -36,15 +35,12 @@ static int64_t data_bytes(const replica_place *at, step_options *o, const mesh_p
     return replica_planned_bytes(at, o, &to);
 }
 
-/* What the way copy holds beside its plan: windows, and the ranks' gradients of all gains, or of a layer's keys and values. */
-static int64_t window_bytes(const step_options *o, int tp)
+static int64_t copy_bytes(const step_options *o, int tp)
 {
-    const model_config *c = &o->config;
-    const int64_t kv = model_kv_dim(c) / (tp < c->heads_kv ? tp : c->heads_kv), gains = 2 * c->layers + 1;
-    const int64_t most = c->d_model * (gains > 2 * kv ? gains : 2 * kv);
-    const int64_t row_bytes = (int64_t)o->batch * o->seq / tp * c->d_model * sb_dtype_bytes(o->precision->activations);
-    return (int64_t)windows_bytes(tp, (size_t)row_bytes) +
-           tp * most * sb_dtype_bytes(o->grad_fp32 ? SB_FP32 : o->precision->grad);
+    params *p = params_create_split(&o->config, true, o->split_layers);
+    const team_copy_bytes b = team_copy_bytes_of(o, p, tp);
+    params_free(p);
+    return (int64_t)(b.windows + b.scratch);
 }
 
 /* The first and the last rank differ where neighbours hold the same head. */
@@ -59,7 +55,7 @@ static int64_t tensor_bytes(const replica_place *at, step_options *o, const mesh
         const int64_t bytes = bytes_of(at, o);
         most = bytes > most ? bytes : most;
     }
-    return most < 0 || !o->windows ? most : most + window_bytes(o, p->axes.tp);
+    return most < 0 || !o->windows ? most : most + copy_bytes(o, p->axes.tp);
 }
 
 static int64_t pipeline_bytes(const replica_place *at, step_options *o, const mesh_plan *p, const mesh_job *j,

@@ -86,6 +86,12 @@ void team_alone(team *x);                /* enqueues what a step sends, with not
 
 bool team_capture(team *x, replica_problem *problem); /* steps with and without communication, behind the first */
 const char *team_backend(const team *x);              /* "" alone */
+/* What the way `copy` holds on a rank beside its trainer: windows of rows, and the ranks' gradients of a tensor that are added up
+ * there, of all gains or of a layer's keys and values. p: a rank's parameters, gains apart; NULL: no scratch. */
+typedef struct team_copy_bytes {
+    size_t rows, windows, scratch; /* rows: this rank's, of the residual stream */
+} team_copy_bytes;
+team_copy_bytes team_copy_bytes_of(const step_options *o, const params *p, int tp);
 double team_data_bytes(const team *x); /* that the strategy of a member sends in a step, beside wire_bytes */
 
 #endif

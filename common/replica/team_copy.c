@@ -101,23 +101,27 @@ void team_copy_sum(team *x, comm *c, void *values, size_t count, sb_dtype t, voi
 
 /* ---- making and freeing ---- */
 
-/* What the ranks' gradients of a tensor take that team_copy_sum adds up: of all gains, or a layer's keys and values. */
-static size_t scratch_bytes(const team *x)
+team_copy_bytes team_copy_bytes_of(const step_options *o, const params *p, int tp)
 {
-    const params *p = trainer_params(x->t);
+    const size_t rows = (size_t)o->batch * (size_t)o->seq / (size_t)tp * (size_t)o->config.d_model;
+    const int sums = sb_dtype_bytes(step_sums_dtype(o)), made = sb_dtype_bytes(step_made_dtype(o));
+    team_copy_bytes b = {.rows = rows * (size_t)sb_dtype_bytes(o->precision->activations)};
     int64_t first, most;
+    b.windows = windows_bytes(tp, b.rows);
+    if (!p)
+        return b;
     params_unit_range(p, params_gains(p), &first, &most);
     for (int i = 0; i < p->count; i++)
         if (p->tensors[i].kind == PARAM_K && p->tensors[i].count + p->tensors[i + 1].count > most)
             most = p->tensors[i].count + p->tensors[i + 1].count;
-    const int sums = sb_dtype_bytes(trainer_grad_dtype(x->t)), made = sb_dtype_bytes(step_made_dtype(&x->o));
-    return (size_t)x->m.tp * (size_t)most * (size_t)(made > sums ? made : sums);
+    b.scratch = (size_t)tp * (size_t)most * (size_t)(made > sums ? made : sums);
+    return b;
 }
 
 bool team_copy_open(team *x, char *why, size_t why_bytes)
 {
-    const size_t rows = (size_t)x->o.batch * (size_t)x->o.seq / (size_t)x->m.tp;
-    x->row_bytes = rows * (size_t)x->o.config.d_model * (size_t)sb_dtype_bytes(x->o.precision->activations);
+    const team_copy_bytes b = team_copy_bytes_of(&x->o, x->member ? trainer_params(x->t) : NULL, x->m.tp);
+    x->row_bytes = b.rows;
     if (x->row_bytes % 16) {
         snprintf(why, why_bytes, "copy engines move rows of a multiple of 16 bytes, not %zu", x->row_bytes);
         return false;
@@ -127,8 +131,8 @@ bool team_copy_open(team *x, char *why, size_t why_bytes)
     mesh_group_free(&g);
     if (!x->w)
         return false;
-    x->extra_bytes = x->member ? (int64_t)(windows_bytes(x->m.tp, x->row_bytes) + scratch_bytes(x)) : 0;
-    x->scratch = x->member ? device_malloc(x->at.d, scratch_bytes(x)) : NULL;
+    x->extra_bytes = x->member ? (int64_t)(b.windows + b.scratch) : 0;
+    x->scratch = x->member ? device_malloc(x->at.d, b.scratch) : NULL;
     snprintf(why, why_bytes, "no memory for the ranks' gradients of gains");
     return launch_all(x->at.l, "scratch", !x->member || x->scratch);
 }

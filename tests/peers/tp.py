@@ -3,6 +3,7 @@
 sharded, norms and the residual stream by rows (sequence parallelism), the loss over the vocabulary.
 
 usage: python3 -m torch.distributed.run --standalone --nproc_per_node N tp.py FOLDER [--case NUMBER] [--small] [--gloo]"""
+import contextlib
 import gc
 import statistics
 import sys
@@ -80,7 +81,7 @@ def shared(model, mesh):
 
 
 def compiled(model, mesh, mode):
-    if mode == "compile-blocks-async":
+    if mode in ("compile-blocks-async", "async-graph"):
         from torch.distributed._symmetric_memory import enable_symm_mem_for_group
         enable_symm_mem_for_group(mesh.get_group().group_name)
         torch._inductor.config._micro_pipeline_tp = True
@@ -117,6 +118,18 @@ def plain(loss):
     return float((loss.full_tensor() if hasattr(loss, "full_tensor") else loss).detach())
 
 
+def captured(step, stream):
+    """The step as one CUDA graph with its collectives: nothing of the host is left."""
+    torch.cuda.synchronize()
+    dist.barrier()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        step()
+    for _ in range(2):
+        graph.replay()
+    return graph.replay
+
+
 def measure(case, mesh, device, facts):
     mode, size, seq, batch, _ = case
     inputs, targets = tokens_of(size, seq, batch, device)
@@ -124,7 +137,9 @@ def measure(case, mesh, device, facts):
     with torch.no_grad():
         whole = plain(loss_of(model, inputs, targets))
     model = compiled(shared(model, mesh), mesh, mode)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")
+    graph = mode in parallel_cases.TP_GRAPHS
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda", capturable=graph)
+    stream = torch.cuda.Stream() if graph else None
 
     def step():
         with loss_parallel():
@@ -139,13 +154,18 @@ def measure(case, mesh, device, facts):
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    loss = plain(step())
+    beside = torch.cuda.stream(stream) if graph else contextlib.nullcontext()
+    with beside:
+        loss = plain(step())
     if not abs(loss - whole) <= 5e-3 * abs(whole):  # what is shared wrongly has another loss
         raise ValueError(f"the loss of the shared model is {loss:.6g}, that of the whole one {whole:.6g}")
     if device != "cuda":
         return {"loss": loss, "note": "not timed on the CPU"}
-    for _ in range(WARMUP - 1):
-        loss = plain(step())
+    with beside:
+        for _ in range(WARMUP - 1):
+            loss = plain(step())
+    if graph:
+        step = captured(step, stream)
     step_ms = slowest(statistics.median(ranks.queued(step, ITERS)))
     cells = {"step_ms": step_ms, "tokens_per_s": batch * seq / step_ms * 1e3, "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
              "loss": loss, "mfu_pct": load.mfu_pct(facts["gpu"], "bf16", size, seq, batch, step_ms) / mesh.size()}

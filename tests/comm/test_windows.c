@@ -121,33 +121,45 @@ static void follow(rank *r, void *to, void *from)
     device_stream_wait(r->d, to, r->e);
 }
 
-/* As a backward does: two gathers, of which one is read piece by piece and later by the side stream, the other by that alone;
- * then sums. */
+static int window_at(int round, int what)
+{
+    return (round * GATHERS + what) % WINDOWS_GATHERS;
+}
+
+static void spread(rank *r, int step, int round, int what)
+{
+    run(r->main, produce, (task){r, step, round, what, -1, NULL});
+    windows_spread(r->w, window_at(round, what), r->mine[what], true);
+}
+
+static void read_late(rank *r, int step, int round, int what)
+{
+    const int at = window_at(round, what);
+    follow(r, r->side, r->main);
+    windows_await(r->w, at, -1, r->side, true);
+    run(r->side, consume, (task){r, step, round, what, -1, windows_rows(r->w, at)});
+    windows_read(r->w, at, r->side);
+}
+
+/* As a backward does: two gathers, of which one is read piece by piece, and later by the side stream while parts of a sum are on
+ * their way; the other by that alone, when the first gather of the next round has begun. In each second round both are read as
+ * soon as they can be. */
 static void round_of(rank *r, int step, int round)
 {
-    int at[GATHERS];
-    task t = {r, step, round, 0, -1, NULL};
-    for (int what = 0; what < GATHERS; what++) {
-        at[what] = (round * GATHERS + what) % WINDOWS_GATHERS;
-        t.what = what;
-        run(r->main, produce, t);
-        windows_spread(r->w, at[what], r->mine[what], true);
-    }
-    t.what = 0, t.rows = windows_rows(r->w, at[0]);
+    const bool soon = round % 2;
+    task t = {r, step, round, 0, -1, windows_rows(r->w, window_at(round, 0))};
+    if (round == 0 || !soon)
+        spread(r, step, round, 0);
+    spread(r, step, round, 1);
     for (int k = 0; k < r->ranks; k++) {
         t.from = (r->number + r->ranks - k) % r->ranks;
-        windows_await(r->w, at[0], t.from, r->main, false);
+        windows_await(r->w, window_at(round, 0), t.from, r->main, false);
         run(r->main, consume, t);
     }
-    t.from = -1;
-    follow(r, r->side, r->main);
-    for (int what = 0; what < GATHERS; what++) {
-        t.what = what, t.rows = windows_rows(r->w, at[what]);
-        windows_await(r->w, at[what], -1, r->side, true);
-        run(r->side, consume, t);
-        windows_read(r->w, at[what], r->side);
-    }
-    run(r->main, scribble, t);
+    for (int what = 0; what < GATHERS && soon; what++)
+        read_late(r, step, round, what);
+    if (soon)
+        run(r->main, scribble, t);
     for (int n = 0; n < SUMS; n++) {
         t.what = SUM + n;
         for (int k = 1; k <= r->ranks; k++) {
@@ -156,9 +168,16 @@ static void round_of(rank *r, int step, int round)
             if (t.from != r->number)
                 windows_give(r->w, t.from, r->parts[t.from], r->main);
         }
+        if (n == 0 && !soon)
+            read_late(r, step, round, 0);
         windows_sum(r->w, r->parts[r->number], r->mine[0], r->out, N, SB_FP32);
         run(r->main, check_sum, t);
     }
+    if (soon)
+        return;
+    if (round + 1 < ROUNDS)
+        spread(r, step, round + 1, 0);
+    read_late(r, step, round, 1);
 }
 
 static void *run_rank(void *arg)

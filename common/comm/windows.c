@@ -38,8 +38,9 @@ struct windows {
     size_t row_bytes;
     char *at[SB_DIRECT_RANKS_MAX];
     const uint32_t *leave;
-    void *main, *push, *own; /* streams: of the step, to other ranks, to this one */
-    device_event *ready, *pushed[WINDOWS_GATHERS], *owned[WINDOWS_GATHERS], *aside[WINDOWS_GATHERS], *given;
+    void *main,
+        *push[SB_DIRECT_RANKS_MAX]; /* streams: of the step, to each rank, of which this one's is for its own rows */
+    device_event *ready, *pushed[WINDOWS_GATHERS][SB_DIRECT_RANKS_MAX], *aside[WINDOWS_GATHERS];
     bool quiet, late;
     /* of a step: */
     gather of[WINDOWS_GATHERS];
@@ -107,10 +108,23 @@ static void check(const windows *w, sb_status s)
     die(EXIT_CODE_FAILURE, "rows between ranks: %s", sb_last_message());
 }
 
-static void follow(windows *w, void *to, void *from, device_event *e)
+/* A copy takes a while to begin and to end: so those to different ranks have streams of their own. */
+static void push_behind(windows *w, void *stream, bool own)
 {
-    device_stream_record(w->d, from, e);
-    device_stream_wait(w->d, to, e);
+    device_stream_record(w->d, stream, w->ready);
+    for (int r = 0; r < w->ranks; r++)
+        if (own || r != w->rank)
+            device_stream_wait(w->d, w->push[r], w->ready);
+}
+
+/* Main goes on when what has been pushed is over there. */
+static void join(windows *w, bool own)
+{
+    for (int r = 0; r < w->ranks; r++)
+        if (own || r != w->rank) {
+            device_stream_record(w->d, w->push[r], w->ready);
+            device_stream_wait(w->d, w->main, w->ready);
+        }
 }
 
 static void count(void *arg)
@@ -133,9 +147,9 @@ static void send_flag(windows *w, int to, int call)
 {
     const raise_task t = {flag_of(w, to, call, w->rank), number_of(w)};
     if (on_cpu(w->d))
-        device_stream_run(w->d, w->push, raise_flag, &t, sizeof t);
+        device_stream_run(w->d, w->push[to], raise_flag, &t, sizeof t);
     else
-        device_stream_copy(w->d, w->push, t.flag, t.number, sizeof *t.flag);
+        device_stream_copy(w->d, w->push[to], t.flag, t.number, sizeof *t.flag);
 }
 
 static void await_flags(void *arg)
@@ -198,8 +212,9 @@ static void wait_for_readers(windows *w)
         const int at = w->waited % WINDOWS_GATHERS;
         if (w->of[at].number != w->waited || w->of[at].open)
             bug("something still reads", w->waited);
-        if (w->of[at].aside)
-            device_stream_wait(w->d, w->push, w->aside[at]);
+        for (int r = 0; r < w->ranks && w->of[at].aside; r++)
+            if (r != w->rank)
+                device_stream_wait(w->d, w->push[r], w->aside[at]);
     }
 }
 
@@ -230,13 +245,11 @@ void windows_begin(windows *w, void *main)
     else
         check(w, sb_cuda_direct_count(number, main));
     const int call = new_call(w);
-    follow(w, w->push, main, w->ready);
-    device_stream_wait(w->d, w->own, w->ready);
+    push_behind(w, main, true);
     for (int k = 1; k < w->ranks; k++)
         send_flag(w, (w->rank + k) % w->ranks, call);
     await(w, call, -1, main);
-    follow(w, main, w->push, w->given);
-    follow(w, main, w->own, w->owned[0]);
+    join(w, true);
 }
 
 void windows_plant_late(windows *w)
@@ -253,7 +266,7 @@ static void note(const windows *w, const char *op)
 
 static void push_rows(windows *w, int to, int at, const void *mine)
 {
-    device_stream_copy(w->d, w->push, window_of(w, to, at) + (size_t)w->rank * w->row_bytes, mine, w->row_bytes);
+    device_stream_copy(w->d, w->push[to], window_of(w, to, at) + (size_t)w->rank * w->row_bytes, mine, w->row_bytes);
 }
 
 /* No two ranks begin with the same receiver. */
@@ -267,15 +280,13 @@ void windows_spread(windows *w, int at, const void *mine, bool whole)
     const bool side = g->aside;
     w->gathers++;
     note(w, "gather");
-    follow(w, w->push, w->main, w->ready);
+    push_behind(w, w->main, whole);
     wait_for_readers(w);
     if (whole) {
-        device_stream_wait(w->d, w->own, w->ready);
         if (side)
-            device_stream_wait(w->d, w->own, w->aside[at]);
-        device_stream_copy(w->d, w->own, window_of(w, w->rank, at) + (size_t)w->rank * w->row_bytes, mine,
-                           w->row_bytes);
-        device_stream_record(w->d, w->own, w->owned[at]);
+            device_stream_wait(w->d, w->push[w->rank], w->aside[at]);
+        push_rows(w, w->rank, at, mine);
+        device_stream_record(w->d, w->push[w->rank], w->pushed[at][w->rank]);
     }
     *g = (gather){.number = w->gathers - 1, .call = new_call(w), .open = true, .whole = whole, .read = w->waited};
     const bool keep = w->late && w->gathers == 1, held = w->held && w->sums > w->held_sums;
@@ -286,12 +297,12 @@ void windows_spread(windows *w, int at, const void *mine, bool whole)
         if (!keep)
             push_rows(w, to, at, mine);
         send_flag(w, to, g->call);
+        device_stream_record(w->d, w->push[to], w->pushed[at][to]);
     }
     if (keep)
         w->held = mine, w->held_at = at, w->held_sums = w->sums;
     else if (held)
         w->held = NULL;
-    device_stream_record(w->d, w->push, w->pushed[at]);
 }
 
 void windows_await(windows *w, int at, int rank, void *stream, bool aside)
@@ -300,7 +311,7 @@ void windows_await(windows *w, int at, int rank, void *stream, bool aside)
     if (w->quiet)
         return;
     if ((rank < 0 || rank == w->rank) && g->whole)
-        device_stream_wait(w->d, stream, w->owned[at]);
+        device_stream_wait(w->d, stream, w->pushed[at][w->rank]);
     if (rank != w->rank)
         await(w, g->call, rank, stream);
     if (aside) {
@@ -318,9 +329,9 @@ void windows_read(windows *w, int at, void *side)
     gather *g = &w->of[at];
     if (w->quiet)
         return;
-    device_stream_wait(w->d, w->main, w->pushed[at]);
-    if (g->whole)
-        device_stream_wait(w->d, w->main, w->owned[at]);
+    for (int r = 0; r < w->ranks; r++)
+        if (r != w->rank || g->whole)
+            device_stream_wait(w->d, w->main, w->pushed[at][r]);
     if (g->aside)
         device_stream_record(w->d, side, w->aside[at]);
     g->open = false;
@@ -330,14 +341,15 @@ void windows_give(windows *w, int rank, const void *part, void *stream)
 {
     if (w->quiet)
         return;
-    follow(w, w->push, stream, w->ready);
+    device_stream_record(w->d, stream, w->ready);
+    device_stream_wait(w->d, w->push[rank], w->ready);
     if (w->gives++ == 0) {
         note(w, "sum");
         wait_for_readers(w);
         w->sum_call = new_call(w);
         w->sum_read = w->waited;
     }
-    device_stream_copy(w->d, w->push, sum_of(w, rank) + (size_t)w->rank * w->row_bytes, part, w->row_bytes);
+    device_stream_copy(w->d, w->push[rank], sum_of(w, rank) + (size_t)w->rank * w->row_bytes, part, w->row_bytes);
     send_flag(w, rank, w->sum_call);
 }
 
@@ -348,7 +360,7 @@ void windows_settle(windows *w)
     if (w->gives != w->ranks - 1)
         bug("not all ranks were given parts of a sum behind", w->gathers);
     await(w, w->sum_call, -1, w->main);
-    follow(w, w->main, w->push, w->given);
+    join(w, false);
     learn(w, w->sum_read);
     w->gives = 0;
     w->sums++;
@@ -369,14 +381,13 @@ void windows_sum(windows *w, const void *own, const void *residual, void *out, s
 
 static void make_streams(windows *w)
 {
-    w->push = device_stream_create(w->d, STREAM_URGENT, "rows");
-    w->own = device_stream_create(w->d, STREAM_URGENT, "own rows");
     w->ready = device_event_create(w->d);
-    w->given = device_event_create(w->d);
+    for (int r = 0; r < w->ranks; r++)
+        w->push[r] = device_stream_create(w->d, STREAM_URGENT, r == w->rank ? "own rows" : "rows");
     for (int i = 0; i < WINDOWS_GATHERS; i++) {
-        w->pushed[i] = device_event_create(w->d);
-        w->owned[i] = device_event_create(w->d);
         w->aside[i] = device_event_create(w->d);
+        for (int r = 0; r < w->ranks; r++)
+            w->pushed[i][r] = device_event_create(w->d);
     }
 }
 
@@ -470,16 +481,15 @@ windows *windows_open(launch *l, device *d, const int *members, int ranks, size_
 
 static void free_streams(windows *w)
 {
-    if (!w->push)
+    if (!w->ready)
         return;
-    device_stream_destroy(w->d, w->push);
-    device_stream_destroy(w->d, w->own);
     device_event_destroy(w->d, w->ready);
-    device_event_destroy(w->d, w->given);
+    for (int r = 0; r < w->ranks; r++)
+        device_stream_destroy(w->d, w->push[r]);
     for (int i = 0; i < WINDOWS_GATHERS; i++) {
-        device_event_destroy(w->d, w->pushed[i]);
-        device_event_destroy(w->d, w->owned[i]);
         device_event_destroy(w->d, w->aside[i]);
+        for (int r = 0; r < w->ranks; r++)
+            device_event_destroy(w->d, w->pushed[i][r]);
     }
 }
 

@@ -95,7 +95,8 @@ static void forward_here(step *s, int which, int layer, const share_piece *x, ar
 }
 
 /* Where ranks share a weight's outputs, all rows of x are gathered; where they share its inputs, y is a part of a sum. */
-void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
+void linear_forward_behind(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y,
+                           void (*before)(step *s, int layer, int first, int rows))
 {
     const param_kind kind = linear_of(s, which).first;
     const bool sum = share_inputs(s, kind);
@@ -103,6 +104,8 @@ void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot resi
     arena_slot out = sum ? share_partial(s, layer, y) : y;
     for (int i = 0; i < share_pieces(s, all, sum); i++) {
         const share_piece p = share_begin(s, all, i, sum);
+        if (before)
+            before(s, layer, p.from, p.count);
         forward_here(s, which, layer, &p, sum ? -1 : residual, out);
         share_end(s, out, &p, sum);
     }
@@ -144,6 +147,11 @@ void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx)
 {
     arena_slot part = linear_dx_part(s, which, layer, dy, dx);
     linear_dx_sum(s, which, &part, dx);
+}
+
+void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
+{
+    linear_forward_behind(s, which, layer, x, residual, y, NULL);
 }
 
 static sb_matmul dw_product(const step *s, const linear *l, int part, int ldy)

@@ -18,6 +18,9 @@ size_t linear_side_workspace(const step *s); /* the most that a weight gradient'
 /* y = x W^T, plus `residual` where it is not -1. Where ranks share layers, x of qkv, gate_up and the head, y of o and w2, and
  * residuals are of this rank's rows; so is dx of the former. dy of o and w2 is of all rows: share_gather. */
 void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y);
+/* `before` makes rows [first, first + rows) of x; NULL: they are there. */
+void linear_forward_behind(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y,
+                           void (*before)(step *s, int layer, int first, int rows));
 void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx);
 /* The same in two: what main does in between hides how this rank's parts of a sum leave. */
 arena_slot linear_dx_part(step *s, int which, int layer, arena_slot dy, arena_slot dx);

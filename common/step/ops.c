@@ -295,12 +295,26 @@ static sb_attention attention_of(const step *s, const block_slots *b)
     return a;
 }
 
-void attention_forward(step *s, int layer, block_slots *b)
+void attention_begin(step *s, int layer, block_slots *b)
 {
     b->att = step_take(s, step_rows(s, s->width), MEMORY_ACTIVATION, layer, "attention_out");
     b->lse = step_take(s, (size_t)s->tokens * (size_t)s->heads * sizeof(float), MEMORY_ACTIVATION, layer, "lse");
     b->saved = step_take(s, s->attention_needs.saved, MEMORY_ACTIVATION, layer, "probabilities");
-    sb_attention a = attention_of(s, b);
+}
+
+static void skip(sb_tensor *t, int64_t rows, int element)
+{
+    t->data = step_at(t->data, rows * t->stride_s * element);
+}
+
+void attention_forward(step *s, int layer, int first, int rows)
+{
+    sb_attention a = attention_of(s, &s->micro->blocks[layer]);
+    sb_tensor *const of[] = {&a.q, &a.k, &a.v, &a.o};
+    for (int i = 0; i < 4; i++)
+        skip(of[i], first, s->element);
+    a.lse = a.lse ? a.lse + (size_t)first * (size_t)s->heads : NULL;
+    a.batch = a.batch * rows / s->tokens;
     run_attention(s, layer, &a, false);
 }
 

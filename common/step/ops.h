@@ -24,7 +24,9 @@ void swiglu_matmul_backward(step *s, int layer, arena_slot dy, arena_slot gate_u
 /* Whether SwiGLU runs within its matrix products: with fused kernels, in 16 bits, where the backend can. */
 bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *ctx);
 void rope(step *s, int layer, arena_slot qkv, bool inverse);
-void attention_forward(step *s, int layer, block_slots *b);
+void attention_begin(step *s, int layer, block_slots *b); /* takes what its forward makes */
+/* Attention of the micro-batch in a block, on rows [first, first + rows), which are whole sequences. */
+void attention_forward(step *s, int layer, int first, int rows);
 void attention_backward(step *s, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv);
 sb_attention step_attention(const step_options *o); /* of the tokens that this rank has */
 attention_bytes step_attention_bytes(const step_options *o, const sb_kernels *k, sb_context *ctx);

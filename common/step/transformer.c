@@ -72,7 +72,7 @@ static void attention_half(step *s, int layer, block_slots *b, keep k)
     forward_of(s, LINEAR_QKV, layer, b, b->n1, k.norms && k.attention, -1, b->qkv);
     drop_turned(s, b, LINEAR_QKV, &b->n1);
     rope(s, layer, b->qkv, false);
-    attention_forward(s, layer, b);
+    attention_begin(s, layer, b);
 }
 
 static void drop_attention_half(step *s, block_slots *b)
@@ -109,15 +109,27 @@ static void drop_mlp_half(step *s, block_slots *b)
         step_drop(s, slots[i]);
 }
 
+/* Where ranks share rows of whole sequences, attention and the product behind it go rank by rank. */
+static bool by_sequences(const step *s)
+{
+    return s->o.windows && !s->attention_needs.saved && s->rows % s->o.seq == 0;
+}
+
 /* From b->x to m->x (-1 where the output is not wanted). */
 static void block_forward(step *s, int layer, block_slots *b, keep k)
 {
     range_push("block forward");
+    const bool apart = by_sequences(s);
     attention_half(s, layer, b, k);
+    if (!apart)
+        attention_forward(s, layer, 0, s->tokens);
     if (!k.norms)
         step_drop(s, &b->n1);
     b->x_mid = take_stream(s, MEMORY_ACTIVATION, layer, "residual_mid");
-    forward_of(s, LINEAR_O, layer, b, b->att, k.attention, b->x, b->x_mid);
+    if (apart) /* those of other ranks first: their parts of the sum leave while the rest is made */
+        linear_forward_behind(s, LINEAR_O, layer, b->att, b->x, b->x_mid, attention_forward);
+    else
+        forward_of(s, LINEAR_O, layer, b, b->att, k.attention, b->x, b->x_mid);
     if (!k.attention)
         drop_attention_half(s, b);
     if (!k.input)
@@ -295,6 +307,7 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
 {
     if (!k.attention) {
         attention_half(s, layer, b, keep_inside);
+        attention_forward(s, layer, 0, s->tokens);
     } else if (!k.norms) {
         b->n1 = take_stream(s, MEMORY_TEMPORARY, layer, "norm1");
         norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);

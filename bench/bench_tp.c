@@ -59,6 +59,8 @@ static const bench_run run_table[] = {
     /* PyTorch runs the same (tests/peers/tp.py). */
     {RUN_DEFAULT | RUN_LOAD, 2, 54,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none"},
+    {RUN_DEFAULT | RUN_LOAD, 2, 24,
+     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --variant copy"},
     {RUN_FULL, 2, 120,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --regather 1,0"},
     {RUN_FULL, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Timing of a case: blocks of steps back to back, alternating with blocks of the same walk without communication, in which
- * parameters stay as they are, so that the steps after it compute with a model's numbers, too; what a step sends, alone; and a step of the whole model on one rank. A step lasts from its start to the start of the next one, and step
+/* Timing of a case: blocks of steps back to back, then as many of the same walk without communication, whose numbers are no model's
+ * any more, though parameters stay as they are; what a step sends, alone; and a step of the whole model on one rank. A step lasts from its start to the start of the next one, and step
  * i of a block is that of the slowest rank. */
 #include "bench/share/share.h"
 
@@ -94,8 +94,7 @@ static void communicate(team *x, bool on)
         trainer_set_lr(x->t, on ? x->o.lr : 0);
 }
 
-/* Ranks that share layers have the same loss in the first block: they compute it of the same numbers. Steps without
- * communication give them different moments. */
+/* Ranks that share layers have the same loss: they compute it of the same numbers. */
 static bool same_loss(share_case *k, team *x, int b, share_times *m)
 {
     double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
@@ -104,7 +103,7 @@ static bool same_loss(share_case *k, team *x, int b, share_times *m)
     launch_gather(k->l, "loss", &loss, sizeof loss, all);
     for (int r = 0; r < k->ranks && row_status_get(k->w) == ROW_OK; r++) {
         const int first = r - r % k->m.tp; /* of those that have the same tokens */
-        if (!isfinite(all[r]) || (b == 0 && all[r] != all[first]))
+        if (!isfinite(all[r]) || all[r] != all[first])
             row_status_set(k->w, ROW_FAIL, "after timed block %d the loss of rank %d is %.9g, that of rank %d %.9g",
                            b + 1, r, all[r], first, all[first]);
     }
@@ -124,13 +123,18 @@ bool share_time(share_case *k, team *x, share_times *m)
         return false;
     phase_set("timing of %s", case_name(k->c));
     for (int b = 0; b < blocks; b++) {
-        communicate(x, true);
         block(k, x, team_step, steps, true, &m->step);
         if (!same_loss(k, x, b, m))
             return false;
-        communicate(x, false);
-        block(k, x, team_step, steps, false, &m->compute);
     }
+    communicate(x, false);
+    for (int b = 0; b < blocks; b++)
+        block(k, x, team_step, steps, false, &m->compute);
+    if (x->member && !isfinite(trainer_loss(x->t)))
+        warn("%s: without communication numbers are not finite, of which a GPU at its power limit computes faster: "
+             "compute_ms "
+             "may be too low",
+             case_name(k->c));
     communicate(x, true);
     const double used = (double)x->free_before - (double)device_free_bytes(x->at.d);
     const double most = launch_most(k->l, "device memory", x->member ? used : 0, k->ranks);

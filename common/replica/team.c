@@ -44,6 +44,21 @@ static void stand_in(team *x, void *to, const void *from, size_t bytes, void *st
         device_stream_copy(x->at.d, stream, to, from, bytes);
 }
 
+/* The first sum of a micro-batch is that of the embedding, and rows of ids that others hold are zero before it: at zero, a norm's
+ * gradient is some hundred times what comes in, in each block. Rows of this rank's table stand for them. */
+static void stand_in_embedding(team *x, void *rows, size_t bytes, void *stream)
+{
+    const param_tensor *table = params_find(trainer_params(x->t), PARAM_EMBEDDING, -1);
+    const int micro_batches = step_micro_batches(&x->o), sums = x->step_sums / micro_batches;
+    if (x->communicating || !table || x->o.shard.params || sums == 0 || x->sums % sums != 0 ||
+        trainer_param_dtype(x->t) != x->o.precision->activations)
+        return;
+    const size_t element = (size_t)sb_dtype_bytes(trainer_param_dtype(x->t)), most = (size_t)table->count * element;
+    const char *from = (const char *)trainer_param_arena(x->t) + (size_t)table->first * element;
+    for (size_t at = 0; at < bytes; at += most)
+        device_stream_copy(x->at.d, stream, (char *)rows + at, from, bytes - at < most ? bytes - at : most);
+}
+
 static void gather(void *user, const void *mine, void *all, size_t count, sb_dtype t, void *stream)
 {
     team *x = user;
@@ -68,8 +83,9 @@ static void scatter(void *user, const void *partial, void *mine, size_t count, s
     team *x = user;
     const comm_dtype type = replica_comm_dtype(t);
     const size_t bytes = count * comm_dtype_bytes(type);
-    leave_out(x, partial, bytes * (size_t)x->m.tp);
     stand_in(x, mine, (const char *)partial + (size_t)part_of(x) * bytes, bytes, stream);
+    stand_in_embedding(x, mine, bytes, stream);
+    leave_out(x, partial, bytes * (size_t)x->m.tp);
     team_give(x, (team_op){OP_SCATTER, x->all, partial, mine, count, type, 0}, stream);
     team_break_number(x, mine, t);
 }
@@ -78,6 +94,7 @@ static void sum(void *user, void *values, size_t count, sb_dtype t, void *stream
 {
     team *x = user;
     const comm_dtype type = replica_comm_dtype(t);
+    stand_in_embedding(x, values, count * comm_dtype_bytes(type), stream);
     leave_out(x, values, count * comm_dtype_bytes(type));
     team_give(x, (team_op){OP_SUM, x->all, values, values, count, type, 0}, stream);
     team_break_number(x, values, t);
@@ -283,7 +300,7 @@ void team_step(team *x)
         device_graph_launch(x->at.d, x->graphs[x->communicating]);
     else if (!trainer_step(x->t))
         launch_fail(x->at.l, EXIT_CODE_FAILURE, "a step: %s", sb_last_message());
-    x->steps++;
+    x->step_sums = x->steps++ == 0 ? x->sums : x->step_sums;
 }
 
 void team_settle(team *x)

@@ -63,9 +63,9 @@ typedef struct team {
     size_t row_bytes;
     const void *spread[WINDOWS_GATHERS];
     void *scratch;
-    int64_t extra_bytes; /* of both */
-    team_op *ops;        /* of a step, noted in the first one */
-    int op_count, op_room, steps, sums;
+    int64_t extra_bytes;                           /* of both */
+    team_op *ops;                                  /* of a step, noted in the first one */
+    int op_count, op_room, steps, sums, step_sums; /* sums: of this step so far; step_sums: of a step */
     double wire_bytes; /* that a rank sends for shared layers in a step, by the count of a ring */
     bool communicating;
     team_fault fault;

@@ -57,9 +57,10 @@ static const column_spec column_table[] = {SHARE_COLUMNS, {0}};
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 1024 --fusion graph --variant nccl"},
     /* PyTorch runs the same (tests/peers/tp.py). */
-    {RUN_DEFAULT | RUN_LOAD, 2, 54,
-     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none"},
-    {RUN_DEFAULT | RUN_LOAD, 2, 24,
+    {RUN_DEFAULT | RUN_LOAD, 2, 40,
+     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none --variant "
+     "all-reduce,nccl"},
+    {RUN_DEFAULT | RUN_LOAD, 2, 22,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --variant copy"},
     {RUN_FULL, 2, 120,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --regather 1,0"},

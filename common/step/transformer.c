@@ -112,7 +112,7 @@ static void drop_mlp_half(step *s, block_slots *b)
 /* Where ranks share rows of whole sequences, attention and the product behind it go rank by rank. */
 static bool by_sequences(const step *s)
 {
-    return s->o.windows && !s->attention_needs.saved && s->rows % s->o.seq == 0;
+    return s->o.windows && !s->attention_needs.saved && s->rows % s->o.seq == 0 && step_context_ranks(&s->o) == 1;
 }
 
 /* From b->x to m->x (-1 where the output is not wanted). */

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""How much work a step is, and how much of its time the GPU was busy. A peer whose GPU waits for its host measures the host: the
-report forms no ratio below 80 % (plots/report/sections/peers.sql)."""
+"""How much work a step is, how long it may take, and how much of its time the GPU was busy. A peer whose GPU waits for its host measures
+the host: the report forms no ratio below 80 % (plots/report/sections/peers.sql)."""
 import json
 import math
 import os
 import re
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -158,7 +159,17 @@ def gpu_busy(step, wait, step_ms, gpu_uuid, agree=lambda value: value, make=prof
     return {}
 
 
-# ---- cores ----
+# ---- cores, and what ends a case ----
+
+def limit_s(seconds):
+    """Of a case that takes about so long."""
+    return 2 * seconds + 60
+
+
+def limited(seconds):
+    """A case begins that takes about so long; this process ends where it exceeds its limit. None: it has ended."""
+    signal.alarm(0 if seconds is None else limit_s(seconds))
+
 
 def pin(rank, ranks):
     """Each rank to an equal part of the cores, so that none takes another's; returns them."""

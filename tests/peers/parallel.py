@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """PyTorch's collectives and data parallelism, one process per GPU: the peers of bench_allreduce, the DDP benches and ZeRO-1.
 
-usage: python3 -m torch.distributed.run --standalone --nproc_per_node N parallel.py allreduce|ddp FOLDER [--small | --case NUMBER]"""
+usage: python3 -m torch.distributed.run --standalone --nproc_per_node N parallel.py allreduce|ddp FOLDER [--small] [--case NUMBERS]"""
 import contextlib
 import gc
 import statistics
@@ -200,16 +200,23 @@ def measure(case, gpu, warmup, iters):
 
 
 def ddp(rows, cases, warmup=5, iters=20):
+    """Behind a case that fails the ranks may not agree on what comes next, and its memory may not be free: other processes go on, and
+    a case that was not the first here is tried once more there."""
     gpu = provenance()
-    for case in cases:
-        started = time.monotonic()
+    for place, case in enumerate(cases):
+        started, cells = time.monotonic(), None
+        load.limited(case.seconds)
         try:
             cells = measure(case, gpu, warmup, iters)
-        except Exception as error:  # the same on every rank, or the job's timeout ends it
-            cells = {"note": reason_of(error)}
+        except Exception as error:
+            print(f"  {case.strategy}, {case.mode}: {reason_of(error)}", file=sys.stderr)
+            failed = {"note": reason_of(error)}
         gc.enable()
-        if rows:
-            rows.add(**parallel_cases.columns(case, dist.get_world_size()), took_s=time.monotonic() - started, **cells)
+        if rows and (cells or place == 0):
+            rows.add(**parallel_cases.columns(case, dist.get_world_size()), took_s=time.monotonic() - started, **(cells or failed))
+        load.limited(None)
+        if not cells:
+            sys.exit(1)
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()

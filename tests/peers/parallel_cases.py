@@ -96,10 +96,14 @@ def pp_columns(case, ranks):
 LISTS = {"ddp": (CASES, SMALL, columns), "tp": (TP, TP_SMALL, tp_columns), "pp": (PP, PP_SMALL, pp_columns)}
 
 
+def numbered(cases, numbers):
+    """Those of a list that the text names, such as 0,3; all of them if it is empty."""
+    return [cases[int(number)] for number in numbers.split(",")] if numbers else cases
+
+
 def cases_of(peer, arguments):
-    """What a rank that was started with these arguments is to run: one case, or all."""
-    cases = LISTS[peer]["--small" in arguments]
-    return [cases[int(arguments[arguments.index("--case") + 1])]] if "--case" in arguments else cases
+    """What a rank that was started with these arguments is to run."""
+    return numbered(LISTS[peer]["--small" in arguments], arguments[arguments.index("--case") + 1] if "--case" in arguments else "")
 
 
 def chosen(beside, full_loads, words=""):

@@ -3,6 +3,8 @@
 """Measures what others offer for the same work, for the report to set beside the benches' rows. Nothing of the suite
 needs it. Each peer is a process of its own: one that fails does not stop the others, and one that is missing is named."""
 import argparse
+import contextlib
+import csv
 import ctypes
 import importlib.util
 import json
@@ -27,6 +29,7 @@ import record  # noqa: E402
 import steps  # noqa: E402
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 77
+START_S = 20  # in which a process of PyTorch is ready for its first case
 
 # What a peer is, what it needs, on how many GPUs at least, and the benches that do the same.
 PEERS = {
@@ -68,9 +71,8 @@ def missing(name):
     return None
 
 
-def list_of(name):
-    """The cases of a peer of steps; others have none."""
-    return steps.CASES if name == "model" else parallel_cases.LISTS.get(name, ((),))[0]
+LISTS = {"model": (steps.CASES, steps.SMALL, lambda case, _: steps.columns(case)), **parallel_cases.LISTS}
+APART = ("pp", "tp")  # a process for each case; those of other lists share one, and its start
 
 
 def command_of(name, options):
@@ -81,8 +83,7 @@ def command_of(name, options):
     if name in ("allreduce", "ddp"):
         return [*launch, f"{HERE}/parallel.py", name, options.out, *small]
     path = ["--lib", options.lib] if options.lib else []
-    chosen = ["--cases", options.cases, "--timeout", str(options.timeout)]
-    return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small, *chosen]
+    return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small]
 
 
 def run_one(name, options):
@@ -95,7 +96,7 @@ def run_one(name, options):
     torch.manual_seed(1)
     rows.facts = record.provenance()  # now with what PyTorch knows
     if name == "model":
-        steps.model(rows, options.small, options.cases, options.timeout - 30)  # what is under way then may end
+        steps.model(rows, parallel_cases.numbered(LISTS[name][options.small], options.case))
     elif name == "fp8":
         import fp8
         fp8.fp8(rows, options.small)
@@ -123,41 +124,51 @@ def run_limited(command, seconds):
         raise
 
 
-def run_case(name, number, options, seconds):
-    """One case of `ddp`, `tp` or `pp` in processes of its own, so that one that fails, hangs or leaves memory behind does not touch the
-    next. What ended without a row gets one that says how. True: it ended well."""
-    case = parallel_cases.LISTS[name][options.small][number]
-    try:
-        code = run_limited([*command_of(name, options), "--case", str(number)], seconds)
-        if code == 0:
-            return True
-        note = f"exit code {code}"
-    except subprocess.TimeoutExpired:
-        note = f"no end within {seconds:.0f} s"
-    note_of_case(name, case, options, note)
-    return False
+def ran(rows):
+    """How many rows the peer's file has."""
+    with contextlib.suppress(OSError), open(rows.path, newline="") as file:
+        return sum(1 for _ in csv.reader(file)) - 1
+    return 0
 
 
-def note_of_case(name, case, options, note):
-    record.Rows(name, options.out).add(**parallel_cases.LISTS[name][2](case, visible_gpus()), note=note)
+def fitting(waiting, cases, seconds, most):
+    """As many of the waiting cases, in their order, as there is time for: a shorter one behind one that does not fit may still run."""
+    chosen = []
+    for number in waiting:
+        if len(chosen) < most and cases[number].seconds <= seconds:
+            chosen.append(number)
+            seconds -= cases[number].seconds
+    return chosen
 
 
 def run_cases(name, options):
-    """An exit code. What there is no time left for has a row that says so: a shorter case behind it may still run. Of pipelines one that
-    ends well will do: a schedule that does not take a compiled stage is a finding."""
-    cases = parallel_cases.LISTS[name][options.small]
+    """An exit code. Cases share a process until one ends it: that one is the first of the next process, and has a row that says how where
+    it ends that, too. So has what there is no time left for. Of pipelines one that ends well will do: a schedule that takes no compiled
+    stage is a finding."""
+    small = options.small
+    cases, rows = LISTS[name][small], record.Rows(name, options.out)
     numbers = [number for number, case in enumerate(cases) if case in record.chosen(cases, options.cases)]
-    if name == "ddp":
+    if name == "ddp" and not small:
         numbers = parallel_cases.chosen(options.beside, options.full_loads, options.cases)
-    end, failed = time.monotonic() + options.timeout, 0
-    for number in numbers:
-        case, left = cases[number], end - time.monotonic()
-        if case.seconds > left:
-            note_of_case(name, case, options, f"not run: it may take {case.seconds} s, and {max(left, 0):.0f} s are left")
-            failed += 1
-        elif not run_case(name, number, options, case.seconds):
-            failed += 1
-    return int(failed == len(numbers) > 0 if name == "pp" else failed > 0)
+    waiting, well, end, apart = list(numbers), 0, time.monotonic() + options.timeout, name in APART
+    left = lambda: end - time.monotonic()
+    note = lambda number, text: rows.add(**LISTS[name][2](cases[number], visible_gpus()), note=text)
+    while batch := fitting(waiting, cases, left() if apart else left() - START_S, 1 if apart else len(cases)):
+        before, limit = ran(rows), min(cases[batch[0]].seconds, left()) if apart and not small else left()
+        try:
+            code = run_limited([*command_of(name, options), "--case", ",".join(map(str, batch))], limit)
+        except subprocess.TimeoutExpired:
+            code = f"no end within {limit:.0f} s"
+        done = min(ran(rows) - before, len(batch))
+        well += len(batch) if code == 0 else done
+        if code != 0 and done < len(batch) and (done == 0 or isinstance(code, str)):
+            hangs = f"no end within {load.limit_s(cases[batch[done]].seconds)} s" if code == -signal.SIGALRM else f"exit code {code}"
+            note(batch[done], code if isinstance(code, str) else hangs)
+            done += 1
+        waiting = [number for number in waiting if number not in (batch if code == 0 else batch[:done])]
+    for number in waiting:
+        note(number, f"not run: it takes about {cases[number].seconds} s, and {max(left(), 0):.0f} s are left")
+    return int(well == 0 < len(numbers) if name == "pp" else well < len(numbers))
 
 
 def run_all(names, options):
@@ -169,13 +180,12 @@ def run_all(names, options):
             print(f"{name}: not run, {reason}; peer_{name}.csv gets no rows ({PEERS[name][0]})")
             continue
         print(f"{name}: {PEERS[name][0]}", flush=True)
-        if list_of(name) and not record.chosen(list_of(name), options.cases):
+        if name in LISTS and not record.chosen(LISTS[name][options.small], options.cases):
             print(f"{name}: not run, no case has the words '{options.cases}'; --list shows them")
             continue
         start = time.monotonic()
         try:
-            apart = name == "pp" or name in parallel_cases.LISTS and not options.small
-            code = run_cases(name, options) if apart else run_limited(command_of(name, options), options.timeout)
+            code = run_cases(name, options) if name in LISTS else run_limited(command_of(name, options), options.timeout)
         except subprocess.TimeoutExpired:
             code = f"no end within {options.timeout} s"
         ran += 1
@@ -379,7 +389,7 @@ def test_cases():
         wrong += [f"twice in a list: {case}" for case in cases if [c[:-1] for c in cases].count(case[:-1]) > 1]
         wrong += [f"its seconds are not known: {case}" for case in cases if not case.seconds > 0]
     tuned = record.chosen(steps.CASES, "xl 1024 tuned-graph,naive eager")
-    if {(c.mode, c.attn) for c in tuned} != {("tuned-graph", a) for a in ("sdpa", "cudnn", "fa4", "fa2")} | {("eager", "naive")}:
+    if {(c.mode, c.attn) for c in tuned} != {("tuned-graph", a) for a in ("sdpa", "fa4")} | {("eager", "naive")}:
         wrong.append(f"--cases chooses {tuned}")
     float8 = record.chosen(steps.CASES, "xl 1024 fp8")
     if {c.precision for c in float8} != {*steps.FLOAT8, *steps.TORCHAO} or {c[:2] for c in float8} != {("xl", 1024)}:
@@ -392,21 +402,30 @@ def test_cases():
     return wrong + [f"peer_ddp.csv has no column {name}" for name in unknown]
 
 
-def test_limit_of_a_case():
-    """A case that does not end, or ends badly, has a row that says so."""
+def rows_of(folder, name):
+    with open(f"{folder}/peer_{name}.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_limits():
+    """A process that does not end, or ends badly, leaves a row for the case that it was at, and the next one goes on; a case that ends
+    the process of others is tried alone."""
     import tempfile
     wrong = []
-    with tempfile.TemporaryDirectory() as folder, \
-            unittest.mock.patch(f"{__name__}.command_of", lambda *_: ["sh", f"{folder}/case"]):
-        for script, note in (("exec sleep 60", "no end within 1 s"), ("exit 3", "exit code 3")):
-            with open(f"{folder}/case", "w") as file:
-                file.write(script + "\n")
-            options = argparse.Namespace(out=folder, small=False)
-            run_case("ddp", 0, options, 1)
-            with open(f"{folder}/peer_ddp.csv", newline="") as file:
-                cells = list(record.csv.DictReader(file))[-1]
-            if cells["note"] != note or cells["strategy"] != "fsdp2" or cells["step_ms"]:
-                wrong.append(f"a case that ends badly: {cells}")
+    ends = """import sys; sys.path.insert(0, sys.argv[1]); import os, parallel_cases, record
+for n in map(int, sys.argv[-1].split(",")):
+    if n == 1: sys.exit(3)
+    if n == 2: os.kill(os.getpid(), 14)
+    record.Rows("ddp", sys.argv[2]).add(**parallel_cases.columns(parallel_cases.CASES[n], 2), step_ms=1)"""
+    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch(f"{__name__}.START_S", 0), \
+            unittest.mock.patch(f"{__name__}.command_of", lambda *_: [sys.executable, "-c", ends, HERE, folder]), \
+            unittest.mock.patch.object(parallel_cases, "chosen", lambda *_: [0, 1, 3, 2, 5]), \
+            unittest.mock.patch.object(parallel_cases, "CASES", [case._replace(seconds=1) for case in parallel_cases.CASES]):
+        with unittest.mock.patch.dict(LISTS, ddp=(parallel_cases.CASES, *parallel_cases.LISTS["ddp"][1:])):
+            code = run_cases("ddp", argparse.Namespace(out=folder, small=False, timeout=60, cases="", beside="", full_loads=False))
+        found = [(row["step_ms"], re.sub("[0-9]+ s", "N s", row["note"])) for row in rows_of(folder, "ddp")]
+        if code != 1 or found != [("1", ""), ("", "exit code 3"), ("1", ""), ("", "no end within N s"), ("1", "")]:
+            wrong.append(f"cases of which one ends badly and one hangs: {code}, {found}")
     return wrong
 
 
@@ -420,12 +439,10 @@ def test_pipelines():
                 wrong.append(f"pipelines: all failed, or one did, and it says {not well}")
             if run_cases("tp", argparse.Namespace(out=folder, small=False, timeout=60, cases="")) != 1:
                 wrong.append("layers shared by ranks: two cases had no time left, and all is well")
-            with open(f"{folder}/peer_tp.csv", newline="") as file:
-                rows = list(record.csv.DictReader(file))
-            if [row["mode"] for row in rows if row["note"].startswith("not run: it may take 150 s")] != ["compile-blocks", "compile-blocks-async"]:
+            rows = rows_of(folder, "tp")
+            if [row["mode"] for row in rows if row["note"].startswith("not run: it takes about 150 s")] != ["compile-blocks", "compile-blocks-async"]:
                 wrong.append(f"layers shared by ranks: {rows}")
-            with open(f"{folder}/peer_pp.csv", newline="") as file:
-                rows = list(record.csv.DictReader(file))
+            rows = rows_of(folder, "pp")
             if len(rows) != (1 if well else 2) or rows[-1]["note"] != "exit code 1" or rows[-1]["impl"] != "gpipe" or rows[-1]["step_ms"]:
                 wrong.append(f"pipelines: {rows}")
     return wrong
@@ -434,7 +451,7 @@ def test_pipelines():
 def self_test(options):
     print("rows of a folder:")
     wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_run_limited()
-    wrong += test_run_by_hand() + test_load() + test_cases() + test_limit_of_a_case() + test_pipelines()
+    wrong += test_run_by_hand() + test_load() + test_cases() + test_limits() + test_pipelines()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))
@@ -467,6 +484,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
     parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)
+    parser.add_argument("--case", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     names = [name for name in options.only.split(",") if name] or list(PEERS)
     unknown = [name for name in names if name not in PEERS]
@@ -483,7 +501,7 @@ def main():
     if options.list:
         for name in names:
             print(f"{name:12} {missing(name) or 'can run'}: {PEERS[name][0]}")
-            for case in record.chosen(list_of(name), options.cases):
+            for case in record.chosen(LISTS[name][options.small], options.cases) if name in LISTS else ():
                 print(f"    {' '.join(str(value) for value in case)}")
         return EXIT_OK
     if not options.out:

@@ -11,7 +11,8 @@ from collections import namedtuple
 import load
 import record
 
-# attn: sdpa, PyTorch's choice; cudnn, fa2, fa4; naive. seconds: about what the case takes, compilation included.
+# attn: sdpa, PyTorch's choice; cudnn, fa2, fa4; naive. seconds: about what the case takes, compilation included;
+# one that takes more than twice as long ends its process.
 Case = namedtuple("Case", "size seq precision attn mode optimizer seconds")
 
 TORCHAO = {"fp8-tensorwise-ao": "tensorwise", "fp8-rowwise-ao": "rowwise", "fp8-rowwise-dw16-ao": "rowwise_with_gw_hp"}  # recipes
@@ -22,49 +23,56 @@ POLICIES = {
     "bf16pure": "everything bf16: weights, gradients, activations, AdamW states",
     "bf16master": "bf16 weights, gradients and activations; AdamW on fp32 copies of the weights with fp32 states",
     "bf16rest": "bf16 weights, gradients and activations; AdamW with fp32 states on weights and 16-bit remainders: fp32 values",
-    "fp8-tensorwise": "as bf16master; products of the blocks by torch._scaled_mm: e4m3, dy in e5m2, a scale for each matrix, fast sums in y alone",
-    "fp8-rowwise": "as bf16master; products of the blocks by torch._scaled_mm: e4m3, a scale for each row along k, fast sums in y alone",
-    **{name: f"as bf16master; the blocks' linear layers by torchao, recipe {recipe}" for name, recipe in TORCHAO.items()},
+    "fp8-tensorwise": "as bf16rest; products of the blocks by torch._scaled_mm: e4m3, dy in e5m2, a scale for each matrix, fast sums in y alone",
+    "fp8-rowwise": "as bf16rest; products of the blocks by torch._scaled_mm: e4m3, a scale for each row along k, fast sums in y alone",
+    **{name: f"as bf16rest; the blocks' linear layers by torchao, recipe {recipe}" for name, recipe in TORCHAO.items()},
 }
 FLOAT8 = ("fp8-tensorwise", "fp8-rowwise")
-MASTERED = ("bf16master", *FLOAT8, *TORCHAO)
 GRAPHS = ("step-graph", "block-graph", "tuned-graph")  # the whole step is one CUDA graph
 EARLY = 3  # steps whose losses are compared with ours
 
 
-def tuned(size, seq, attn, optimizer, seconds, precision="bf16rest"):
+def tuned(size, seq, seconds, optimizer="compiled", precision="bf16rest", attn="sdpa"):
     """The strongest: q, k, v by one product, gate and up by one, products chosen by max-autotune, the loss compiled, too, an update
     that is one kernel for each tensor."""
     return Case(size, seq, precision, attn, "tuned-graph", optimizer, seconds)
 
 
-def grid(sizes, contexts, precisions, mode="block-graph", seconds=12, attn="sdpa"):
-    return [Case(size, seq, p, attn, mode, "fused", seconds) for size in sizes for seq in contexts for p in precisions]
+def grid(sizes, contexts, precisions, seconds, mode="block-graph", attn="sdpa", optimizer="fused"):
+    return [Case(size, seq, p, attn, mode, optimizer, seconds) for size in sizes for seq in contexts for p in precisions]
 
 
-# The list is fixed: what did not run has a row that says why. What matters most comes first, since a time limit cuts the end off.
-# Compiling a whole model takes seconds per layer; blocks are alike and compiled once.
+# The list is fixed: what did not run has a row that says why. What matters most comes first, since a time limit cuts the end off: of
+# each size and context the strongest. Blocks are alike and compiled once; those of a case that another one compiled come from PyTorch's
+# cache. Seconds are those of an H100; the first case of a process takes some 20 more.
 CASES = [
-    tuned("xl", 1024, "sdpa", "compiled", 90), tuned("2.7b", 2048, "sdpa", "compiled", 90), tuned("2.7b", 2048, "fa4", "compiled", 60),
-    tuned("xl", 1024, "cudnn", "compiled", 45), tuned("xl", 1024, "fa4", "compiled", 45), tuned("xl", 1024, "fa2", "compiled", 45),
-    tuned("xl", 1024, "sdpa", "beside", 45), tuned("xl", 512, "sdpa", "compiled", 80), tuned("xl", 512, "sdpa", "beside", 45),
-    tuned("small", 512, "sdpa", "compiled", 60), tuned("small", 1024, "sdpa", "compiled", 60),
-    tuned("xl", 1024, "sdpa", "fused", 45, "bf16pure"), tuned("xl", 512, "sdpa", "fused", 45, "tf32"),
-    *grid(("small", "xl"), (512, 128, 1024), ("bf16master",)), *grid(("2.7b",), (1024, 2048, 512), ("bf16master",), seconds=20),
-    *grid(("xl",), (1024,), (*FLOAT8, *TORCHAO), seconds=20), *grid(("2.7b",), (2048,), (*FLOAT8, *TORCHAO), seconds=25),
-    *grid(("small",), (1024,), FLOAT8, seconds=20),
-    *grid(("xl", "small"), (1024, 512), ("bf16pure",)), *grid(("xl", "small"), (512,), ("fp32", "tf32")),
-    *grid(("small",), (512, 128), ("bf16master",), "step-graph", 60), *grid(("medium", "large"), (512, 128, 1024), ("bf16master",)),
-    *grid(("2.7b",), (128,), ("bf16master",)), *grid(("small", "medium", "large", "xl", "2.7b"), (512, 128, 1024), ("bf16",)),
-    *grid(("2.7b",), (2048,), ("bf16",), seconds=20), *grid(("small", "xl"), (512,), ("bf16", "bf16pure", "fp32", "tf32"), "eager"),
-    *grid(("xl",), (512,), ("bf16master",), "step-graph", 240), *grid(("small",), (512,), ("bf16",), "step-graph", 60),
-    *grid(("xl",), (512,), ("bf16",), "step-graph", 240), *grid(("small",), (512,), ("bf16master", "bf16"), "compile", 60),
-    *grid(("xl",), (512,), ("bf16master", "bf16"), "compile", 240), *grid(("small",), (512,), ("bf16",), "eager", 10, "naive"),
-    *grid(("small",), (512,), ("bf16",), "block-graph", 12, "naive"), *grid(("small",), (128, 512), ("bf16",), "compile-graph", 60),
+    tuned("xl", 1024, 60), tuned("xl", 1024, 20, "beside"), *grid(("xl",), (1024,), ("bf16master",), 15),
+    tuned("2.7b", 2048, 65), tuned("2.7b", 2048, 25, "beside"), tuned("xl", 512, 45), tuned("xl", 512, 20, "beside"),
+    *grid(("xl",), (512,), ("bf16master",), 14), tuned("small", 1024, 40), tuned("small", 512, 40),
+    *grid(("xl",), (1024,), (*FLOAT8, *TORCHAO), 20, optimizer="compiled"),
+    tuned("xl", 1024, 20, "fused", "bf16pure"), *grid(("xl",), (1024, 512), ("bf16pure",), 10),
+    tuned("2.7b", 1024, 45), tuned("2.7b", 512, 45), *grid(("2.7b",), (1024, 512), ("bf16master",), 18),
+    *grid(("small",), (512, 1024, 128), ("bf16master",), 9), *grid(("xl", "small"), (512,), ("tf32", "fp32"), 20),
+    *grid(("2.7b",), (2048,), (*FLOAT8, *TORCHAO), 25, optimizer="compiled"), *grid(("xl", "2.7b"), (128,), ("bf16master",), 14),
+    *grid(("small",), (1024, 512), ("bf16pure",), 8), tuned("xl", 1024, 45, attn="fa4"), tuned("2.7b", 2048, 50, attn="fa4"),
+    tuned("xl", 512, 60, "fused", "tf32"), *grid(("xl", "small"), (512,), ("bf16", "fp32"), 15, "eager"),
+    *grid(("xl", "small", "2.7b", "medium", "large"), (512,), ("bf16",), 12),
+    *grid(("medium", "large"), (512, 1024, 128), ("bf16master",), 11), *grid(("small",), (1024,), FLOAT8, 12, optimizer="compiled"),
+    *grid(("2.7b",), (2048,), ("bf16master",), 20), *grid(("small",), (512,), ("bf16",), 10, "eager", "naive"),
+    *grid(("small",), (512,), ("bf16",), 12, "block-graph", "naive"), *grid(("small",), (512,), ("bf16master",), 60, "step-graph"),
+    *grid(("small",), (512,), ("bf16",), 60, "compile"), *grid(("small",), (512,), ("bf16",), 60, "compile-graph"),
 ]
-SMALL = [tuned("small", 128, "sdpa", "compiled", 0), tuned("small", 128, "cudnn", "beside", 0), tuned("small", 128, "fa4", "compiled", 0),
-         *grid(("small",), (128,), ("bf16", "bf16master"), "eager"), *grid(("small",), (128,), ("bf16master", *FLOAT8), "step-graph"),
-         *grid(("small",), (128,), ("bf16master", *FLOAT8, *TORCHAO)), *grid(("small",), (128,), ("fp32",), "eager", 0, "naive")]
+SMALL = [tuned("small", 128, 0), tuned("small", 128, 0, "beside", attn="cudnn"), tuned("small", 128, 0, attn="fa4"),
+         *grid(("small",), (128,), ("bf16", "bf16master"), 0, "eager"), *grid(("small",), (128,), ("bf16master",), 0, "step-graph"),
+         *grid(("small",), (128,), ("bf16master",), 0), *grid(("small",), (128,), (*FLOAT8, *TORCHAO), 0, optimizer="compiled"),
+         *grid(("small",), (128,), ("fp32",), 0, "eager", "naive")]
+BATCH = 4
+
+
+def columns(case):
+    """Of peer_model.csv."""
+    return {"bench": "model", "size": case.size, "seq": case.seq, "batch": BATCH, "precision": case.precision, "attn": case.attn,
+            "mode": case.mode, "optimizer": case.optimizer, "policy": POLICIES[case.precision], "planned": len(CASES)}
 
 
 @contextlib.contextmanager
@@ -96,14 +104,15 @@ class Step:
         self.torch, self.losses = torch, []
         strongest = case.mode == "tuned-graph"
         self.model = models.create(case.size, case.seq, "naive" if case.attn == "naive" else "sdpa", strongest, device)
-        if case.precision in (*MASTERED, "bf16rest", "bf16pure"):
+        if case.precision not in ("fp32", "tf32", "bf16"):
             self.model = self.model.bfloat16()
         if case.precision in (*FLOAT8, *TORCHAO):
             float8.convert(self.model, case.precision, TORCHAO.get(case.precision))
         if case.optimizer == "fused":
-            self.optimizer = adamw.Fused(self.model.parameters(), case.precision in MASTERED, case.mode in GRAPHS)
+            self.optimizer = adamw.Fused(self.model.parameters(), case.precision == "bf16master", case.mode in GRAPHS)
         else:
-            self.optimizer = adamw.Compiled(self.model.parameters(), case.precision == "bf16rest", case.optimizer == "beside", device)
+            halves = case.precision in ("bf16rest", *FLOAT8, *TORCHAO)
+            self.optimizer = adamw.Compiled(self.model.parameters(), halves, case.optimizer == "beside", device)
         self.autocast, self.device = case.precision == "bf16", device
         self.inputs, self.targets = start.batch(batch, case.seq, load.VOCAB, device)
         self.function, self.loss_of = self.model, functools.partial(models.loss_of, tuned=strongest)
@@ -208,21 +217,20 @@ def measure(gpu, case, batch, warmup=5, iters=20):
             "attn_kernel": load.attention_kernel(again, cuda.synchronize), **busy}
 
 
-def model(rows, small, words="", seconds=float("inf"), batch=4):
+def model(rows, cases):
     import torch
-    cases, begin = SMALL if small else CASES, time.monotonic()
-    for case in record.chosen(cases, words):
-        left, started = begin + seconds - time.monotonic(), time.monotonic()
+    for case in cases:
+        started = time.monotonic()
+        load.limited(case.seconds)
         try:
-            if case.seconds > left:
-                raise TimeoutError(f"not run: it takes about {case.seconds} s, and {max(left, 0):.0f} s are left")
             with attention(case.attn):
-                cells = measure(rows.facts, case, batch)
+                cells = measure(rows.facts, case, BATCH)
         except Exception as error:  # no memory for one case is no end
             cells = {"note": record.reason_of(error)}
+        load.limited(None)
         gc.enable()
-        rows.add(bench="model", size=case.size, seq=case.seq, batch=batch, precision=case.precision, attn=case.attn, mode=case.mode,
-                 optimizer=case.optimizer, policy=POLICIES[case.precision], planned=len(cases), took_s=time.monotonic() - started, **cells)
+        rows.add(**columns(case), took_s=time.monotonic() - started, **cells)
+        torch.cuda.synchronize()  # a GPU that is lost ends the process, and the cases to come have another one
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Attention of PyTorch's backends, of FlashAttention-4 where it is installed, and ours, in turn in one process.
+"""Attention of PyTorch's backends, of FlashAttention-4 and (forward) -3 where they are installed, and ours, in turn in one process.
 
 Each implementation's calls are captured in a CUDA graph; rounds replay the graphs one after the other, each for so long that
 it runs at the clock that it can hold alone. A ratio is the peer's time over ours in the same round: above 1, ours is faster."""
 import ctypes
+import functools
+import importlib
 import statistics
+import time
 import warnings
 
 import torch
@@ -19,8 +22,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 BACKENDS = {"sdpa_cudnn": SDPBackend.CUDNN_ATTENTION, "sdpa_fa2": SDPBackend.FLASH_ATTENTION, "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION}
 REFERENCE_BYTES = 4 << 30  # of one fp64 score matrix; beyond it differences are to ours
 
-SHAPES = [  # dtype, batch, heads, heads_kv, seq, head_dim or (that of q and k, that of v), causal
-    *(("bf16", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384, 65536)),
+SHAPES = [  # dtype, batch, heads, heads_kv, seq, head_dim or (that of q and k, that of v), causal; those of the report's tables first
     ("bf16", 8, 16, 16, 2048, 128, 1), ("bf16", 1, 16, 16, 16384, 128, 1), ("bf16", 1, 32, 32, 16384, 64, 1),
     ("bf16", 4, 25, 25, 1024, 64, 1), ("bf16", 1, 16, 16, 16384, 128, 0), ("bf16", 1, 32, 8, 8192, 128, 1),
     ("bf16", 8, 32, 32, 2048, 64, 1), ("bf16", 1, 16, 16, 16384, 64, 1), ("bf16", 1, 16, 16, 32768, 128, 1),
@@ -29,7 +31,8 @@ SHAPES = [  # dtype, batch, heads, heads_kv, seq, head_dim or (that of q and k, 
     *(("bf16", 1, 16, 16, 8192, head_dim, causal) for head_dim in (192, 256, (192, 128)) for causal in (1, 0)),
     ("bf16", 1, 16, 16, 16384, 64, 0), ("bf16", 1, 8, 8, 131072, 128, 1),
     *(("bf16", 16, 16, 16, 512, head_dim, 1) for head_dim in (64, 128)),
-    *(("fp32", 8, 16, 16, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 2048)),
+    *(("fp32", 8, 16, 16, seq, head_dim, 1) for head_dim in (64, 128) for seq in (2048, 1024)),
+    *(("bf16", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384, 65536)),
     *(("fp32", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384, 65536)),
 ]
 SMALL = [("bf16", 1, 4, 4, 1024, 64, 1), ("bf16", 1, 4, 2, 1024, 128, 0), ("fp32", 1, 4, 4, 1024, 64, 1)]
@@ -100,31 +103,55 @@ def sdpa(backend, causal, grouped):
     return function
 
 
-class FlashAttention4(Peer):
-    """flash_attn.cute in its own layout (B,S,H,D): the copies are made before anything is timed."""
+def in_own_layout(tensors):
+    """(B, S, H, D): the copies are made before anything is timed."""
+    return [t.transpose(1, 2).contiguous() for t in tensors]
 
+
+class FlashAttention4(Peer):
     def __init__(self, module, tensors, causal):
         def function(q, k, v):
             out = module.flash_attn_func(q, k, v, causal=causal)
             return out[0] if isinstance(out, tuple) else out
-        super().__init__(function, [t.transpose(1, 2).contiguous() for t in tensors], "flash_attn.cute, layout bshd")
+        super().__init__(function, in_own_layout(tensors), "flash_attn.cute, layout bshd")
 
     def results(self):
         return tuple(t.transpose(1, 2) for t in super().results())
 
 
-def load_flash_attention_4():
-    """The module if it imports and its kernels compile here, else None; says why."""
-    try:
-        import flash_attn.cute.interface as module
-        x = torch.randn(1, 256, 2, 128, device="cuda", dtype=torch.bfloat16)
-        FlashAttention4(module, [x] * 4, True).results()
-        return module
-    except BaseException as error:  # compilers of kernels end in many ways
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        print(f"  FlashAttention-4 is not available ({reason_of(error)}): no rows fa4")
-        return None
+class FlashAttention3:
+    """The package fa3-fwd: the kernels of FlashAttention-3 without a backward."""
+    policy = "fa3_fwd, layout bshd"
+
+    def __init__(self, module, tensors, causal):
+        self.function, self.causal, self.inputs = module.flash_attn_func, causal, in_own_layout(tensors[:3])
+
+    def forward(self):
+        with torch.no_grad():
+            out = self.function(*self.inputs, causal=self.causal)
+        return out[0] if isinstance(out, tuple) else out
+
+    def results(self):
+        return (self.forward().transpose(1, 2),)
+
+
+OTHERS = {"fa4": ("FlashAttention-4", "flash_attn.cute.interface", FlashAttention4),
+          "fa3": ("FlashAttention-3", "fa3_fwd_interface", FlashAttention3)}
+
+
+def installed():
+    """By name, what makes each of the other packages' attention from tensors; says of the others why not."""
+    found = {}
+    for name, (title, module, kind) in OTHERS.items():
+        try:
+            imported = importlib.import_module(module)
+            kind(imported, [torch.randn(1, 256, 2, 128, device="cuda", dtype=torch.bfloat16)] * 4, True).results()
+            found[name] = functools.partial(kind, imported)
+        except BaseException as error:  # compilers of kernels end in many ways
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            print(f"  {title} is not available ({reason_of(error)}): no rows {name}")
+    return found
 
 
 def exact(tensors, causal):
@@ -155,7 +182,7 @@ def attempt(what, make):
         return None
 
 
-def implementations(shape, tensors, ours, fa4):
+def implementations(shape, tensors, ours, others):
     dtype, _, heads, heads_kv, _, _, causal = shape
     makers = {}
     if ours:
@@ -164,8 +191,8 @@ def implementations(shape, tensors, ours, fa4):
         if (dtype == "bf16") != (name == "sdpa_efficient"):  # in bf16 it is several times slower than the others
             makers[name] = lambda name=name, backend=backend: Peer(
                 sdpa(backend, bool(causal), heads != heads_kv), tensors, f"scaled_dot_product_attention, {backend.name}")
-    if fa4 and dtype == "bf16":
-        makers["fa4"] = lambda: FlashAttention4(fa4, tensors, bool(causal))
+    if dtype == "bf16":
+        makers |= {name: functools.partial(make, tensors, bool(causal)) for name, make in others.items()}
     made = {name: attempt(name, make) for name, make in makers.items()}
     return {name: peer for name, peer in made.items() if peer}
 
@@ -183,13 +210,14 @@ def compare(made, shape, tensors):
     for name, peer in made.items():
         results = attempt(f"{name}, backward", peer.results)
         if results:
-            found[name] = difference(results[:1], wanted[:1]), max(difference([a], [b]) for a, b in zip(results[1:], wanted[1:]))
+            found[name] = [max((difference([a], [b]) for a, b in pairs), default="")
+                           for pairs in (zip(results[:1], wanted[:1]), zip(results[1:], wanted[1:]))]
     return reference, found
 
 
 def time_pass(made, direction, stream, rounds):
     graphs = {name: attempt(f"{name}, {direction}", lambda peer=peer: clock.capture(getattr(peer, direction), stream))
-              for name, peer in made.items()}
+              for name, peer in made.items() if hasattr(peer, direction)}
     return clock.in_turn({name: graph for name, graph in graphs.items() if graph}, rounds)
 
 
@@ -200,7 +228,7 @@ def ratios(times, name, short):
     return {f"{short}_ratio": statistics.median(each), f"{short}_ratio_lo": min(each), f"{short}_ratio_hi": max(each)}
 
 
-def measure(rows, shape, ours, fa4, layout, rounds):
+def measure(rows, shape, ours, others, layout, rounds):
     dtype, batch, heads, heads_kv, seq, head_dim, causal = shape
     of_q, of_v = widths(head_dim)
 
@@ -212,7 +240,7 @@ def measure(rows, shape, ours, fa4, layout, rounds):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         tensors = [tensor(heads, of_q), tensor(heads_kv, of_q), tensor(heads_kv, of_v), tensor(heads, of_v)]
-        made = implementations(shape, tensors, ours, fa4)
+        made = implementations(shape, tensors, ours, others)
         reference, differences = compare(made, shape, tensors)
     torch.cuda.synchronize()
     times = {direction: time_pass(made, direction, stream, rounds) for direction in ("forward", "backward")}
@@ -228,21 +256,23 @@ def measure(rows, shape, ours, fa4, layout, rounds):
         if name in differences:
             cells |= {"reference": reference, "fwd_diff": differences[name][0], "bwd_diff": differences[name][1]}
         rows.add(bench="flash_interleaved", impl=name, dtype=dtype, batch=batch, heads=heads, heads_kv=heads_kv, seq=seq,
-                 head_dim=of_q, head_dim_v=of_v if of_v != of_q else 0, causal=causal, layout="bshd" if name == "fa4" else layout, mode="graph", policy=peer.policy, **cells)
+                 head_dim=of_q, head_dim_v=of_v if of_v != of_q else 0, causal=causal, layout="bshd" if name in OTHERS else layout, mode="graph", policy=peer.policy, **cells)
 
 
-def flash(rows, small, path=None, layouts=("bhsd",), rounds=4):
+def flash(rows, small, path=None, seconds=float("inf"), layouts=("bhsd",), rounds=4):
     warnings.filterwarnings("ignore")
     torch.manual_seed(1)
-    ours = None
+    ours, end = None, time.monotonic() + seconds
     if path and not library.is_of_tree(path):
         print(f"  {path} has other kernels than this tree, whose commit rows have (make lib): no rows stepbench, no ratios")
     elif path:
         ours = attempt("stepbench", lambda: library.Library(path, "cuda"))
     else:
         print("  libstepbench.so was not found (make lib, or STEPBENCH_LIB): no rows stepbench, no ratios")
-    fa4 = load_flash_attention_4()
-    for layout in layouts:
-        for shape in SMALL if small else SHAPES:
-            attempt(f"shape {shape}", lambda: measure(rows, shape, ours, fa4, layout, rounds))
-            torch.cuda.empty_cache()
+    others, shapes = installed(), [(layout, shape) for layout in layouts for shape in (SMALL if small else SHAPES)]
+    for place, (layout, shape) in enumerate(shapes):
+        if time.monotonic() > end:
+            print(f"  {place} of {len(shapes)} shapes ran; no time is left")
+            break
+        attempt(f"shape {shape}", lambda: measure(rows, shape, ours, others, layout, rounds))
+        torch.cuda.empty_cache()

@@ -237,37 +237,45 @@ static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t
     sqlite3_free(a);
 }
 
-/* The times of cases that several runs at one commit measured on the same GPUs: a row of `repeats` for each case and time. */
+/* The times of cases that several runs at one commit measured on the same GPUs, where each row of a peer is a run of its own: a row of
+ * `repeats` for each case and time, with how far the steps of one run are apart, and the clocks. */
 static void keep_repeats(sqlite3 *db, const known_column *c, size_t first, size_t end, const char *device)
 {
-    static const char *const times[] = {"step_mean_ms", "fwd_ms", "bwd_ms", "median_ms", "time_us"};
-    const bool sizes = has_sizes(c, first, end);
+    enum { MEAN, TIMES = 5, P10 = TIMES, P90, MHZ, COLUMNS };
+    static const char *const names[] = {"step_mean_ms", "fwd_ms",      "bwd_ms",      "median_ms",
+                                        "time_us",      "step_p10_ms", "step_p90_ms", "sm_mhz"};
+    const bool ours = is_kind(c[first].table, "bench_"), sizes = ours && has_sizes(c, first, end);
     sqlite3_str *params = sqlite3_str_new(db), *json = sqlite3_str_new(db);
-    bool known[sizeof times / sizeof *times] = {false};
+    bool known[COLUMNS] = {false};
     for (size_t k = first; k < end; k++) {
-        for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-            known[i] |= strcmp(c[k].name, times[i]) == 0;
+        for (size_t i = 0; i < COLUMNS; i++)
+            known[i] |= strcmp(c[k].name, names[i]) == 0;
         if (tells_apart(&c[k]) || c[k].place == 'p')
             sqlite3_str_appendf(params, ", \"%w\"", c[k].name);
-        if (c[k].place != 'p')
+        if (c[k].place != 'p' || (!ours && (strcmp(c[k].name, "bench") == 0 || strcmp(c[k].name, "policy") == 0)))
             continue;
         sqlite3_str_appendf(json, "%s%Q, ", sqlite3_str_length(json) ? ", " : "", c[k].name);
         append_asked(json, c[k].name, sizes);
     }
     char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json);
+    char *own =
+        sqlite3_mprintf("(%Q IS NULL OR coalesce(device, %Q) = %Q) AND status = 'ok' AND", device, device, device);
     /* Parts of a step are no times of their own. */
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        if (!known[i] || (known[0] && i > 0))
+    for (size_t i = 0; i < TIMES; i++) {
+        if (!known[i] || (known[MEAN] && i > 0) || (!ours && i > 0))
             continue;
         char *sql = sqlite3_mprintf(
-            "INSERT INTO repeats SELECT bench, variant, json_object(%s), %Q, count(DISTINCT campaign), median(\"%w\"), "
-            "min(\"%w\"), max(\"%w\") FROM raw WHERE status = 'ok' AND \"%w\" > 0 AND (%Q IS NULL OR coalesce(device, "
-            "%Q) = %Q) "
-            "GROUP BY bench%s, gpu_uuid, \"commit\" HAVING count(DISTINCT campaign) > 1 ORDER BY min(id)",
-            j ? j : "", times[i], times[i], times[i], times[i], times[i], device, device, device, p ? p : "");
+            "INSERT INTO repeats SELECT %s, json_object(%s), %Q, %s AS runs, median(\"%w\"), min(\"%w\"), max(\"%w\"), "
+            "%s, %s FROM "
+            "raw WHERE %s \"%w\" > 0 GROUP BY gpu_uuid, \"commit\"%s HAVING runs > 1 ORDER BY min(id)",
+            ours ? "bench, variant" : "'PyTorch', ''", j ? j : "", names[i],
+            ours ? "count(DISTINCT campaign)" : "count(*)", names[i], names[i], names[i],
+            known[MEAN] && known[P10] && known[P90] ? "max(100 * (step_p90_ms - step_p10_ms) / step_mean_ms)" : "NULL",
+            known[MHZ] ? "min(sm_mhz) || ' to ' || max(sm_mhz)" : "NULL", ours ? own : "", names[i], p ? p : "");
         db_run(db, "loading", sql);
         sqlite3_free(sql);
     }
+    sqlite3_free(own);
     sqlite3_free(p);
     sqlite3_free(j);
 }
@@ -344,8 +352,7 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
         create(db, "raw", c, first, end);
         insert(db, "raw", file, path, c, first, end);
         keep_newest(db, c, first, end, device);
-        if (is_kind(c[first].table, "bench_"))
-            keep_repeats(db, c, first, end, device);
+        keep_repeats(db, c, first, end, device);
         db_run(db, path, "DROP TABLE raw");
     } else if (file && file->rows) {
         insert(db, c[first].table, file, path, c, first, end);
@@ -367,7 +374,7 @@ sqlite3 *db_open(const char *dir, const char *device)
     db_functions(db);
     db_run(db, "SQLite",
            "CREATE TABLE files(name, path, lost);"
-           "CREATE TABLE repeats(bench, variant, options, time, runs, middle, least, most)");
+           "CREATE TABLE repeats(bench, variant, options, time, runs, middle, least, most, own, clocks)");
     size_t n;
     const known_column *c = known_columns(&n);
     for (size_t first = 0, end; first < n; first = end) {

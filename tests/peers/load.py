@@ -130,14 +130,14 @@ def by_profiler(step, wait, agree, make):
     return math.nan if agree(1.0 if math.isnan(share) else 0.0) else share
 
 
-def by_driver(step, wait, step_ms, gpu_uuid):
-    """The driver's utilisation, asked for in the middle of two seconds of steps: the share of its last sample in which a kernel ran."""
-    steps = max(4, math.ceil(2000 / step_ms))
+def asked_amid(step, wait, step_ms, gpu_uuid, what, seconds):
+    """A number of the driver's, asked for in the middle of so many seconds of steps; NaN where it has none."""
+    steps = max(4, math.ceil(1e3 * seconds / step_ms))
     asked = None
     for turn in range(steps):
         if turn == steps // 2:
             try:
-                asked = subprocess.Popen(["nvidia-smi", "-i", gpu_uuid, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"],
+                asked = subprocess.Popen(["nvidia-smi", "-i", gpu_uuid, f"--query-gpu={what}", "--format=csv,noheader,nounits"],
                                          stdout=subprocess.PIPE, text=True)
             except OSError:
                 pass
@@ -147,6 +147,11 @@ def by_driver(step, wait, step_ms, gpu_uuid):
         return float(asked.communicate(timeout=20)[0])
     except (AttributeError, ValueError, subprocess.SubprocessError):
         return math.nan
+
+
+def by_driver(step, wait, step_ms, gpu_uuid):
+    """The driver's utilisation: the share of its last sample in which a kernel ran."""
+    return asked_amid(step, wait, step_ms, gpu_uuid, "utilization.gpu", 2)
 
 
 def gpu_busy(step, wait, step_ms, gpu_uuid, agree=lambda value: value, make=profiler):

@@ -22,7 +22,7 @@ COLUMNS = {
                "bwd_ratio_lo", "bwd_ratio_hi", "reference", "fwd_diff", "bwd_diff", "note")),
     "model": (("bench", "size", "seq", "batch", "precision", "attn", "mode", "optimizer", "policy"),
               ("step_ms", "step_mean_ms", "step_p10_ms", "step_p90_ms", "fwd_ms", "bwd_ms", "opt_ms", "tokens_per_s", "peak_gib", "params", "loss_first", "loss_third", "loss", "mfu_pct",
-               "gpu_busy_pct", "gpu_busy_by", "attn_kernel", "planned", "took_s", "note")),
+               "gpu_busy_pct", "gpu_busy_by", "sm_mhz", "attn_kernel", "planned", "took_s", "note")),
     "ddp": (("bench", "strategy", "ranks", "size", "seq", "batch_per_rank", "precision", "attn", "mode", "timing", "policy", "bucket_mb"),
             ("step_ms", "step_mean_ms", "step_p10_ms", "step_p90_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms", "mem_init_gib", "mem_before_step_gib",
              "mem_after_step_gib", "peak_gib", "loss_first", "loss_third", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "planned",

@@ -214,6 +214,7 @@ def measure(gpu, case, batch, warmup=5, iters=20):
             "peak_gib": (cuda.max_memory_allocated() - base) / 2**30, "params": params, "loss_first": step.losses[0],
             "loss_third": step.losses[EARLY - 1], "loss": loss,
             "mfu_pct": load.mfu_pct(gpu["gpu"], case.precision, case.size, case.seq, batch, times["step_ms"]),
+            "sm_mhz": load.asked_amid(again, cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], "clocks.sm", 1),
             "attn_kernel": load.attention_kernel(again, cuda.synchronize), **busy}
 
 

@@ -65,6 +65,17 @@ static void repeats_are_a_spread(void **state)
                 RUN_OF("128", "2", "c-1", "G", "a"));
     answers(*state, "SELECT json_extract(options, '$.size'), time, runs, middle, least, most FROM repeats",
             "64,time_us,3,2.0,1.0,4.0\n");
+    folder_write(
+        *state, "peer_model.csv",
+        "bench,size,seq,policy,step_ms,step_mean_ms,step_p10_ms,step_p90_ms,sm_mhz,gpu_uuid,commit,run_id,utc\n"
+        "model,xl,512,p,9,10,9,11,1500,G,a,r-1,2026\nmodel,xl,512,p,9,10.5,10,11,1400,G,a,r-1,2026\n"
+        "model,xl,512,p,9,20,9,11,1500,H,a,r-1,2026\nmodel,xl,512,p,9,20,9,11,1500,G,b,r-1,2026\n"
+        "model,xl,128,p,,,,,,G,a,r-1,2026\nmodel,xl,128,p,9,20,9,11,1500,G,a,r-1,2026\n");
+    answers(
+        *state,
+        "SELECT bench, case_name(bench, variant, options), runs, least, most, own, clocks FROM repeats WHERE time = "
+        "'step_mean_ms'",
+        "PyTorch,\"xl, S 512\",2,10.0,10.5,20.0,1400 to 1500\n");
 }
 
 /* Rows of a bench that times nothing say neither --l2 nor --timer; files of the time when they did are read, too. */

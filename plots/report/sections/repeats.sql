@@ -9,7 +9,12 @@ Each line is one case in several runs of the same programs on the same GPUs, eac
 A difference within the range of two cases is none.
 @from repeats LIMIT 1
 
+{sum(most <= 1.03 * least)} of {counted(count(*), 'case')} agree within 3 %. The last two columns say how far the steps
+of one run are from each other, and at which clocks it ran.
+@from repeats HAVING count(*)
+
 @table
 SELECT bench, case_name(bench, variant, options) AS "case", time, runs AS "runs:", middle AS "median:",
-    n4(least) || ' to ' || n4(most) AS "range:", 100 * (most - least) / middle AS "range %:"
+    n4(least) || ' to ' || n4(most) AS "range:", 100 * (most - least) / middle AS "range %:",
+    own AS "10th to 90th percentile of one run, %:", clocks AS "SM clocks, MHz:"
 FROM repeats ORDER BY rowid

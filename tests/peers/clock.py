@@ -19,6 +19,18 @@ def event_ms(call):
     return start.elapsed_time(end)
 
 
+def queued_ms(call, iters):
+    """One call is launched behind the other: each from its begin to the next one's, without the host in it."""
+    torch.cuda.synchronize()
+    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
+    for begin in begins[:-1]:
+        begin.record()
+        call()
+    begins[-1].record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in zip(begins, begins[1:])]
+
+
 def median_ms(call, warmup=3, iters=10, settle_s=0, sample_s=None):
     """After the warm-up, `settle_s` seconds without samples, in which a GPU comes to its power limit, then samples for `sample_s`,
     or for as long."""

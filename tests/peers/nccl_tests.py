@@ -50,6 +50,12 @@ def command_of(case, ranks, small):
             *(["-R", "1"] if registered else []), *(["-G", "20"] if mode == "graph" else [])]
 
 
+def multicast():
+    """What the environment says of NVLink SHARP, which adds up in the switch."""
+    setting = os.environ.get("NCCL_NVLS_ENABLE")
+    return f", NCCL_NVLS_ENABLE={setting}" if setting else ""
+
+
 def run(case, ranks, small, timeout):
     """Rows of one case; RuntimeError with the reason where it does not run."""
     command = command_of(case, ranks, small)
@@ -80,7 +86,7 @@ def nccl_tests(rows, small, ranks=None, timeout=120):
         rows.facts["nccl"] = library or rows.facts["nccl"]
         for size, in_place, us, algorithm, bus, wrong in found:
             rows.add(bench="nccl_tests", tool=f"nccl-tests {tool}".strip(), ranks=ranks, bytes=size, mode=mode, in_place=in_place,
-                     policy=f"{STARTS[start]}, fp32, sum{', registered buffers' if registered else ''}", median_us=us, algbw_gb_s=algorithm,
+                     policy=f"{STARTS[start]}, fp32, sum{', registered buffers' if registered else ''}{multicast()}", median_us=us, algbw_gb_s=algorithm,
                      busbw_gb_s=bus, wrong=wrong)
     print(f"  {ran} of {len(CASES)} ways ran")
     if not ran:

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+import clock
 import load
 from record import Rows
 
@@ -25,16 +26,10 @@ def job(what, folder, backend="nccl", seconds=120):
 
 
 def queued(step, iters):
-    """As the benches time theirs: one step is launched behind the other, from begin to begin."""
+    """As the benches time theirs, from one moment on."""
     torch.cuda.synchronize()
     dist.barrier()
-    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
-    for begin in begins[:-1]:
-        begin.record()
-        step()
-    begins[-1].record()
-    torch.cuda.synchronize()
-    return [a.elapsed_time(b) for a, b in zip(begins, begins[1:])]
+    return clock.queued_ms(step, iters)
 
 
 def slowest(values, device="cuda"):

@@ -163,7 +163,7 @@ static const bench_run run_table[] = {
      "--heads 16 --head-dim 192 --head-dim-v 128 --seq 8192 --dtype bf16 --variant flash --causal 0,1 --deterministic "
      "0,1"},
     {RUN_FULL, 1, 45, "--head-dim 64,128 --dtype bf16 --deterministic 0,1 --variant flash"},
-    {RUN_FULL, 1, 20, "--heads 16 --head-dim 128 --seq 16384 --dtype bf16 --variant flash --sustain 6"},
+    {RUN_FULL, 1, 125, "--batch 8 --heads 16 --head-dim 128 --seq 2048 --dtype bf16 --variant flash --sustain 60"},
     {RUN_HEADLINE, 1, 4, "--batch 8 --heads 16 --head-dim 128 --seq 2048 --dtype bf16 --variant flash"},
     {RUN_CPU, 0, 5, ""},
     {0}};

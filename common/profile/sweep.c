@@ -175,3 +175,39 @@ record_span *record_cut(const recording *r, record_window w, size_t *n)
     }
     return kept;
 }
+
+/* ---- early starts ---- */
+
+typedef struct last_span { /* of a stream and lane */
+    int stream, lane;
+    double end_us;
+} last_span;
+
+static last_span *last_of(last_span *last, int *n, const record_span *s)
+{
+    for (int i = 0; i < *n; i++)
+        if (last[i].stream == s->stream && last[i].lane == (int)s->lane)
+            return &last[i];
+    last[*n] = (last_span){s->stream, (int)s->lane, -INFINITY};
+    return &last[(*n)++];
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const record_span *x = a, *y = b;
+    return (x->start_us > y->start_us) - (x->start_us < y->start_us);
+}
+
+void sweep_charge(record_span *s, size_t n)
+{
+    last_span *last = xmalloc((n + 1) * sizeof *last);
+    int streams = 0;
+    for (size_t i = 0; i < n; i++) {
+        last_span *before = last_of(last, &streams, &s[i]);
+        if (s[i].kind == RECORD_KERNEL && s[i].start_us < before->end_us && before->end_us < s[i].end_us)
+            s[i].start_us = before->end_us;
+        before->end_us = fmax(before->end_us, s[i].end_us);
+    }
+    qsort(s, n, sizeof *s, by_start);
+    free(last);
+}

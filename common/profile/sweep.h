@@ -31,5 +31,7 @@ int record_windows(const recording *r, record_window *out, int most);
 bool record_rest(const recording *r, double from_us, record_window *out);
 /* The spans that lie in the window, cut to it, by start. Caller frees. */
 record_span *record_cut(const recording *r, record_window w, size_t *n);
+/* A kernel that starts while the one before it in its stream runs (programmatic launch) waits for that: it begins where that ends. */
+void sweep_charge(record_span *s, size_t n);
 
 #endif

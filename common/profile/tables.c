@@ -245,6 +245,8 @@ profile_tables *profile_tables_of(const recording *r, record_window w, const pro
     profile_tables *t = xcalloc(1, sizeof *t);
     size_t n;
     record_span *s = record_cut(r, w, &n);
+    if (!r->host_spans)
+        sweep_charge(s, n);
     op_time *ops = time_ops(r, s, n);
     fill_kernels(t, r, s, n, ops, ceilings);
     fill_products(t, r, s, n);

@@ -2,8 +2,8 @@
 /* A profile as a trace, for ui.perfetto.dev and chrome://tracing, in the form that HolisticTraceAnalysis reads, too
  * (github.com/facebookresearch/HolisticTraceAnalysis): X events for what ran on the device, for ranges and for calls of
  * the host; an arrow (s, f) from a call to the span it launched; C events for what is busy; M events for names. A rank
- * is a process. Events of a thread nest or lie apart, see chrome.c. Everything is cut to the window, so that the sums
- * of a trace are those of the tables. */
+ * is a process. Events of a thread nest or lie apart, see chrome.c. Everything is cut to the window, as in
+ * the tables, but a kernel that starts early is drawn from its start. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -130,6 +130,22 @@ static void windows_of_steps(void **state)
     free(cut);
 }
 
+/* A norm that was launched early waits for a product, then for what that one's successor does; another stream does not. */
+static void what_starts_early_waits(void **state)
+{
+    (void)state;
+    record_span s[] = {span(0, 50, LANE_COMPUTE), span(5, 60, LANE_COMPUTE), span(6, 70, LANE_COMPUTE),
+                       span(10, 40, LANE_COMPUTE)};
+    const double want[][2] = {{0, 50}, {10, 40}, {50, 60}, {60, 70}};
+    for (size_t i = 0; i < COUNT(s); i++)
+        s[i].kind = RECORD_KERNEL, s[i].stream = i == 3;
+    sweep_charge(s, COUNT(s));
+    for (size_t i = 0; i < COUNT(s); i++) {
+        assert_near(s[i].start_us, want[i][0]);
+        assert_near(s[i].end_us, want[i][1]);
+    }
+}
+
 static void the_rest_of_a_recording(void **state)
 {
     (void)state;
@@ -396,12 +412,12 @@ static void work_by_kernel(void **state)
                              op(5, "forward/value", "value", 4e9, 1e6, true),
                              op(-1, "backward", "all_reduce", 0, 1e6, false)};
     record_span s[] = {in(span(0, 40, LANE_COMPUTE), 1, 0),         in(span(40, 50, LANE_COMPUTE), 1, 0),
-                       in(span(50, 66, LANE_COMPUTE), 2, 0),        in(span(70, 90, LANE_COMPUTE), 3, 7),
+                       in(span(44, 66, LANE_COMPUTE), 2, 0),        in(span(70, 90, LANE_COMPUTE), 3, 7),
                        in(span(95, 115, LANE_COMPUTE), 3, 7),       in(span(115, 155, LANE_COMPUTE), 4, 0),
                        in(span(155, 160, LANE_COMPUTE), 6, 0),      in(span(160, 172, LANE_COMPUTE), 7, 0),
                        in(span(172, 180, LANE_COMPUTE), 8, 0),      span(180, 190, LANE_COMPUTE),
                        in(span(100, 200, LANE_COMMUNICATION), 9, 0)};
-    s[1].kernel = "reduce";
+    s[1].kernel = "reduce"; /* beside which the norm starts early, and waits */
     const recording r = {.spans = s, .span_count = COUNT(s), .ranges = ranges, .range_count = COUNT(ranges)};
     const profile_ceilings c = {.copy_gb_s = 1000, .tflops = thousand};
     profile_tables *t = profile_tables_of(&r, (record_window){0, 200}, &c);
@@ -518,6 +534,7 @@ int main(void)
         cmocka_unit_test(eight_sums),
         cmocka_unit_test(sums_by_counting),
         cmocka_unit_test(windows_of_steps),
+        cmocka_unit_test(what_starts_early_waits),
         cmocka_unit_test(the_rest_of_a_recording),
         cmocka_unit_test(times_of_another_host),
         cmocka_unit_test(each_class_of_gap),

@@ -37,7 +37,7 @@
      .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},                                                  \
     {"timeline", OPTION_FLAG, 0, "0",                                                                                  \
      .help = "at the end, record what runs when on which stream: timeline/<variant>.csv and .json beside the "         \
-      "CSV file, of several cases of a variant those of the last one"},                                                \
+      "CSV file, and what each rank holds: memory/<variant>_rank<n>.csv; of several cases of a variant, of the last"},                                                \
     {"plant-error", OPTION_CHOICE, 0, "none",                                                                          \
      .help = DDP_PLANT_HELP,                                                                                           \
      .choices = "none|gradient|parameter|half|stale"}

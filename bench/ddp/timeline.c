@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "bench/ddp/timeline.h"
+#include "bench/memory/history.h"
 #include "common/profile/files.h"
 #include "common/profile/lanes.h"
 #include "common/core/clock.h"
@@ -68,22 +69,34 @@ static char *name_of(const ddp_case *k)
     return xasprintf("%s%s", case_variant(k->c), ways[k->p.gather]);
 }
 
+/* What the rank holds, op by op. False with errno. */
+static bool write_memory(const replica *r, const char *folder, const char *name, int rank, const char *label)
+{
+    char *path = xasprintf("%s/%s_rank%d.csv", folder, name, rank);
+    timeline held = timeline_of(r->t);
+    mkdir(folder, 0777);
+    const bool ok = timeline_write(&held, path, label);
+    timeline_free(&held);
+    free(path);
+    return ok;
+}
+
 /* One rank after another, so that rank 0 can start new files. */
-static void write_files(const ddp_case *k, const recorded *x)
+static void write_files(const ddp_case *k, const replica *r, const recorded *x)
 {
     const session *s = k->s;
-    char folder[256] = "", label[128];
+    char beside[256] = "", label[128];
     double base_us = x->w.from_us; /* of the rows: rank 0's first span; a trace has no time before its first */
     const double first_us = -ddp_most(k, "first of the recordings", x->r ? -base_us : -INFINITY);
     if (launch_rank(k->l) == 0 && s->csv_path) { /* beside the rows */
         const char *slash = strrchr(s->csv_path, '/');
-        snprintf(folder, sizeof folder, "%.*stimeline", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
+        snprintf(beside, sizeof beside, "%.*s", slash ? (int)(slash - s->csv_path) + 1 : 2, slash ? s->csv_path : "./");
     }
-    launch_share(k->l, "folder of timelines", folder, sizeof folder, 0);
+    launch_share(k->l, "folder of timelines", beside, sizeof beside, 0);
     launch_share(k->l, "start of the recording", &base_us, sizeof base_us, 0);
-    if (!*folder)
+    if (!*beside)
         return;
-    char *name = name_of(k);
+    char *name = name_of(k), *folder = xasprintf("%stimeline", beside), *memory = xasprintf("%smemory", beside);
     snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", name, case_text(k->c, "size"),
              k->o.seq, k->o.precision->name, comm_dtype_name(replica_comm_dtype(step_sums_dtype(&k->o))), k->ranks);
     char *csv = xasprintf("%s/%s.csv", folder, name), *trace = xasprintf("%s/%s.json", folder, name);
@@ -97,9 +110,12 @@ static void write_files(const ddp_case *k, const recorded *x)
         if (rank != launch_rank(k->l) || !x->r)
             continue;
         if (!lanes_write(csv, label, rank, x->r, x->w, base_us) ||
-            !profile_write_trace(trace, label, rank, x->r, x->w, first_us))
+            !profile_write_trace(trace, label, rank, x->r, x->w, first_us) ||
+            !write_memory(r, memory, name, rank, label))
             warn("%s can't be written: %s", csv, strerror(errno));
     }
+    free(memory);
+    free(folder);
     free(name);
     free(csv);
     free(trace);
@@ -129,7 +145,7 @@ void ddp_record(ddp_case *k, replica *r)
         row_real(k->w, "recorded_comm_ms", ddp_most(k, "recorded communication", all_us / 1e3));
         row_real(k->w, "recorded_exposed_ms", ddp_most(k, "recorded exposure", exposed_us / 1e3));
         row_real(k->w, "overlapped_pct", 100 - ddp_most(k, "recorded share", shown_pct));
-        write_files(k, &x);
+        write_files(k, r, &x);
     }
     recording_free(x.r);
 }

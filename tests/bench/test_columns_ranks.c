@@ -198,6 +198,7 @@ static void recorded(void **state)
     assert_true(fabs(csv_real(c, 0, "recorded_comm_ms") - communication) < slack_ms);
     assert_true(fabs(csv_real(c, 0, "recorded_exposed_ms") - exposed) < slack_ms);
     assert_true(fabs(csv_real(c, 0, "overlapped_pct") - (100 - share)) < slack_pct);
+    const double peak = csv_real(c, 0, "peak_bytes");
     csv_free(spans);
     csv_free(c);
     free(path);
@@ -209,6 +210,16 @@ static void recorded(void **state)
     assert_true(trace.first_us == 0 && trace.ranges > 0);
     free(text);
     free(json);
+    for (int rank = 0; rank < RANKS; rank++) {
+        path = xasprintf("%s/results/test-x1/memory/overlap_rank%d.csv", (const char *)*state, rank);
+        csv *held = csv_read(path);
+        double most = 0;
+        for (size_t i = 0; held && i < held->rows; i++)
+            most = fmax(most, csv_real(held, i, "live_bytes"));
+        assert_true(most > 0.9 * peak && most <= peak); /* beside what lies between the tensors */
+        csv_free(held);
+        free(path);
+    }
 }
 
 /* ---- the model of buckets ---- */

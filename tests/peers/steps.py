@@ -46,12 +46,12 @@ def grid(sizes, contexts, precisions, seconds, mode="block-graph", attn="sdpa", 
 # each size and context the strongest. Blocks are alike and compiled once; those of a case that another one compiled come from PyTorch's
 # cache. Seconds are those of an H100; the first case of a process takes some 20 more.
 CASES = [
-    tuned("xl", 1024, 60), tuned("xl", 1024, 20, "beside"), *grid(("xl",), (1024,), ("bf16master",), 15),
-    tuned("2.7b", 2048, 65), tuned("2.7b", 2048, 25, "beside"), tuned("xl", 512, 45), tuned("xl", 512, 20, "beside"),
-    *grid(("xl",), (512,), ("bf16master",), 14), tuned("small", 1024, 40), tuned("small", 512, 40),
-    *grid(("xl",), (1024,), (*FLOAT8, *TORCHAO), 20, optimizer="compiled"),
+    *grid(("xl",), (1024,), ("bf16master",), 15), tuned("xl", 1024, 60), tuned("xl", 1024, 20, "beside"),
+    *grid(("2.7b",), (1024,), ("bf16master",), 18), tuned("2.7b", 2048, 65), tuned("2.7b", 2048, 25, "beside"),
+    *grid(("xl",), (512,), ("bf16master",), 14), tuned("xl", 512, 45), tuned("xl", 512, 20, "beside"),
+    tuned("small", 1024, 40), tuned("small", 512, 40), *grid(("xl",), (1024,), (*FLOAT8, *TORCHAO), 20, optimizer="compiled"),
     tuned("xl", 1024, 20, "fused", "bf16pure"), *grid(("xl",), (1024, 512), ("bf16pure",), 10),
-    tuned("2.7b", 1024, 45), tuned("2.7b", 512, 45), *grid(("2.7b",), (1024, 512), ("bf16master",), 18),
+    *grid(("2.7b",), (512,), ("bf16master",), 18), tuned("2.7b", 1024, 45), tuned("2.7b", 512, 45),
     *grid(("small",), (512, 1024, 128), ("bf16master",), 9), *grid(("xl", "small"), (512,), ("tf32", "fp32"), 20),
     *grid(("2.7b",), (2048,), (*FLOAT8, *TORCHAO), 25, optimizer="compiled"), *grid(("xl", "2.7b"), (128,), ("bf16master",), 14),
     *grid(("small",), (1024, 512), ("bf16pure",), 8), tuned("xl", 1024, 45, attn="fa4"), tuned("2.7b", 2048, 50, attn="fa4"),

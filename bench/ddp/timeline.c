@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "bench/ddp/timeline.h"
-#include "bench/memory/history.h"
+#include "common/train/history.h"
 #include "common/profile/files.h"
 #include "common/profile/lanes.h"
 #include "common/core/clock.h"

@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_BENCH_MEMORY_ROW_H
 #define STEPBENCH_BENCH_MEMORY_ROW_H
 
-#include "bench/memory/history.h"
+#include "common/train/history.h"
 #include "common/session/session.h"
 
 /* Fills peaks, kinds, predictions, sizes and the largest allocation; prints the --top largest under the name.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of a trainer's step as a list of allocations and releases: what lies outside the arena, then the events
  * of the arena's plan. Also what is held after each event, and the files that show it. */
-#ifndef STEPBENCH_BENCH_MEMORY_HISTORY_H
-#define STEPBENCH_BENCH_MEMORY_HISTORY_H
+#ifndef STEPBENCH_TRAIN_HISTORY_H
+#define STEPBENCH_TRAIN_HISTORY_H
 
 #include "common/train/trainer.h"
 

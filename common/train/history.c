@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Who holds what when; see history.h. */
-#include "bench/memory/history.h"
+#include "common/train/history.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -143,7 +143,7 @@ def fitting(waiting, cases, seconds, most):
 
 def run_cases(name, options):
     """An exit code. Cases share a process until one ends it: that one is the first of the next process, and has a row that says how where
-    it ends that, too. So has what there is no time left for. Of pipelines one that ends well will do: a schedule that takes no compiled
+    it ends that, too, or has hung. So has what there is no time left for. Of pipelines one that ends well will do: a schedule that takes no compiled
     stage is a finding."""
     small = options.small
     cases, rows = LISTS[name][small], record.Rows(name, options.out)
@@ -161,7 +161,7 @@ def run_cases(name, options):
             code = f"no end within {limit:.0f} s"
         done = min(ran(rows) - before, len(batch))
         well += len(batch) if code == 0 else done
-        if code != 0 and done < len(batch) and (done == 0 or isinstance(code, str)):
+        if code != 0 and done < len(batch) and (done == 0 or isinstance(code, str) or code == -signal.SIGALRM):
             hangs = f"no end within {load.limit_s(cases[batch[done]].seconds)} s" if code == -signal.SIGALRM else f"exit code {code}"
             note(batch[done], code if isinstance(code, str) else hangs)
             done += 1

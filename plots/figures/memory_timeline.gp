@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What a step holds after each of its ops, by kind: forward alone, above the parameters of
 # which it would be one solid block, and a whole step. Reads one timeline per panel:
-# files and panels, lists of names and of titles.
+# files and panels, lists of names and of titles; alike: whether all panels have one axis.
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0
@@ -27,6 +27,11 @@ set multiplot
 set tmargin at screen top_of_panels
 set bmargin at screen 0.13
 set xlabel "ops of the step"
+most = 0
+do for [p = 1:(exists("alike") ? n : 0)] {
+    stats [*:*] [*:*] word(files, p) using "live_bytes" name "live" nooutput
+    most = live_max > most ? live_max : most
+}
 do for [p = 1:n] {
     file = word(files, p)
     bare = word(panels, p) eq "forward"
@@ -37,7 +42,7 @@ do for [p = 1:n] {
     @panel_title
     set ylabel unit == GIB ? "held (GiB)" : "held (MiB)"
     set xrange [0 : op_max]
-    set yrange [0 : 1.12 * live_max / unit]
+    set yrange [0 : 1.12 * (most > 0 ? most : live_max) / unit]
     set lmargin at screen 0.075 + (p - 1.0) / n
     set rmargin at screen (p + 0.0) / n - 0.012
     do for [phase in "forward backward optimizer"] {

@@ -44,3 +44,18 @@ for precision in $(cut -f 1 "$work/recorded" | sort -u); do
     } >"$work/memory_timeline_$precision.gp"
     echo "memory_timeline memory_timeline_$precision" >>"$work/figures"
 done
+# A rank's step by strategy, from the recordings of --timeline.
+files='' panels=''
+for strategy in unsharded bucketed zero1 zero2 fsdp; do
+    timeline=$results/memory/${strategy}_rank0.csv
+    [ -f "$timeline" ] || continue
+    outline "$timeline" >"$work/timeline-$strategy"
+    files="$files timeline-$strategy" panels="$panels $strategy" text=$(sed -n '1s/^# [^:]*: //p' "$timeline")
+done
+if [ -n "$files" ]; then
+    {
+        echo "title = $(quoted "Memory of rank 0 by strategy"); caption = $(quoted "$text"); alike = 1"
+        echo "files = $(quoted "$files"); panels = $(quoted "$panels")"
+    } >"$work/memory_timeline_ranks.gp"
+    echo "memory_timeline memory_timeline_ranks" >>"$work/figures"
+fi

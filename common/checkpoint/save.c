@@ -22,7 +22,7 @@
 #include "common/core/error.h"
 #include "common/core/spread.h"
 
-enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT };
+enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT, AHEAD = 3 };
 
 typedef struct saver_run { /* pieces that follow each other in a file */
     int first, count;      /* pieces */
@@ -32,7 +32,8 @@ typedef struct saver_run { /* pieces that follow each other in a file */
 typedef struct lane {     /* a file that this rank writes to */
     int64_t next, end;    /* blocks that nobody has taken */
     int threads;          /* that are at it */
-    device_event *landed; /* its bytes are in the copy of the state */
+    int place;            /* in the order */
+    device_event *landed; /* its bytes are in the copy of the state; NULL: there is no copy */
     pthread_mutex_t writing;
 } lane;
 
@@ -74,8 +75,13 @@ struct checkpoint_saver {
     pthread_t thread;
     bool started;
 
+    pthread_t copier;
+    bool copier_started;
+
     pthread_mutex_t lock; /* of what follows, and of lanes */
     pthread_cond_t changed;
+    int landed;    /* files whose bytes are in the copy, by the order */
+    bool enqueued; /* all of the copy is on the stream, and so is `copied` */
     bool over;
     checkpoint_saved saved;
 };
@@ -112,6 +118,14 @@ static bool going_well(checkpoint_saver *s)
     const bool ok = s->saved.ok;
     pthread_mutex_unlock(&s->lock);
     return ok;
+}
+
+static void await_landed(checkpoint_saver *s, int files)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->landed < files)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- blocks ---- */
@@ -207,7 +221,7 @@ static bool save_block(writer *w, int r, int64_t b)
     const int64_t bytes = left < CHECKPOINT_BLOCK ? left : CHECKPOINT_BLOCK, offset = run->offset + at;
     char *from = is_pinned(s) ? s->copy + s->run[r].at + at : w->slot + offset % CHECKPOINT_ALIGNMENT;
     if (s->copy)
-        device_event_sync(s->d, s->lanes[run->file].landed);
+        await_landed(s, s->lanes[run->file].place + 1);
     if (!is_pinned(s))
         fetch(w, r, offset, bytes, from);
     run->hashes[b] = checkpoint_hash(from, (size_t)bytes);
@@ -275,10 +289,6 @@ static void *write_blocks(void *arg)
     writer *w = arg;
     checkpoint_saver *s = w->s;
     lane *at = NULL;
-    if (s->copy && w == s->writers) { /* one of them says when the state may change again */
-        device_event_sync(s->d, s->copied);
-        s->saved.copied_s = host_seconds() - s->start_s;
-    }
     for (int64_t b = take_block(s, &at); b >= 0; b = take_block(s, &at)) {
         const int r = run_of(s, b);
         errno = 0;
@@ -603,8 +613,10 @@ static void make_order(checkpoint_saver *s)
         sorted[at] = f;
         n++;
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         s->order[i] = sorted[(i + (int)((int64_t)n * s->o.rank / s->o.ranks)) % n];
+        s->lanes[s->order[i]].place = i;
+    }
     s->ordered = n;
     free(sorted);
 }
@@ -661,7 +673,7 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     s->order = xcalloc((unsigned long)l->files, sizeof *s->order);
     for (int f = 0; f < l->files; f++) {
         s->file[f] = s->direct[f] = -1;
-        s->lanes[f].landed = device_event_create(d);
+        s->lanes[f].landed = o->way == CHECKPOINT_SYNC ? NULL : device_event_create(d);
         pthread_mutex_init(&s->lanes[f].writing, NULL);
     }
     pthread_mutex_init(&s->lock, NULL);
@@ -699,7 +711,8 @@ void checkpoint_saver_free(checkpoint_saver *s)
     pthread_cond_destroy(&s->changed);
     free(s->folder);
     for (int f = 0; f < s->l->files; f++) {
-        device_event_destroy(s->d, s->lanes[f].landed);
+        if (s->lanes[f].landed)
+            device_event_destroy(s->d, s->lanes[f].landed);
         pthread_mutex_destroy(&s->lanes[f].writing);
     }
     free(s->order);
@@ -736,29 +749,75 @@ static void be_late(void *arg)
     pause_ms(200);
 }
 
+/* Pieces that follow each other on the device as they do in the file are one copy: a queue holds only so many. */
 static void copy_file(checkpoint_saver *s, int file)
 {
-    for (int r = 0; r < s->runs.n; r++)
-        for (int i = s->run[r].first; s->runs.r[r].file == file && i < s->run[r].first + s->run[r].count; i++) {
+    for (int r = 0; r < s->runs.n; r++) {
+        const int end = s->run[r].first + s->run[r].count;
+        for (int i = s->run[r].first, next = i; s->runs.r[r].file == file && i < end; i = next) {
             const checkpoint_piece *p = &s->pieces->p[i];
+            int64_t bytes = p->bytes;
+            for (next = i + 1; next < end && p[next - i].at == p->at + bytes; next++)
+                bytes += p[next - i].bytes;
             if (!left_out(s, p))
                 device_stream_copy(s->d, s->stream, s->copy + s->run[r].at + p->offset - s->runs.r[r].offset, p->at,
-                                   (size_t)p->bytes);
+                                   (size_t)bytes);
         }
+    }
     device_stream_record(s->d, s->stream, s->lanes[file].landed);
 }
 
-/* The compute stream goes on as soon as it likes; the copy has what it had by now. */
-static void enqueue_copy(checkpoint_saver *s)
+static void tell(checkpoint_saver *s, int landed, bool enqueued)
 {
+    pthread_mutex_lock(&s->lock);
+    s->landed = landed;
+    s->enqueued = enqueued;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The only thread that waits for the device: many would keep from it the one that launches steps. It is a few files ahead,
+ * since whoever fills a queue waits. */
+static void *copy_files(void *arg)
+{
+    checkpoint_saver *s = arg;
+    const int n = s->ordered;
+    bool enqueued = s->o.way == CHECKPOINT_DEVICE;
+    for (int i = 0; i < n + AHEAD; i++) {
+        if (i < n && !enqueued)
+            copy_file(s, s->order[i]);
+        if (i == n - 1 && !enqueued) {
+            device_stream_record(s->d, s->stream, s->copied);
+            enqueued = true;
+        }
+        const int landed = i < AHEAD ? 0 : i - AHEAD + 1;
+        if (landed > 0)
+            device_event_sync(s->d, s->lanes[s->order[landed - 1]].landed);
+        if (landed == n)
+            s->saved.copied_s = host_seconds() - s->start_s;
+        tell(s, landed, enqueued);
+    }
+    return NULL;
+}
+
+/* The compute stream goes on as soon as it likes; the copy has what it had by now. One within the device is over at once. */
+static void begin_copy(checkpoint_saver *s)
+{
+    tell(s, 0, false);
     device_event_record(s->d, s->begun);
     device_stream_wait(s->d, s->stream, s->begun);
     if ((planted(s, "torn") || planted(s, "slow")) && device_kind_of(s->d) == DEVICE_CPU)
         device_stream_run(s->d, s->stream, be_late, NULL, 0);
-    for (int i = 0; i < s->ordered; i++)
-        copy_file(s, s->order[i]);
-    device_stream_record(s->d, s->stream, s->copied);
+    if (s->o.way == CHECKPOINT_DEVICE) {
+        for (int i = 0; i < s->ordered; i++)
+            copy_file(s, s->order[i]);
+        device_stream_record(s->d, s->stream, s->copied);
+        device_event_wait(s->d, s->copied);
+    }
     s->copying = true;
+    if (pthread_create(&s->copier, NULL, copy_files, s) != 0)
+        die(EXIT_CODE_FAILURE, "can't start the thread that copies a state");
+    s->copier_started = true;
 }
 
 static void wait_over(checkpoint_saver *s)
@@ -788,24 +847,27 @@ void checkpoint_save(checkpoint_saver *s, const checkpoint_state *state)
     s->over = false;
     atomic_store(&s->refused, false);
     if (s->copy)
-        enqueue_copy(s);
+        begin_copy(s);
     else
         device_sync(s->d);
-    if (s->o.way == CHECKPOINT_ASYNC)
-        device_event_sync(s->d, s->copied);
-    if (s->o.way == CHECKPOINT_DEVICE)
-        device_event_wait(s->d, s->copied);
     if (pthread_create(&s->thread, NULL, save_thread, s) != 0)
         die(EXIT_CODE_FAILURE, "can't start the thread that writes a checkpoint");
     s->started = true;
     if (s->o.way == CHECKPOINT_SYNC)
         wait_over(s);
+    if (s->o.way == CHECKPOINT_ASYNC && s->copy) /* files that have landed are written meanwhile */
+        await_landed(s, s->ordered);
 }
 
 void checkpoint_before_update(checkpoint_saver *s, void *stream)
 {
-    if (s->copying && s->o.way == CHECKPOINT_LAZY && !planted(s, "torn"))
+    if (s->copying && s->o.way == CHECKPOINT_LAZY && !planted(s, "torn")) {
+        pthread_mutex_lock(&s->lock);
+        while (!s->enqueued)
+            pthread_cond_wait(&s->changed, &s->lock);
+        pthread_mutex_unlock(&s->lock);
         device_stream_wait(s->d, stream, s->copied);
+    }
     s->copying = false;
 }
 
@@ -829,6 +891,8 @@ checkpoint_saved checkpoint_save_wait(checkpoint_saver *s)
     wait_over(s);
     if (s->started)
         pthread_join(s->thread, NULL);
-    s->started = false;
+    if (s->copier_started)
+        pthread_join(s->copier, NULL);
+    s->started = s->copier_started = false;
     return s->saved;
 }

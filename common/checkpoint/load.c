@@ -108,12 +108,14 @@ typedef struct loader {
     size_t why_bytes;
 } loader;
 
+enum { SLOTS = 2 }; /* of a reader: one is filled while the device takes what is in the other */
+
 typedef struct reader {
     loader *l;
     pthread_t thread;
-    char *slot;
-    void *stream;
-    device_event *sent;
+    char *slots;
+    void *stream; /* NULL: pieces are the host's */
+    device_event *sent[SLOTS];
 } reader;
 
 /* The first piece that ends behind `offset` of a file. */
@@ -152,25 +154,20 @@ static void collect(loader *l)
         }
 }
 
-static void hand_out(reader *r, int file, const block *b)
+static void hand_out(reader *r, const char *slot, int file, const block *b)
 {
     loader *l = r->l;
-    const bool host = !l->d || device_kind_of(l->d) == DEVICE_CPU;
     for (int i = first_piece(l->pieces, file, b->offset); i < l->pieces->n; i++) {
         const checkpoint_piece *p = &l->pieces->p[i];
         if (p->file != file || p->offset >= b->offset + b->bytes)
             break;
         const int64_t from = p->offset > b->offset ? p->offset : b->offset, end = p->offset + p->bytes;
         const int64_t last = end < b->offset + b->bytes ? end : b->offset + b->bytes;
-        if (host)
-            memcpy(p->at + from - p->offset, r->slot + from - b->offset, (size_t)(last - from));
+        if (!r->stream)
+            memcpy(p->at + from - p->offset, slot + from - b->offset, (size_t)(last - from));
         else
-            device_stream_copy(l->d, r->stream, p->at + from - p->offset, r->slot + from - b->offset,
+            device_stream_copy(l->d, r->stream, p->at + from - p->offset, slot + from - b->offset,
                                (size_t)(last - from));
-    }
-    if (!host) {
-        device_stream_record(l->d, r->stream, r->sent);
-        device_event_sync(l->d, r->sent);
     }
 }
 
@@ -194,37 +191,49 @@ static void *read_blocks(void *arg)
 {
     reader *r = arg;
     loader *l = r->l;
-    for (int64_t i = atomic_fetch_add(&l->next, 1); i < l->n; i = atomic_fetch_add(&l->next, 1)) {
+    int at = 0;
+    for (int64_t i = atomic_fetch_add(&l->next, 1); i < l->n;
+         i = atomic_fetch_add(&l->next, 1), at = (at + 1) % SLOTS) {
         const block *b = &l->blocks[i];
         const int file = l->c->m.runs.r[b->run].file;
+        char *slot = r->slots + (int64_t)at * CHECKPOINT_BLOCK;
         pthread_mutex_lock(&l->lock);
         const bool failed = l->failed;
         pthread_mutex_unlock(&l->lock);
         if (failed)
             break;
-        if (!read_all(l->fd[file], r->slot, b->bytes, b->offset))
+        if (r->stream)
+            device_event_sync(l->d, r->sent[at]);
+        if (!read_all(l->fd[file], slot, b->bytes, b->offset))
             damaged(l, file, b, "can't be read");
-        else if (checkpoint_hash(r->slot, (size_t)b->bytes) != b->hash)
+        else if (checkpoint_hash(slot, (size_t)b->bytes) != b->hash)
             damaged(l, file, b, "is damaged: its hash is another");
         else if (l->pieces)
-            hand_out(r, file, b);
+            hand_out(r, slot, file, b);
+        if (r->stream)
+            device_stream_record(l->d, r->stream, r->sent[at]);
         atomic_fetch_add(&l->read_bytes, b->bytes);
     }
+    for (at = 0; at < SLOTS && r->stream; at++)
+        device_event_sync(l->d, r->sent[at]);
     return NULL;
 }
 
 static void run_readers(loader *l, int n)
 {
+    const size_t each = (size_t)SLOTS * CHECKPOINT_BLOCK;
+    const bool device = l->d && l->pieces && device_kind_of(l->d) != DEVICE_CPU;
     reader *r = xcalloc((unsigned long)n, sizeof *r);
-    const bool device = l->d && l->pieces;
+    char *slots = device ? device_host_malloc(l->d, (size_t)n * each) : xmalloc((size_t)n * each);
+    if (!slots)
+        die(EXIT_CODE_FAILURE, "the host has no pinned memory to load a checkpoint");
     for (int i = 0; i < n; i++) {
-        r[i].l = l;
-        r[i].slot = device ? device_host_malloc(l->d, CHECKPOINT_BLOCK) : xmalloc(CHECKPOINT_BLOCK);
-        if (!r[i].slot)
-            die(EXIT_CODE_FAILURE, "the host has no pinned memory to load a checkpoint");
-        if (device) {
+        r[i] = (reader){.l = l, .slots = slots + (size_t)i * each};
+        if (device)
             r[i].stream = device_stream_create(l->d, STREAM_NORMAL, "load");
-            r[i].sent = device_event_create(l->d);
+        for (int k = 0; k < SLOTS && device; k++) {
+            r[i].sent[k] = device_event_create(l->d);
+            device_stream_record(l->d, r[i].stream, r[i].sent[k]); /* the first wait is for nothing */
         }
     }
     for (int i = 1; i < n; i++)
@@ -233,15 +242,15 @@ static void run_readers(loader *l, int n)
     read_blocks(&r[0]);
     for (int i = 1; i < n; i++)
         pthread_join(r[i].thread, NULL);
-    for (int i = 0; i < n; i++) {
-        if (device) {
-            device_stream_destroy(l->d, r[i].stream);
-            device_event_destroy(l->d, r[i].sent);
-            device_host_free(l->d, r[i].slot);
-        } else {
-            free(r[i].slot);
-        }
+    for (int i = 0; i < n && device; i++) {
+        device_stream_destroy(l->d, r[i].stream);
+        for (int k = 0; k < SLOTS; k++)
+            device_event_destroy(l->d, r[i].sent[k]);
     }
+    if (device)
+        device_host_free(l->d, slots);
+    else
+        free(slots);
     free(r);
 }
 

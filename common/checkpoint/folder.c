@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
+#include "common/core/spread.h"
 
 static const char marker[] = ".stepbench-checkpoints", trash[] = ".trash-";
 
@@ -56,12 +57,32 @@ bool checkpoint_sync_folder(const char *folder, char *why, size_t why_bytes)
 /* ---- removing ---- */
 
 /* A folder of ours has files alone. */
+typedef struct folder_files {
+    int fd; /* of the folder */
+    char **names;
+} folder_files;
+
+static void remove_files(void *arg, size_t first, size_t count)
+{
+    const folder_files *f = arg;
+    for (size_t i = first; i < first + count; i++)
+        unlinkat(f->fd, f->names[i], 0);
+}
+
+/* By several threads: giving back the pages of some GB takes one of them seconds. */
 static void remove_folder(const char *path)
 {
+    size_t n = 0;
     DIR *d = opendir(path);
-    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            unlinkat(dirfd(d), e->d_name, 0);
+    folder_files f = {.fd = d ? dirfd(d) : -1};
+    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        f.names = xrealloc(f.names, (n + 1) * sizeof *f.names);
+        f.names[n++] = xstrdup(e->d_name);
+    }
+    spread_pieces(n, 1, remove_files, &f); /* . and .. are no files */
+    while (n > 0)
+        free(f.names[--n]);
+    free(f.names);
     if (d)
         closedir(d);
     rmdir(path);

@@ -27,7 +27,7 @@ static option_spec option_table[] = {
     {"folder", OPTION_TEXT, 0, "/dev/shm", .help = "where checkpoints go, and are removed at the end"},
     {"io", OPTION_CHOICE, OPTION_LIST, "buffered", .help = "through the page cache, or past it where the file system allows that",
      .choices = "buffered|direct"},
-    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "files that a rank writes at once, each by two threads: one hashes while the other writes; as many threads load", .def_cpu = "2", .min = 1, .max = 64,
+    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "files that a rank writes at once, each by two threads: one hashes while the other writes; three times as many threads load", .def_cpu = "2", .min = 1, .max = 64,
      .unit = "files"},
     {"saves", OPTION_INT, 0, "4", .help = "measured saves, behind one that is not", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
     {"mtbf", OPTION_REAL, 0, "3.1", .help = "mean time between failures, for best_interval_s", .min = 1e-3, .max = 1e6, .unit = "h"},
@@ -70,6 +70,7 @@ static const column_spec column_table[] = {
     {"stall_max_ms", COLUMN_REAL, false, "the same, largest"},
     {"stall_first_ms", COLUMN_REAL, false, "the same of the first save, which is not in the median"},
     {"stall_steps", COLUMN_REAL, true, "stall_ms / step_ms"},
+    {"call_ms", COLUMN_REAL, false, "of that, until the call that begins a save returns, of the slowest rank; median"},
     {"law_ms", COLUMN_REAL, true, "the stall by this run's ceilings: sync the larger of rank_bytes / down_gb_s and state_bytes / "
      "write_gb_s; async rank_bytes / down_gb_s; lazy what of that is over fwd_bwd_ms; device rank_bytes / within_gb_s"},
     {"excess_ms", COLUMN_REAL, false, "stall_ms - law_ms"},
@@ -91,10 +92,12 @@ static const column_spec column_table[] = {
     {"up_gb_s", COLUMN_REAL, false, "ceiling: and back"},
     {"within_gb_s", COLUMN_REAL, false, "ceiling: bytes copied within the device (read and written once)"},
     {"write_gb_s", COLUMN_REAL, false, "ceiling: plain files from pinned memory with fsync, all ranks together, best of 3"},
+    {"read_gb_s", COLUMN_REAL, false, "ceiling: plain files to pinned memory, by as many threads as load; of a rank, all at once, best of 3"},
     {"hash_gb_s", COLUMN_REAL, false, "ceiling: XXH64 by one thread"},
     {"load_ms", COLUMN_REAL, false, "all ranks load the last save; slowest rank"},
     {"cache", COLUMN_TEXT, false, "of the files that are loaded: cold where the file system lets go of them, else warm"},
     {"load_gb_s", COLUMN_REAL, true, "bytes that rank 0 reads for it / load_ms"},
+    {"load_pct", COLUMN_REAL, true, "of the lower of read_gb_s and up_gb_s"},
     {"pin_s", COLUMN_REAL, false, "taking and touching what the way needs, most of all ranks"},
     {"pin_gb_s", COLUMN_REAL, true, "host_bytes / pin_s"},
     {"host_bytes", COLUMN_INT, false, "pinned, most of all ranks"},
@@ -105,13 +108,15 @@ static const column_spec column_table[] = {
     {0}};
 
 static const bench_run run_table[] = {
-    /* torch.distributed.checkpoint saves the same (tests/peers/checkpoint.py). */
-    {RUN_QUICK | RUN_DEFAULT, 1, 16, "--ranks 1 --size small --strategy ddp --variant async,lazy,device"},
-    {RUN_FULL, 1, 100, "--ranks 1 --size medium --strategy ddp"},
-    {RUN_DEFAULT, 2, 16, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant lazy,device"},
-    {RUN_FULL, 2, 600, "--ranks {gpus} --size xl --batch 2 --strategy ddp,zero1,fsdp"},
-    {RUN_FULL, 2, 120, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --moments bf16 --variant lazy,device"},
-    {RUN_FULL, 2, 300, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --variant lazy --io buffered,direct --folder results"},
+    /* torch.distributed.checkpoint saves small and, on several GPUs, xl (tests/peers/checkpoint.py). */
+    {RUN_QUICK | RUN_DEFAULT, 1, 12, "--ranks 1 --size small --strategy ddp --variant async,lazy,device"},
+    {RUN_FULL, 1, 50, "--ranks 1 --size medium --strategy ddp"},
+    {RUN_FULL, 1, 30, "--ranks 1 --size small --strategy ddp --variant async --io buffered,direct --folder results"},
+    {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async,lazy,device"},
+    {RUN_FULL, 2, 15, "--ranks {gpus} --size small --batch 2 --strategy ddp,zero1 --variant lazy --iters 0"},
+    {RUN_FULL, 2, 140, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --saves 3"},
+    /* Its forward and backward are longer than the copy. */
+    {RUN_FULL, 2, 60, "--ranks {gpus} --size xl --seq 4096 --batch 4 --recompute block --strategy fsdp --variant lazy --saves 2 --iters 5"},
     {RUN_CPU, 0, 20, ""},
     {0}};
 /* clang-format on */

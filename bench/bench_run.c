@@ -109,8 +109,9 @@ static const column_spec column_table[] = {RUN_COLUMNS, {0}};
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 1, 12, "--steps 300 --fusion graph --variant bare,log"},
-    {RUN_DEFAULT, 1, 16, "--steps 300 --fusion graph --variant bare,data,schedule,clip,log"},
-    {RUN_FULL, 1, 25, "--steps 1000 --fusion graph --variant log,wait"},
+    {RUN_DEFAULT, 1, 23, "--steps 300 --fusion graph --variant bare,data,schedule,clip,log,save"},
+    {RUN_FULL, 1, 70, "--size xl --batch 2 --steps 1000 --fusion graph --variant log"},
+    {RUN_FULL, 1, 20, "--steps 1000 --fusion graph --variant log,wait"},
     {RUN_FULL, 1, 40, "--steps 5000 --fusion graph --variant log"},
     /* What float8 costs in loss, beside what other seeds of bf16 do. */
     {RUN_FULL, 1, 85,

@@ -53,71 +53,102 @@ static double least_of(const saving *s, const char *name, double mine)
 
 /* ---- storage ---- */
 
-typedef struct stream {
+typedef struct stream { /* a thread, and which blocks of a file it writes, or reads */
     pthread_t thread;
-    const char *from;
-    int64_t bytes;
+    char *memory; /* of `rooms` blocks, which it goes through from block `room` on: a state lies in no cache */
+    int64_t room, rooms, first, stride, bytes;
     char path[600];
-    bool direct, ok;
+    bool reading, direct, ok;
 } stream;
 
-static void *write_stream(void *arg)
+static void *run_stream(void *arg)
 {
     stream *w = arg;
-    int fd = w->direct ? open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0666) : -1;
+    const int flags = O_CLOEXEC | (w->reading ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC);
+    int fd = w->direct ? open(w->path, flags | O_DIRECT, 0666) : -1;
     if (fd < 0)
-        fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        fd = open(w->path, flags, 0666);
     w->ok = fd >= 0;
-    for (int64_t at = 0; at < w->bytes && w->ok; at += BLOCK)
-        w->ok = pwrite(fd, w->from, BLOCK, (off_t)at) == BLOCK;
-    w->ok = w->ok && fsync(fd) == 0;
+    for (int64_t b = w->first; b * BLOCK < w->bytes && w->ok; b += w->stride) {
+        char *at = w->memory + (w->room + b) % w->rooms * BLOCK;
+        w->ok = (w->reading ? pread(fd, at, BLOCK, b * BLOCK) : pwrite(fd, at, BLOCK, b * BLOCK)) == BLOCK;
+    }
+    w->ok = w->ok && (w->reading || fsync(fd) == 0);
     if (fd >= 0)
         close(fd);
     return NULL;
 }
 
-/* Each thread a file of its own, from touched pinned memory. Returns seconds; NAN: it could not. */
-static double write_all(const saving *s, const char *from, int64_t bytes, int turn)
+static void path_of(const saving *s, int file, char out[600])
 {
-    stream *w = xcalloc((unsigned long)s->writers, sizeof *w);
+    snprintf(out, 600, "%s/ceiling-%d-%d", s->folder, launch_rank(s->k->l), file);
+}
+
+/* A file for each writer, written by it alone; all readers share them. Returns seconds; NAN: it could not. */
+static double on_streams(const saving *s, bool reading, char *memory, int64_t rooms, int64_t bytes)
+{
+    const int threads = reading ? s->readers : s->writers;
+    stream *w = xcalloc((unsigned long)threads, sizeof *w);
     bool ok = true;
     const double start = host_seconds();
-    for (int i = 0; i < s->writers; i++) {
-        w[i] = (stream){.from = from, .bytes = bytes, .direct = s->direct};
-        snprintf(w[i].path, sizeof w[i].path, "%s/ceiling-%d-%d", s->folder, launch_rank(s->k->l), i);
-        if (turn > 0) /* fresh pages each time, as a save has them */
-            unlink(w[i].path);
-        if (pthread_create(&w[i].thread, NULL, write_stream, &w[i]) != 0)
-            die(EXIT_CODE_FAILURE, "can't start a thread that writes");
+    for (int i = 0; i < threads; i++) {
+        w[i] = (stream){.memory = memory,
+                        .room = i * rooms / threads,
+                        .rooms = rooms,
+                        .first = i / s->writers,
+                        .stride = threads / s->writers,
+                        .bytes = bytes,
+                        .reading = reading,
+                        .direct = s->direct && !reading};
+        path_of(s, i % s->writers, w[i].path);
+        if (pthread_create(&w[i].thread, NULL, run_stream, &w[i]) != 0)
+            die(EXIT_CODE_FAILURE, "can't start a thread that writes or reads");
     }
-    for (int i = 0; i < s->writers; i++) {
+    for (int i = 0; i < threads; i++) {
         pthread_join(w[i].thread, NULL);
         ok = ok && w[i].ok;
     }
     const double seconds = host_seconds() - start;
-    for (int i = 0; i < s->writers; i++)
-        unlink(w[i].path);
     free(w);
     return ok ? seconds : NAN;
 }
 
-static double write_rate(const saving *s, const char *buffer)
+static void on_files(const saving *s, void (*work)(const char *path))
+{
+    char path[600];
+    for (int i = 0; i < s->writers && s->x; i++) {
+        path_of(s, i, path);
+        work(path);
+    }
+}
+
+static void remove_file(const char *path)
+{
+    unlink(path);
+}
+
+/* Plain files from touched pinned memory of `rooms` blocks, synced, on fresh pages each time, as a save has them; then back. */
+static void measure_storage(const saving *s, char *memory, int64_t rooms, saving_ceilings *out)
 {
     const int64_t all = s->x ? s->x->save.bytes : 0, capped = all < most_written ? all : most_written;
-    const int64_t each = ((s->x ? capped : 0) / s->writers + BLOCK - 1) / BLOCK * BLOCK;
-    double best = NAN, mine, *bytes = xcalloc((unsigned long)launch_size(s->k->l), sizeof *bytes), sum = 0;
-    mine = (double)each * s->writers;
+    const int64_t each = (capped / s->writers + BLOCK - 1) / BLOCK * BLOCK;
+    const double mine = (double)each * s->writers;
+    double writing = NAN, reading = NAN, *bytes = xcalloc((unsigned long)launch_size(s->k->l), sizeof *bytes), sum = 0;
     ddp_gather(s->k, "bytes written", &mine, 1, bytes);
     for (int i = 0; i < s->k->ranks; i++)
         sum += bytes[i];
     free(bytes);
-    for (int turn = 0; turn < REPEATS; turn++) {
-        launch_barrier(s->k->l, "writes");
-        const double seconds = ddp_most(s->k, "writing", s->x ? write_all(s, buffer, each, turn) : 0);
-        best = fmin(best, seconds);
+    for (int turn = 0; turn < 2 * REPEATS; turn++) {
+        const bool back = turn >= REPEATS;
+        on_files(s, back ? saving_forget : remove_file);
+        launch_barrier(s->k->l, "files");
+        const double seconds = ddp_most(s->k, "files", s->x ? on_streams(s, back, memory, rooms, each) : 0);
+        *(back ? &reading : &writing) = fmin(back ? reading : writing, seconds);
         watchdog_beat();
     }
-    return sum / best / 1e9;
+    on_files(s, remove_file);
+    out->write = sum / writing / 1e9;
+    out->read = mine / reading / 1e9;
 }
 
 static double hash_rate(const char *buffer)
@@ -147,7 +178,7 @@ bool saving_measure_ceilings(saving *s, saving_ceilings *out)
         out->down = least_of(s, "down", best_rate(s, pinned, bytes, false));
         out->up = least_of(s, "up", best_rate(s, pinned, bytes, true));
         out->within = least_of(s, "within", best_rate(s, inside, bytes, false));
-        out->write = write_rate(s, pinned);
+        measure_storage(s, pinned, (int64_t)(room / BLOCK), out);
         out->hash = pinned ? hash_rate(pinned) : NAN;
     }
     if (pinned)

@@ -14,7 +14,7 @@ typedef struct saving {
     char folder[512];     /* below --folder, of this run alone; removed at the end */
     int lock;             /* rank 0's */
     checkpoint_way way;   /* as it can be had */
-    int writers, readers; /* files that a rank writes at once; threads that load, as many as write */
+    int writers, readers; /* files that a rank writes at once; threads that load */
     bool direct;
     checkpoint_saver *saver;
 } saving;
@@ -28,6 +28,7 @@ bool saving_agree(saving *s, const char *name, bool ok, const char *why, row_sta
  * caller's. */
 bool saving_finish(saving *s, checkpoint_saved *out);
 void saving_begin(saving *s);
+void saving_forget(const char *path); /* a file's pages, where its file system lets go of them */
 
 /* Checks what a load of the newest save does not hash: padding, index, strange files; false after setting the row. */
 bool saving_frame_is_whole(saving *s);
@@ -39,6 +40,7 @@ bool saving_check(saving *s);
 typedef struct saving_ceilings {
     double down, up, within; /* to pinned memory, from it, within the device; of a rank, the slowest */
     double write, hash;      /* to the folder with fsync, all ranks together; of one thread */
+    double read;             /* from the folder, of a rank, the slowest; all at once */
 } saving_ceilings;
 bool saving_measure_ceilings(saving *s, saving_ceilings *out);
 

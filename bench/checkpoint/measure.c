@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Saves between steps, and the row: what a save costs beside what the law says; see checkpoint.h. */
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include "bench/checkpoint/checkpoint.h"
 #include "common/core/clock.h"
@@ -16,7 +14,7 @@
 #include "common/session/watchdog.h"
 
 typedef struct timed { /* milliseconds of the slowest rank, or rank 0's */
-    samples step, compute, stalled, beside, copied, written, synced, durable;
+    samples step, compute, stalled, called, beside, copied, written, synced, durable;
     double load_s, first_stalled, first_durable;
     int64_t loaded_bytes;
     bool direct, cold;
@@ -65,8 +63,13 @@ static bool one_save(saving *s, timed *t, bool first)
     launch_barrier(s->k->l, "save");
     const double start = now_ms();
     saving_begin(s);
+    const double called = now_ms() - start;
     step_ms(s);
     const double stall = ddp_most(s->k, "stall", now_ms() - start) - plain;
+    const double call = ddp_most(s->k, "call", called);
+    const step_times x = s->r->member ? trainer_times(s->r->t) : (step_times){0};
+    phase_set("saves of %s: call %.1f ms, forward %.1f, backward %.1f, updates %.1f", case_name(s->k->c), called,
+              x.forward, x.backward, x.optimizer);
     while (!launch_all(s->k->l, "over", !s->saver || checkpoint_save_over(s->saver)))
         samples_add(&t->beside, ddp_most(s->k, "beside", step_ms(s)));
     if (!saving_finish(s, &saved))
@@ -82,6 +85,7 @@ static bool one_save(saving *s, timed *t, bool first)
         return true;
     }
     samples_add(&t->stalled, stall);
+    samples_add(&t->called, call);
     samples_add(&t->copied, copied);
     samples_add(&t->written, written);
     samples_add(&t->synced, synced);
@@ -114,11 +118,7 @@ static bool forget_files(const saving *s)
         !text_is(file_system(s->folder), "tmpfs") && checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why);
     for (int f = 0; cold && f < c.m.layout->files; f++) {
         char *path = xasprintf("%s/%s", c.path, c.m.layout->file[f].name);
-        const int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd >= 0) {
-            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-            close(fd);
-        }
+        saving_forget(path);
         free(path);
     }
     checkpoint_close(&c);
@@ -169,6 +169,7 @@ static void fill_stall(saving *s, const timed *t, double law)
     row_real(w, "stall_max_ms", stats_of(&t->stalled).max);
     row_real(w, "stall_first_ms", t->first_stalled);
     row_real(w, "stall_steps", stall / step);
+    row_real(w, "call_ms", stats_of(&t->called).median);
     row_real(w, "law_ms", law);
     row_real(w, "excess_ms", stall - law);
     row_real(w, "beside_ms", stats_of(&t->beside).median);
@@ -183,6 +184,7 @@ static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, do
 {
     row *w = s->k->w;
     const double durable = stats_of(&t->durable).median, copied = stats_of(&t->copied).median;
+    const double load = (double)t->loaded_bytes / t->load_s / 1e9;
     row_real(w, "copied_ms", copied);
     row_real(w, "written_ms", stats_of(&t->written).median);
     row_real(w, "synced_ms", stats_of(&t->synced).median);
@@ -195,10 +197,12 @@ static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, do
     row_real(w, "up_gb_s", top->up);
     row_real(w, "within_gb_s", top->within);
     row_real(w, "write_gb_s", top->write);
+    row_real(w, "read_gb_s", top->read);
     row_real(w, "hash_gb_s", top->hash);
     row_real(w, "load_ms", t->load_s * 1e3);
     row_text(w, "cache", t->cold ? "cold" : "warm");
-    row_real(w, "load_gb_s", (double)t->loaded_bytes / t->load_s / 1e9);
+    row_real(w, "load_gb_s", load);
+    row_real(w, "load_pct", 100 * load / fmin(top->read, top->up));
 }
 
 static void fill_row(saving *s, const timed *t, const saving_ceilings *top)
@@ -235,7 +239,8 @@ void saving_measure(saving *s, const saving_ceilings *top)
         ok = one_save(s, &t, i == 0);
     if (ok && saving_frame_is_whole(s) && load_back(s, &t))
         fill_row(s, &t, top);
-    samples *all[] = {&t.step, &t.compute, &t.stalled, &t.beside, &t.copied, &t.written, &t.synced, &t.durable};
+    samples *all[] = {&t.step,   &t.compute, &t.stalled, &t.called, &t.beside,
+                      &t.copied, &t.written, &t.synced,  &t.durable};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         samples_free(all[i]);
 }

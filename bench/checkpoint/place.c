@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where a case saves to, and saves that end on all ranks together; see checkpoint.h. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ bool saving_create(saving *s, ddp_case *k, replica *r)
 {
     char why[400] = "";
     *s = (saving){.k = k, .r = r, .lock = -1, .writers = (int)case_int(k->c, "writers")};
-    s->readers = 2 * s->writers;
+    s->readers = 3 * s->writers;
     s->direct = text_is(case_text(k->c, "io"), "direct");
     s->way = replica_state_way(r, checkpoint_way_parse(case_variant(k->c)));
     s->x = r->member ? replica_state_create(r) : NULL;
@@ -104,6 +105,15 @@ bool saving_finish(saving *s, checkpoint_saved *out)
         *out = checkpoint_save_wait(s->saver);
     watchdog_beat();
     return saving_agree(s, "save", out->ok, out->why, ROW_FAIL);
+}
+
+void saving_forget(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+    }
 }
 
 bool saving_frame_is_whole(saving *s)

@@ -4,13 +4,13 @@
 set datafile separator ","
 stats data using (column("durable_ms")) name "durable" nooutput
 drawn = int(durable_records)
-W = 760; H = 150 + 34 * drawn
+W = 760; H = 164 + 34 * drawn
 load folder."/style.gp"
 array part_text[4] = ["state is copied", "written", "synced", "complete"]
 do for [k = 1:4] { text = part_text[k]; style = k; @add_key }
 @draw_key
 set tmargin at screen from_top(96)
-set bmargin at screen from_top(H - 46)
+set bmargin at screen from_top(H - 60)
 set lmargin at screen 0.2
 set rmargin at screen 0.93
 set xrange [0 : 1.12 * durable_max]

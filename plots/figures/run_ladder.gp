@@ -3,13 +3,13 @@
 set datafile separator ","
 stats data using (column("wall_ms")) name "wall" nooutput
 drawn = int(wall_records)
-W = 760; H = 150 + 40 * drawn
+W = 760; H = 164 + 40 * drawn
 load folder."/style.gp"
 array part_text[3] = ["bare step", "what the rung adds", "rest of the run"]
 do for [k = 1:3] { text = part_text[k]; style = k; @add_key }
 @draw_key
 set tmargin at screen from_top(96)
-set bmargin at screen from_top(H - 46)
+set bmargin at screen from_top(H - 60)
 set lmargin at screen 0.13
 set rmargin at screen 0.93
 set xrange [0 : 1.12 * wall_max]

@@ -25,6 +25,7 @@ FORMULA(cost, lost_s(c, row) > 0 ? 100 * lost_s(c, row) / interval(c, row) : 0)
 FORMULA(copied_rate, N("rank_bytes") / N("copied_ms") / 1e6)
 FORMULA(durable_rate, N("state_bytes") / N("durable_ms") / 1e6)
 FORMULA(durable_share, 100 * N("durable_gb_s") / N("write_gb_s"))
+FORMULA(load_share, 100 * N("load_gb_s") / fmin(N("read_gb_s"), N("up_gb_s")))
 FORMULA(pin_rate, N("host_bytes") / N("pin_s") / 1e9)
 FORMULA(two, 2)
 FORMULA(within_device, IS("variant", "device") ? N("device_bytes") : 0)
@@ -36,6 +37,7 @@ static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
                                     {"stall_max_ms", MEASURED, NULL, 0},
                                     {"stall_first_ms", MEASURED, NULL, 0},
                                     {"stall_steps", DERIVED, stall_steps, 1e-6},
+                                    {"call_ms", MEASURED, NULL, 0},
                                     {"law_ms", DERIVED, law, 1e-5},
                                     {"excess_ms", DERIVED, excess, 1e-5},
                                     {"beside_ms", MEASURED, NULL, 0},
@@ -56,9 +58,11 @@ static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
                                     {"up_gb_s", MEASURED, NULL, 0},
                                     {"within_gb_s", MEASURED, NULL, 0},
                                     {"write_gb_s", MEASURED, NULL, 0},
+                                    {"read_gb_s", MEASURED, NULL, 0},
                                     {"hash_gb_s", MEASURED, NULL, 0},
                                     {"load_ms", MEASURED, NULL, 0},
                                     {"load_gb_s", MEASURED, NULL, 0},
+                                    {"load_pct", DERIVED, load_share, 1e-4},
                                     {"pin_s", MEASURED, NULL, 0},
                                     {"pin_gb_s", DERIVED, pin_rate, 1e-6},
                                     {"host_bytes", MEASURED, NULL, 0},

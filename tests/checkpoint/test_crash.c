@@ -18,7 +18,7 @@
 #include "common/core/rng.h"
 #include "tests/checkpoint/saved_state.h"
 
-enum { OPS = 4000, NODES = 400, FDS = 1024, PAGE = 4096, RANKS = 2, STEPS = 3 };
+enum { OPS = 4000, NODES = 400, FDS = 1024, PAGE = 4096, RANKS = 3, STEPS = 3 };
 
 typedef enum op_kind { OP_WRITE, OP_SIZE, OP_SYNC, OP_ADD, OP_REMOVE, OP_MOVE, OP_SWAP, OP_REPORT } op_kind;
 

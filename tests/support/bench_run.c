@@ -53,15 +53,21 @@ char *bench_path(const char *name)
     return path;
 }
 
+const char *bench_device(void)
+{
+    const char *asked = getenv("STEPBENCH_DEVICE");
+    return asked ? asked : "cpu";
+}
+
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code)
 {
     const char *where = getenv("STEPBENCH_BIN");
     char *programs = realpath(where ? where : ".", NULL), *path = xasprintf("%s/results/test-x1/%s.csv", folder, bench);
     assert_non_null(programs);
     remove(path);
-    char *command = xasprintf("cd '%s' && env %s '%s/%s' --device cpu --machine test-x1 --quiet %s "
+    char *command = xasprintf("cd '%s' && env %s '%s/%s' --device %s --machine test-x1 --quiet %s "
                               ">out.txt 2>&1",
-                              folder, environment, programs, bench, arguments);
+                              folder, environment, programs, bench, bench_device(), arguments);
     const int status = system(command), got = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (got != code && code != BENCH_ANY_CODE) {
         char *out = folder_path(folder, "out.txt");

@@ -15,6 +15,7 @@ void report_run(const char *arguments);
 char *report_text(const char *dir);
 /* A program of this test's build. Skips the test when it is not built. Caller frees. */
 char *bench_path(const char *name);
+const char *bench_device(void); /* cpu, or what STEPBENCH_DEVICE says */
 
 /* Runs `bench` of STEPBENCH_BIN (else of the current folder) in `folder`, with "NAME=value ..." in front and more
  * arguments behind. Fails the test when the exit code is another. The rows of this run alone, which stay below

@@ -21,8 +21,7 @@ from ranks import slowest
 from record import reason_of
 
 WAYS = ("blocking", "async", "async-pinned")
-SAVES = 3
-CASES, SEQ = ("small", "xl"), 512
+CASES, SEQ = {"small": 3, "xl": 1}, 512  # and so many saves of a way, behind one that is not counted
 
 
 class Run:
@@ -96,7 +95,7 @@ class Way:
             self.free()
 
 
-def measure(run, way_name, place):
+def measure(run, way_name, saves, place):
     """The first save is not counted: pinned memory, plans and processes are made there."""
     way = Way(way_name)
     plain, stalls, durable = [], [], []
@@ -105,7 +104,7 @@ def measure(run, way_name, place):
         run.step()
         plain.append(slowest((time.perf_counter() - start) * 1e3))
     step_ms = statistics.median(plain[3:])
-    for save in range(SAVES + 1):
+    for save in range(saves + 1):
         folder = os.path.join(place, f"{way_name}-{save}")
         dist.barrier()
         start = time.perf_counter()
@@ -130,7 +129,7 @@ def one_case(rows, size, batch, place):
     state_bytes = run.bytes()
     for way in WAYS:
         try:
-            cells = measure(run, way, place)
+            cells = measure(run, way, CASES[size], place)
             cells.update(state_bytes=state_bytes, durable_gb_s=state_bytes / cells["durable_ms"] / 1e6)
         except Exception as error:  # the same on every rank, or the group's timeout ends it
             cells = {"note": reason_of(error)}
@@ -147,7 +146,7 @@ def main():
     one_gpu = int(os.environ["WORLD_SIZE"]) == 1
     place = f"/dev/shm/stepbench-peer-{os.environ.get('TORCHELASTIC_RUN_ID', 'run')}"
     with ranks.job("checkpoint", sys.argv[1], "cpu:gloo,cuda:nccl", 300) as rows:
-        for case in CASES[:1] if "--small" in sys.argv or one_gpu else CASES:
+        for case in ["small"] if "--small" in sys.argv or one_gpu else CASES:
             one_case(rows, case, 4 if one_gpu else 2, place)
         if rows:
             shutil.rmtree(place, ignore_errors=True)

@@ -42,6 +42,7 @@ PEERS = {
     "ddp": ("DDP eager and compiled, ZeroRedundancyOptimizer, FSDP2, and all-reduce by hand", "torch", 2,
             ("fsdp", "ddp_bucketed", "zero1", "ddp_naive", "ddp_flat", "ddp_overlap")),
     "checkpoint": ("torch.distributed.checkpoint: blocking, async, async with pinned memory", "torch", 1, ("checkpoint",)),
+    "run": ("whole training runs on the file, order and start of bench_run: losses beside ours, with and without .item()", "torch", 1, ("run",)),
     "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2, ("allreduce",)),
     "cp": ("attention of PyTorch's backends whose sequence is shared by ranks, an all-to-all over NCCL before and after", "torch", 2,
            ("cp",)),
@@ -78,6 +79,8 @@ APART = ("pp", "tp")  # a process for each case; those of other lists share one,
 def command_of(name, options):
     small = ["--small"] if options.small else []
     launch = [sys.executable, f"{HERE}/launch.py", str(visible_gpus())]
+    if name == "run":
+        return [sys.executable, f"{HERE}/run.py", "--rows", options.out, *small]
     if name in ("cp", "tp", "pp", "checkpoint"):
         return [*launch, f"{HERE}/{name}.py", options.out, *small]
     if name in ("allreduce", "ddp"):

@@ -36,6 +36,9 @@ COLUMNS = {
            ("fwd_ms", "bwd_ms", "one_fwd_ms", "one_bwd_ms", "fwd_diff", "bwd_diff", "note")),
     "pp": (("bench", "impl", "ranks", "size", "seq", "batch", "micro_batches", "precision", "attn", "mode", "policy"),
            ("step_ms", "peak_gib_first", "peak_gib_last", "loss", "loss_diff", "note")),
+    "run": (("bench", "size", "seq", "batch", "precision", "steps", "mode", "policy"),
+            ("step_ms", "item_ms", "eager_ms", "eager_item_ms", "diff_rel", "diff_step", "allow_rel", "diff_last", "allow_last", "spread_rel",
+             "loss_last", "loss_last_ours", "note")),
     "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong")),
 }
 

@@ -42,6 +42,21 @@ SELECT size, seq AS "S:", batch AS "batch:", steps AS "steps:", precision, seeds
     low AS "least:", high AS "most:", spread AS "seeds of bf16 %?:"
 FROM gaps ORDER BY size_place(size), seq, batch, steps, precision
 
+### Beside PyTorch
+
+The same run in PyTorch: initial values, tokens, order, rates and clipping are those that `bench_run --dump` wrote. What
+the losses may differ by: in fp32 each record's, relative; else the mean of the last quarter, in nats. Between two runs:
+how much PyTorch's own losses differ, with nothing changed. A step is one CUDA graph there as here, or launched op by op
+(eager), and `.item()` reads each loss.
+@from peer_run LIMIT 1
+
+@table
+SELECT size, seq AS "S:", precision, steps AS "steps:", n4(loss_last_ours) AS "last loss?:",
+    n4(loss_last) AS "PyTorch's?:", diff_rel AS "differ?:", allow_rel AS "may?:", spread_rel AS "between two runs?:",
+    diff_last AS "last quarter, nats?:", allow_last AS "may, nats?:", n4(step_ms) AS "its step ms?:",
+    n4(item_ms) AS "with .item()?:", n4(eager_ms) AS "eager?:", n4(eager_item_ms) AS "eager, .item()?:", note AS "note?"
+FROM peer_run ORDER BY rowid
+
 ### What of a run is not the step
 
 Each rung adds one thing to the one before. Cost is the step with it less the same step bare, in alternating blocks
@@ -79,3 +94,27 @@ SELECT what AS "run", variant AS rung, n_steps AS "steps:", n4(step_ms) AS "medi
     long_steps AS "over 1.5 medians:", drift_pct AS "drift %:"
 FROM runs
 WHERE status = 'ok' ORDER BY id
+
+### What is asked of a run
+@from (SELECT 1 FROM runs WHERE status = 'ok' LIMIT 1)
+
+@view asked
+SELECT 1 AS place, 'data, schedule and log, % of a step of xl' AS what, 1.0 AS bound, cost_pct AS value FROM runs
+    WHERE status = 'ok' AND variant = 'log' AND size = 'xl'
+UNION ALL SELECT 2, 'data, schedule and log, % of a step of small', 3, cost_pct
+    FROM runs WHERE status = 'ok' AND variant = 'log' AND size = 'small'
+UNION ALL SELECT 3, 'what the parts do not explain of the wall time, %', 1, rest_pct
+    FROM runs WHERE status = 'ok' AND variant <> 'save'
+UNION ALL SELECT 4, 'waiting for data, %', 0.1, data_wait_pct FROM runs WHERE status = 'ok' AND variant <> 'bare'
+UNION ALL SELECT 5, '99 % of steps over the median, 1000 steps or more', 1.05, jitter FROM runs
+    WHERE status = 'ok' AND n_steps > 900 AND variant <> 'save'
+UNION ALL SELECT 6, 'loss above its floor after 5000 steps, %', 2, above_floor_pct
+    FROM runs WHERE status = 'ok' AND steps >= 5000
+UNION ALL SELECT 7, 'PyTorch''s loss in fp32, relative', allow_rel, diff_rel FROM peer_run WHERE allow_rel > 0
+UNION ALL SELECT 8, 'PyTorch''s last losses in ' || precision || ', nats', allow_last, diff_last
+    FROM peer_run WHERE allow_last > 0
+
+@table
+SELECT what AS "asked", max(bound) AS "at most:", median(value) AS "median:", min(value) AS "least:",
+    max(value) AS "most:", sum(value <= bound) || ' of ' || count(*) AS "rows that keep it"
+FROM asked WHERE value IS NOT NULL GROUP BY place, what ORDER BY place, what

@@ -24,7 +24,8 @@ static double mean_of(const run *x, int64_t i, int what)
     return sum / x->k.ranks;
 }
 
-void run_excess(const double *loss, const double *surprise, int64_t n, double *mean, double *sigma)
+/* Mean and its standard error of what the loss is above the surprise, over n steps. */
+static void excess_of(const double *loss, const double *surprise, int64_t n, double *mean, double *sigma)
 {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++)
@@ -33,12 +34,6 @@ void run_excess(const double *loss, const double *surprise, int64_t n, double *m
     for (int64_t i = 0; i < n; i++)
         squares += pow(loss[i] - surprise[i] - *mean, 2);
     *sigma = n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : INFINITY;
-}
-
-const char *run_excess_problem(double mean, double sigma)
-{
-    return mean < -3 * sigma - rounding ? "the loss is below the entropy of the tokens: the model sees what it predicts"
-                                        : NULL;
 }
 
 static bool fail(run *x, const char *why)
@@ -69,7 +64,7 @@ static void losses(const run *x, run_result *out)
         loss[i] = mean_of(x, from + i, PER_STEP_LOSS);
         surprise[i] = mean_of(x, from + i, PER_STEP_SURPRISE);
     }
-    run_excess(loss, surprise, quarter, &out->excess, &out->sigma);
+    excess_of(loss, surprise, quarter, &out->excess, &out->sigma);
     free(loss);
     free(surprise);
 }
@@ -89,8 +84,8 @@ static bool check_loss(run *x, const run_result *out)
     }
     if (isnan(out->excess))
         return true;
-    if (run_excess_problem(out->excess, out->sigma))
-        return fail(x, run_excess_problem(out->excess, out->sigma));
+    if (out->excess < -3 * out->sigma - rounding) /* no honest model's */
+        return fail(x, "the loss is below the entropy of the tokens: the model sees what it predicts");
     if (x->steps >= LEARN_STEPS && !(out->loss_last < learned * out->entropy[0])) {
         snprintf(why, sizeof why,
                  "a loss of %.3g after %lld steps says that nothing was learned: symbols alone have %.3g",

@@ -19,10 +19,5 @@ typedef struct run_result {
 
 /* False after making the row `fail`. */
 bool run_check(run *x, run_result *out);
-/* Mean and its standard error of what the loss is above the surprise, over n steps. */
-void run_excess(const double *loss, const double *surprise, int64_t n, double *mean, double *sigma);
-/* Why these are not the losses of an honest model, or NULL: one that is below the entropy by more than 3 sigma (and rounding)
- * sees what it predicts. */
-const char *run_excess_problem(double mean, double sigma);
 
 #endif

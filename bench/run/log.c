@@ -254,7 +254,7 @@ bool run_log_open(run *x)
     snprintf(about, sizeof about, "%s, context %d, %s, %s, %d ranks, %lld sequences a step; data: %s",
              case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name, case_text(x->k.c, "strategy"), x->k.ranks,
              (long long)x->batch * x->ranks, case_text(x->k.c, "data"));
-    x->log.files = journal_open_behind(folder, name, about, x->first, &last, why, sizeof why);
+    x->log.files = journal_open(folder, name, about, x->first, &last, why, sizeof why);
     if (x->log.files && x->fault == FAULT_CRC)
         events_plant(journal_events(x->log.files));
     if (x->log.files)

@@ -35,7 +35,7 @@ static void tensor_name(const checkpoint_layout *l, int tensor, checkpoint_arena
     snprintf(out, bytes, "%s%s%s", l->params->tensors[tensor].name, suffixes[a], low);
 }
 
-int checkpoint_file_of(const checkpoint_layout *l, int tensor, checkpoint_arena a)
+static int file_of(const checkpoint_layout *l, int tensor, checkpoint_arena a)
 {
     return 2 * params_unit_of(l->params, &l->params->tensors[tensor]) + (a != CHECKPOINT_WEIGHT);
 }
@@ -123,7 +123,7 @@ checkpoint_layout *checkpoint_layout_create(const checkpoint_model *m)
     }
     for (int i = 0; i < l->params->count; i++) /* from the start of the file */
         for (checkpoint_arena a = 0; a < CHECKPOINT_ARENAS; a++)
-            l->place[a][i] += l->file[checkpoint_file_of(l, i, a)].header_bytes;
+            l->place[a][i] += l->file[file_of(l, i, a)].header_bytes;
     return l;
 }
 
@@ -146,7 +146,7 @@ const char *checkpoint_at(const checkpoint_layout *l, int file, int64_t offset, 
     for (int i = 0; i < l->params->count; i++)
         for (checkpoint_arena a = 0; a < CHECKPOINT_ARENAS; a++) {
             const int64_t bytes = l->params->tensors[i].count * checkpoint_element(&l->model, a);
-            if (checkpoint_file_of(l, i, a) == file && offset >= l->place[a][i] && offset < l->place[a][i] + bytes)
+            if (file_of(l, i, a) == file && offset >= l->place[a][i] && offset < l->place[a][i] + bytes)
                 tensor_name(l, i, a, out, out_bytes);
         }
     return out;
@@ -161,7 +161,7 @@ char *checkpoint_index(const checkpoint_layout *l)
     fprintf(out, "{\"metadata\":{\"total_size\":%lld},\"weight_map\":{", (long long)total);
     for (int i = 0; i < l->params->count; i++)
         fprintf(out, "%s\n\"%s\":\"%s\"", i ? "," : "", l->params->tensors[i].name,
-                l->file[checkpoint_file_of(l, i, CHECKPOINT_WEIGHT)].name);
+                l->file[file_of(l, i, CHECKPOINT_WEIGHT)].name);
     fprintf(out, "}}\n");
     fclose(out);
     return text;
@@ -213,8 +213,8 @@ void checkpoint_pieces_add(checkpoint_pieces *p, const checkpoint_layout *l, int
         p->room = p->room ? 2 * p->room : 64;
         p->p = xrealloc(p->p, (unsigned long)p->room * sizeof *p->p);
     }
-    p->p[p->n++] = (checkpoint_piece){at, checkpoint_file_of(l, tensor, a), l->place[a][tensor] + from * element,
-                                      (to - from) * element};
+    p->p[p->n++] =
+        (checkpoint_piece){at, file_of(l, tensor, a), l->place[a][tensor] + from * element, (to - from) * element};
     p->bytes += (to - from) * element;
 }
 

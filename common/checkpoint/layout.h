@@ -46,7 +46,6 @@ typedef struct checkpoint_layout {
 checkpoint_layout *checkpoint_layout_create(const checkpoint_model *m);
 void checkpoint_layout_free(checkpoint_layout *l);                     /* NULL is fine */
 int checkpoint_element(const checkpoint_model *m, checkpoint_arena a); /* bytes; 0: the model has no such arena */
-int checkpoint_file_of(const checkpoint_layout *l, int tensor, checkpoint_arena a);
 /* What lies at a byte of a file, for messages: "layers.3.ffn.w1.weight.exp_avg", "the header", "padding". */
 const char *checkpoint_at(const checkpoint_layout *l, int file, int64_t offset, char *out, size_t out_bytes);
 char *checkpoint_index(const checkpoint_layout *l); /* model.safetensors.index.json; caller frees */

@@ -53,11 +53,6 @@ const made *data_made(const data *d)
     return d->made;
 }
 
-const char *data_format(const data *d)
-{
-    return d->made ? "made" : tokens_format(d->file);
-}
-
 int64_t data_windows(const data *d)
 {
     return d->windows;

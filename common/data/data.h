@@ -15,8 +15,7 @@ typedef struct data data;
 /* `name` is "made" or a file's path. NULL: a sentence in `why`. */
 data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why, size_t why_bytes);
 void data_close(data *d);
-const made *data_made(const data *d); /* NULL: tokens come from a file */
-const char *data_format(const data *d);
+const made *data_made(const data *d);                          /* NULL: tokens come from a file */
 int64_t data_windows(const data *d);                           /* of a file; 0: there is no end */
 void data_sample(const data *d, int64_t sample, int32_t *out); /* (seq + 1) */
 bool data_order_is_whole(const data *d);                       /* each window of a file comes once in an epoch */

@@ -157,8 +157,8 @@ static events *open_event_file(journal *j, const char *folder, int64_t last)
     return e;
 }
 
-journal *journal_open_behind(const char *folder, const char *name, const char *about, int64_t step, int64_t *last,
-                             char *why, size_t why_bytes)
+journal *journal_open(const char *folder, const char *name, const char *about, int64_t step, int64_t *last, char *why,
+                      size_t why_bytes)
 {
     journal *j = xcalloc(1, sizeof *j);
     char *inner = xasprintf("%s/%s", folder, name), *path = xasprintf("%s.csv", inner);
@@ -176,12 +176,6 @@ journal *journal_open_behind(const char *folder, const char *name, const char *a
     free(inner);
     free(path);
     return j;
-}
-
-journal *journal_open(const char *folder, const char *name, const char *about, char *why, size_t why_bytes)
-{
-    int64_t last;
-    return journal_open_behind(folder, name, about, 0, &last, why, why_bytes);
 }
 
 /* ---- writing ---- */
@@ -202,7 +196,7 @@ void journal_write(journal *j, const journal_record *r)
     fprintf(j->jsonl, ",\"outliers\":%d}\n", r->outliers);
     events_flush(j->events);
     fflush(j->jsonl);
-    fflush(j->csv); /* last, see journal_open_behind */
+    fflush(j->csv); /* last, see journal_open */
 }
 
 static bool close_file(FILE *f)

@@ -22,12 +22,10 @@ typedef struct journal_record { /* what is not known is NAN */
 
 typedef struct journal journal;
 /* Files folder/name.csv, folder/name.jsonl and folder/name/events.out.tfevents.<...>; makes the folders. `about` is one line.
- * NULL: a sentence in `why`. */
-journal *journal_open(const char *folder, const char *name, const char *about, char *why, size_t why_bytes);
-/* The same for a run that goes on behind `step`: earlier records stay as they are, later ones go. *last is the step of the last
- * one that stayed; 0: none. */
-journal *journal_open_behind(const char *folder, const char *name, const char *about, int64_t step, int64_t *last,
-                             char *why, size_t why_bytes);
+ * For a run that goes on behind `step` (0: a new one) earlier records stay as they are, later ones go. *last is the step of the
+ * last one that stayed; 0: none. NULL: a sentence in `why`. */
+journal *journal_open(const char *folder, const char *name, const char *about, int64_t step, int64_t *last, char *why,
+                      size_t why_bytes);
 void journal_write(journal *j, const journal_record *r);
 bool journal_close(journal *j, char *why, size_t why_bytes); /* also reads the event file again; NULL is fine */
 events *journal_events(journal *j);

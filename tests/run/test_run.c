@@ -200,8 +200,9 @@ static void a_log_is_three_files_that_agree(void **state)
     char why[300] = "", *folder = folder_path(*state, "run"), *csv_path = folder_path(*state, "run/small.csv");
     char *old = folder_path(*state, "run/small/events.out.tfevents.1.old");
     scalar got[32];
+    int64_t last;
     for (int again = 0; again < 2; again++) { /* the second log of a name replaces the first */
-        journal *j = journal_open(folder, "small", "a run", why, sizeof why);
+        journal *j = journal_open(folder, "small", "a run", 0, &last, why, sizeof why);
         assert_non_null(j);
         for (int i = 0; i < 2; i++)
             journal_write(j, &records[i]);
@@ -233,7 +234,7 @@ static void a_log_is_three_files_that_agree(void **state)
     free(csv_path);
     free(folder);
     free(old);
-    assert_null(journal_open("/no/such/folder", "x", "", why, sizeof why));
+    assert_null(journal_open("/no/such/folder", "x", "", 0, &last, why, sizeof why));
     assert_non_null(strstr(why, "can't be written: No such file"));
 }
 
@@ -243,7 +244,7 @@ static void a_log_goes_on_behind_a_step(void **state)
     char why[300] = "", *folder = folder_path(*state, "on");
     int64_t last;
     scalar got[64];
-    journal *j = journal_open_behind(folder, "small", "a run", 0, &last, why, sizeof why);
+    journal *j = journal_open(folder, "small", "a run", 0, &last, why, sizeof why);
     assert_int_equal(last, 0);
     for (int64_t step = 2; step <= 8; step += 2)
         journal_write(j, &(journal_record){.step = step, .loss = 1, .mfu_pct = NAN});
@@ -252,7 +253,7 @@ static void a_log_goes_on_behind_a_step(void **state)
     FILE *f = fopen(csv_path, "a");
     fputs("5,3", f);
     fclose(f);
-    j = journal_open_behind(folder, "small", "a run", 5, &last, why, sizeof why);
+    j = journal_open(folder, "small", "a run", 5, &last, why, sizeof why);
     assert_int_equal(last, 4);
     journal_write(j, &(journal_record){.step = 6, .loss = 2, .mfu_pct = NAN});
     if (!journal_close(j, why, sizeof why))

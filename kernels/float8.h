@@ -51,9 +51,10 @@ typedef struct sb_amax {
  * two products of a linear layer need the same matrix with another k. Each copy is made from x, and is scaled along its own rows.
  * What is NULL is not wanted; one of y and y_t is. */
 typedef struct sb_quantize {
-    sb_dtype dtype;     /* source, dtype, ld, x, dh: as in sb_amax */
-    sb_dtype format;    /* SB_E4M3 or SB_E5M2 */
-    sb_scaling scaling; /* gradients of SwiGLU: a block ends where gate does, so columns / 2 is a multiple of 128 */
+    sb_dtype dtype;       /* source, dtype, ld, x, dh: as in sb_amax */
+    sb_dtype format;      /* SB_E4M3 or SB_E5M2 */
+    sb_scaling scaling;   /* gradients of SwiGLU: a block ends where gate does, so columns / 2 is a multiple of 128 */
+    sb_scaling scaling_t; /* of y_t, where that of y is 1x128 and this one 128x128; SB_SCALE_NONE: the same */
     sb_float8_source source;
     int rows, columns, ld;
     const void *x, *dh;
@@ -65,7 +66,7 @@ typedef struct sb_quantize {
     float *scales; /* sb_scale_count(scaling, rows, columns) */
     void *y_t;     /* (columns, rows), ld_t from one row to the next */
     int ld_t;
-    float *scales_t; /* sb_scale_count(scaling, columns, rows) */
+    float *scales_t; /* sb_scale_count of y_t's scaling, columns, rows */
     /* (2) or NULL: added to are the finite elements whose magnitude was cut to the largest value, and those other than zero whose
      * code is zero; y counts, or y_t where that is alone. */
     uint32_t *counts;

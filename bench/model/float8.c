@@ -268,7 +268,7 @@ static void look_at_copy(const sb_quantize *p, const uint16_t *x, size_t x_bytes
               .rows = transposed ? p->columns : p->rows,
               .columns = transposed ? p->rows : p->columns,
               .format = p->format,
-              .scaling = p->scaling,
+              .scaling = transposed && p->scaling_t ? p->scaling_t : p->scaling,
               .raised = p->largest,
               .x_bytes = x_bytes,
               .x_hash = hash_of(x, x_bytes)};

@@ -46,6 +46,7 @@ const float8_recipe float8_recipes[] = {
     {"fp8-rowwise", "a scale for each row of an operand", "row-fast", "row", "row", false},
     {"fp8-rowwise-dw16", "by row; gradients of weights in bf16", "row-fast", "row", NULL, false},
     {"fp8-block", "1x128 of activations and gradients, 128x128 of weights", "block", "block", "block-dw", false},
+    {"fp8-block-dw2d", "as fp8-block, inputs in 128x128 for gradients of weights", "block", "block", "block", false},
     {"fp8-delayed", "as fp8-tensorwise, with scales made of earlier steps", "tensor-fast", "tensor-e5m2", "tensor-e5m2",
      true},
     {"fp8-mx", "1x32, as MX formats", "mx", "mx", "mx", false},

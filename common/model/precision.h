@@ -23,7 +23,8 @@ typedef struct precision {
  * bf16-pure: everything is bf16. fp16: mixed, fp32 master weights, dynamic loss scale. fp8-...: as bf16, but for products in float8. */
 extern const precision precisions[]; /* ends with name == NULL */
 #define PRECISION_CHOICES                                                                                              \
-    "fp32|tf32|bf16|bf16-pure|fp16|fp8-tensorwise|fp8-rowwise|fp8-rowwise-dw16|fp8-block|fp8-mx|fp8-delayed"
+    "fp32|tf32|bf16|bf16-pure|fp16|fp8-tensorwise|fp8-rowwise|fp8-rowwise-dw16|fp8-block|fp8-block-dw2d|fp8-mx|fp8-"   \
+    "delayed"
 
 const precision *precision_find(const char *name);
 

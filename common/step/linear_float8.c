@@ -214,6 +214,7 @@ static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, cons
                      .dh = m->dh,
                      .format = m->format,
                      .scaling = any->scaling,
+                     .scaling_t = transposed ? transposed->scaling : SB_SCALE_NONE,
                      .rows = m->rows,
                      .columns = m->columns,
                      .ld = m->ld,
@@ -298,18 +299,18 @@ static arena_slot shared_gradient(step *s, int which, int layer, linear_pass pas
 size_t float8_turned_bytes(const step *s, int which)
 {
     int out, in;
-    if (!s->float8)
+    if (!s->float8 || !s->float8->products[PASS_DW])
         return 0;
     float8_weight_shape(s, which, &out, &in);
-    return layer_fits(s, out, in) ? copy_of(s->float8->products[PASS_Y]->a.scaling, in, s->tokens).bytes : 0;
+    return layer_fits(s, out, in) ? copy_of(s->float8->products[PASS_DW]->b.scaling, in, s->tokens).bytes : 0;
 }
 
 /* The copy for the forward where `output` is wanted, and that for dw unless `turned` is NULL. */
 static void make_input(step *s, int layer, const matrix *m, bool output, arena_slot *turned)
 {
     struct step_float8 *f = s->float8;
-    const sb_scaling scaling = f->products[PASS_Y]->a.scaling;
-    const copy y = copy_of(scaling, m->rows, m->columns), t = copy_of(scaling, m->columns, m->rows);
+    const copy y = copy_of(f->products[PASS_Y]->a.scaling, m->rows, m->columns),
+               t = copy_of(f->products[PASS_DW]->b.scaling, m->columns, m->rows);
     if (turned)
         *turned = step_take(s, t.bytes, MEMORY_ACTIVATION, layer, "x in float8, transposed");
     if (output)

@@ -40,24 +40,19 @@ static sb_status make_matrix(sb_dtype dtype, sb_float8_source source, int rows, 
     return gradient ? cpu_swiglu_backward(NULL, &p, NULL) : cpu_swiglu_forward(NULL, &p, NULL);
 }
 
-static sb_status amax_of_made(const sb_amax *p)
-{
-    sb_amax of = *p;
-    void *made;
-    sb_status s = make_matrix(p->dtype, p->source, p->rows, p->columns, p->x, p->dh, &made);
-    of.source = SB_FROM_X, of.x = made, of.ld = p->columns;
-    if (s == SB_OK)
-        s = cpu_amax(NULL, &of, NULL);
-    free(made);
-    return s;
-}
-
 sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream)
 {
     (void)ctx, (void)stream;
     sb_status s = sb_amax_check(p);
-    if (s == SB_OK && p->source != SB_FROM_X)
-        return amax_of_made(p);
+    if (s == SB_OK && p->source != SB_FROM_X) {
+        sb_amax of = *p;
+        void *made;
+        s = make_matrix(p->dtype, p->source, p->rows, p->columns, p->x, p->dh, &made);
+        of.source = SB_FROM_X, of.x = made, of.ld = p->columns;
+        s = s == SB_OK ? cpu_amax(NULL, &of, NULL) : s;
+        free(made);
+        return s;
+    }
     if (s != SB_OK)
         return s;
     uint32_t all = 0;
@@ -87,6 +82,7 @@ sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream)
 typedef struct copy {
     const sb_quantize *p;
     bool transposed;
+    sb_scaling scaling;
     int rows, columns, ld; /* of the copy */
     const uint32_t *amax;
     uint8_t *codes;
@@ -109,7 +105,7 @@ static float element(const copy *c, int i, int j)
 /* The rows and columns of a whole group. */
 static group size_of_groups(const copy *c)
 {
-    switch (c->p->scaling) {
+    switch (c->scaling) {
     case SB_SCALE_NONE:
     case SB_SCALE_TENSOR: break;
     case SB_SCALE_ROW: return (group){.rows = 1, .columns = c->columns};
@@ -123,7 +119,7 @@ static group size_of_groups(const copy *c)
 /* The place of its scale, and where the largest magnitude is given. */
 static size_t place_of(const copy *c, const group *g)
 {
-    switch (c->p->scaling) {
+    switch (c->scaling) {
     case SB_SCALE_NONE:
     case SB_SCALE_TENSOR: break;
     case SB_SCALE_ROW: return (size_t)g->row;
@@ -146,8 +142,7 @@ static uint32_t amax_of(const copy *c, const group *g)
 
 static void cast(const copy *c, const group *g)
 {
-    const bool given = c->p->scaling == SB_SCALE_TENSOR || c->p->scaling == SB_SCALE_ROW,
-               e4m3 = c->p->format == SB_E4M3;
+    const bool given = c->scaling == SB_SCALE_TENSOR || c->scaling == SB_SCALE_ROW, e4m3 = c->p->format == SB_E4M3;
     const size_t place = place_of(c, g);
     const uint32_t scale = sb_float8_scale_bits(given ? c->amax[place] : amax_of(c, g), c->p->format);
     const float factor = float_of_bits(sb_float8_inverse_bits(scale)), most = e4m3 ? 448 : 57344;
@@ -177,25 +172,13 @@ static int least(int a, int b)
 static void make_copy(const copy *c)
 {
     const group whole = size_of_groups(c);
-    if (c->p->scaling == SB_SCALE_128X128) /* also what is beyond the last block */
+    if (c->scaling == SB_SCALE_128X128) /* also what is beyond the last block */
         memset(c->scales, 0, sb_scale_count(SB_SCALE_128X128, c->rows, c->columns) * sizeof *c->scales);
     for (int i = 0; i < c->rows; i += whole.rows)
         for (int j = 0; j < c->columns; j += whole.columns) {
             const group g = {i, j, least(whole.rows, c->rows - i), least(whole.columns, c->columns - j)};
             cast(c, &g);
         }
-}
-
-static sb_status cast_made(const sb_quantize *p)
-{
-    sb_quantize of = *p;
-    void *made;
-    sb_status s = make_matrix(p->dtype, p->source, p->rows, p->columns, p->x, p->dh, &made);
-    of.source = SB_FROM_X, of.x = made, of.ld = p->columns;
-    if (s == SB_OK)
-        s = cpu_quantize(NULL, &of, NULL);
-    free(made);
-    return s;
 }
 
 static sb_status raise_largest(const sb_quantize *p)
@@ -212,14 +195,28 @@ sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
     (void)ctx, (void)stream;
     sb_status s = sb_quantize_check(p);
-    if (s == SB_OK && p->source != SB_FROM_X)
-        return cast_made(p);
+    if (s == SB_OK && p->source != SB_FROM_X) {
+        sb_quantize of = *p;
+        void *made;
+        s = make_matrix(p->dtype, p->source, p->rows, p->columns, p->x, p->dh, &made);
+        of.source = SB_FROM_X, of.x = made, of.ld = p->columns;
+        s = s == SB_OK ? cpu_quantize(NULL, &of, NULL) : s;
+        free(made);
+        return s;
+    }
     if (s != SB_OK)
         return s;
-    const copy row = {p, false, p->rows, p->columns, p->ld_y, p->amax, p->y, p->scales, p->counts};
-    const copy transposed = {p,       true,        p->columns,
-                             p->rows, p->ld_t,     p->scaling == SB_SCALE_TENSOR ? p->amax : p->amax_t,
-                             p->y_t,  p->scales_t, p->y ? NULL : p->counts};
+    const copy row = {p, false, p->scaling, p->rows, p->columns, p->ld_y, p->amax, p->y, p->scales, p->counts};
+    const copy transposed = {p,
+                             true,
+                             p->scaling_t ? p->scaling_t : p->scaling,
+                             p->columns,
+                             p->rows,
+                             p->ld_t,
+                             p->scaling == SB_SCALE_TENSOR ? p->amax : p->amax_t,
+                             p->y_t,
+                             p->scales_t,
+                             p->y ? NULL : p->counts};
     if (p->y)
         make_copy(&row);
     if (p->y_t)

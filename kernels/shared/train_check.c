@@ -181,6 +181,10 @@ sb_status sb_quantize_check(const sb_quantize *p)
     if (s == SB_OK && ((int)p->scaling < SB_SCALE_TENSOR || p->scaling > SB_SCALE_1X32))
         s = sb_error(SB_INVALID, "%s: scaling %d is none of tensor (1), row (2), 1x128 (3), 128x128 (4), 1x32 (5)", op,
                      (int)p->scaling);
+    if (s == SB_OK && p->scaling_t && p->scaling_t != p->scaling &&
+        (p->scaling != SB_SCALE_1X128 || p->scaling_t != SB_SCALE_128X128))
+        s = sb_error(SB_INVALID, "%s: scaling %d of y and %d of y_t do not go together; 1x128 (3) and 128x128 (4) do",
+                     op, (int)p->scaling, (int)p->scaling_t);
     if (s == SB_OK && !p->y && !p->y_t)
         s = sb_error(SB_INVALID, "%s: neither y nor y_t is given, so there is nothing to write", op);
     if (s == SB_OK)

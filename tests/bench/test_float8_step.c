@@ -10,7 +10,7 @@
 #include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
-#define POLICIES "fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-mx,fp8-delayed"
+#define POLICIES "fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-block-dw2d,fp8-mx,fp8-delayed"
 
 static csv *rows_of(const char *folder, int code, size_t rows, const char *options)
 {
@@ -24,7 +24,7 @@ static csv *rows_of(const char *folder, int code, size_t rows, const char *optio
 
 static void every_policy_passes(void **state)
 {
-    csv *c = rows_of(*state, EXIT_CODE_OK, 16,
+    csv *c = rows_of(*state, EXIT_CODE_OK, 18,
                      "--variant kernels --layers 2 --recompute none,block --micro-batches 2 --clip 1 --mode train-step "
                      "--precision bf16," POLICIES ",bf16-pure");
     for (size_t row = 0; row < c->rows; row++) {
@@ -45,15 +45,15 @@ static void faults_are_named(void **state)
     } of[] = {{"stale", "was cast before the last update, and is stale", 0},
               {"transposed", "of the transposed copy of a", 0},
               {"unscaled", "of the product of its codes and scales", 0},
-              {"amax", "its largest magnitude asks for", 2},
-              {"saturated", "its largest magnitude asks for", 2},
+              {"amax", "its largest magnitude asks for", 3},
+              {"saturated", "its largest magnitude asks for", 3},
               {"format", "of the product of its codes and scales", 0},
-              {"within", "copy of a (", 3}};
+              {"within", "copy of a (", 4}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         char *options =
             xasprintf("--variant kernels --layers 1 --precision " POLICIES " --plant-error %s", of[i].fault);
         size_t skipped = 0;
-        csv *c = rows_of(*state, EXIT_CODE_VERIFY, 6, options);
+        csv *c = rows_of(*state, EXIT_CODE_VERIFY, 7, options);
         for (size_t row = 0; row < c->rows; row++) {
             const char *reason = csv_cell(c, row, "reason");
             if (strcmp(csv_cell(c, row, "status"), "skip") == 0 && strstr(reason, "nothing that --plant-error"))

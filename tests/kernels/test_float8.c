@@ -26,7 +26,13 @@ typedef struct cast_case {
     sb_dtype dtype, format;
     sb_scaling scaling;
     int rows, columns;
+    sb_scaling scaling_t; /* SB_SCALE_NONE: as scaling */
 } cast_case;
+
+static sb_scaling scaling_of(const cast_case *c, bool transposed)
+{
+    return transposed && c->scaling_t ? c->scaling_t : c->scaling;
+}
 
 /* A matrix and what quantize makes of it; gaps of x hold NaN, outputs begin as codes and scales that are NaN. */
 typedef struct casted {
@@ -72,7 +78,7 @@ static casted cast_of(cast_case c, const float *given)
                              .of_columns = k.of_columns};
     expect_ok(train_ops()->amax(NULL, &largest, NULL));
     const size_t scales = sb_scale_count(c.scaling, c.rows, c.columns),
-                 others = sb_scale_count(c.scaling, c.columns, c.rows);
+                 others = sb_scale_count(scaling_of(&c, true), c.columns, c.rows);
     const size_t row = (size_t)c.columns + 2, other_row = (size_t)c.rows + 1;
     k.y = xmalloc(c.rows * row), k.y_t = xmalloc(c.columns * other_row);
     k.scales = xmalloc(scales * sizeof(float)), k.scales_t = xmalloc(others * sizeof(float));
@@ -81,6 +87,7 @@ static casted cast_of(cast_case c, const float *given)
     const sb_quantize q = {.dtype = c.dtype,
                            .format = c.format,
                            .scaling = c.scaling,
+                           .scaling_t = c.scaling_t,
                            .rows = c.rows,
                            .columns = c.columns,
                            .ld = (int)ld,
@@ -115,7 +122,8 @@ static double scale_of(const casted *k, bool transposed, int i, int j)
 {
     const int rows = transposed ? k->c.columns : k->c.rows, columns = transposed ? k->c.rows : k->c.columns;
     static const int block_rows[] = {0, 1 << 30, 1, 1, 128, 1}, block_columns[] = {0, 1 << 30, 1 << 30, 128, 128, 32};
-    const int h = block_rows[k->c.scaling], w = block_columns[k->c.scaling];
+    const sb_scaling scaling = scaling_of(&k->c, transposed);
+    const int h = block_rows[scaling], w = block_columns[scaling];
     double largest = 0;
     for (int r = i / h * h; r < rows && r < i / h * h + h; r++)
         for (int s = j / w * w; s < columns && s < j / w * w + w; s++) {
@@ -148,6 +156,7 @@ static void expect_copy(const casted *k, bool transposed)
 {
     const int rows = transposed ? k->c.columns : k->c.rows, columns = transposed ? k->c.rows : k->c.columns;
     const int ld = columns + (transposed ? 1 : 2);
+    const sb_scaling scaling = scaling_of(&k->c, transposed);
     const uint8_t *codes = transposed ? k->y_t : k->y;
     const float *scales = transposed ? k->scales_t : k->scales;
     uint32_t zeros = 0;
@@ -155,21 +164,19 @@ static void expect_copy(const casted *k, bool transposed)
     for (int i = 0; i < rows; i++) {
         for (int j = 0; j < columns; j++) {
             /* Only where another group can begin: the search is slow. */
-            if (j == 0 ? i == 0 || k->c.scaling != SB_SCALE_TENSOR : k->c.scaling > SB_SCALE_ROW && j % 32 == 0)
+            if (j == 0 ? i == 0 || scaling != SB_SCALE_TENSOR : scaling > SB_SCALE_ROW && j % 32 == 0)
                 scale = scale_of(k, transposed, i, j);
-            const float got = scales[place_of(k->c.scaling, rows, columns, i, j)], x = at(k, transposed, i, j);
+            const float got = scales[place_of(scaling, rows, columns, i, j)], x = at(k, transposed, i, j);
             const uint8_t code = codes[(size_t)i * ld + j];
             if (isnan(scale) ? !isnan(got) : got != scale)
                 fail_msg("%s %s%s %dx%d: the scale of (%d,%d) is %g, not %g", sb_dtype_name(k->c.format),
-                         sb_scaling_name(k->c.scaling), transposed ? " transposed" : "", rows, columns, i, j, got,
-                         scale);
+                         sb_scaling_name(scaling), transposed ? " transposed" : "", rows, columns, i, j, got, scale);
             const uint8_t want = isnan(scale) || !isfinite(x) ? 0x7f
                                  : k->c.format == SB_E4M3     ? e4m3_from_float((float)(x / scale))
                                                               : e5m2_from_float((float)(x / scale));
             if (code != want)
                 fail_msg("%s %s%s %dx%d: (%d,%d) is %02x, not %02x", sb_dtype_name(k->c.format),
-                         sb_scaling_name(k->c.scaling), transposed ? " transposed" : "", rows, columns, i, j, code,
-                         want);
+                         sb_scaling_name(scaling), transposed ? " transposed" : "", rows, columns, i, j, code, want);
             zeros += x != 0 && !isnan(scale) && (want & 0x7f) == 0;
         }
         for (int j = columns; j < ld; j++)
@@ -186,10 +193,14 @@ static void test_casts(void **state)
     static const int shapes[][2] = {{1, 1}, {15, 17}, {16, 129}, {127, 16}, {129, 260}, {3, 1600}};
     static const sb_dtype dtypes[] = {SB_BF16, SB_FP16, SB_FP32};
     (void)state;
-    for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_1X32; scaling++)
+    for (int i = SB_SCALE_TENSOR; i <= SB_SCALE_1X32 + 1; i++)
         for (int format = SB_E4M3; format <= SB_E5M2; format++)
             for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-                const cast_case c = {dtypes[(s + (size_t)scaling) % 3], format, scaling, shapes[s][0], shapes[s][1]};
+                const bool mixed = i > SB_SCALE_1X32;
+                const sb_scaling scaling = mixed ? SB_SCALE_1X128 : (sb_scaling)i;
+                const cast_case c = {
+                    dtypes[(s + (size_t)scaling) % 3],       format, scaling, shapes[s][0], shapes[s][1],
+                    mixed ? SB_SCALE_128X128 : SB_SCALE_NONE};
                 casted k = cast_of(c, NULL);
                 expect_copy(&k, false);
                 expect_copy(&k, true);
@@ -262,7 +273,7 @@ static void test_transposed_codes(void **state)
         const sb_scaling scaling = i % 2 ? SB_SCALE_128X128 : SB_SCALE_TENSOR;
         const int rows = shapes[i / 2][0], columns = shapes[i / 2][1];
         const size_t n = (size_t)rows * columns, scales = sb_scale_count(scaling, columns, rows);
-        casted k = cast_of((cast_case){SB_BF16, SB_E4M3, scaling, rows, columns}, NULL);
+        casted k = cast_of((cast_case){SB_BF16, SB_E4M3, scaling, rows, columns, SB_SCALE_NONE}, NULL);
         uint8_t *x = xmalloc(n), *y = xcalloc(n, 1);
         float *s = xcalloc(scales, sizeof *s);
         for (int r = 0; r < rows; r++)
@@ -282,7 +293,7 @@ static void test_not_finite(void **state)
 {
     const float values[] = {1, -2, INFINITY, 3, 0, -0.0f, 4, -NAN, 1, 1e-39f, -1e-45f, 0};
     (void)state;
-    casted k = cast_of((cast_case){SB_FP32, SB_E4M3, SB_SCALE_ROW, 4, 3}, values);
+    casted k = cast_of((cast_case){SB_FP32, SB_E4M3, SB_SCALE_ROW, 4, 3, SB_SCALE_NONE}, values);
     assert_int_equal(k.of_rows[0], 0x7f800000);
     assert_int_equal(k.of_rows[1], float_bits(3));
     assert_true(k.of_rows[2] > 0x7f800000 && k.of_all > 0x7f800000 && k.of_columns[1] > 0x7f800000);

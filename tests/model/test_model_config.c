@@ -455,6 +455,7 @@ static void policies(void **state)
         {{"fp8-rowwise", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
         {{"fp8-rowwise-dw16", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
         {{"fp8-block", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
+        {{"fp8-block-dw2d", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
         {{"fp8-mx", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
         {{"fp8-delayed", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
     };

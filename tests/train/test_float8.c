@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLOAT8_POLICIES = 6, DELAYED = FLOAT8_POLICIES - 2 };
-static const char *const float8_policies[FLOAT8_POLICIES] = {"fp8-tensorwise", "fp8-rowwise", "fp8-rowwise-dw16",
-                                                             "fp8-block",      "fp8-delayed", "fp8-mx"};
+enum { FLOAT8_POLICIES = 7, DELAYED = FLOAT8_POLICIES - 2 };
+static const char *const float8_policies[FLOAT8_POLICIES] = {
+    "fp8-tensorwise", "fp8-rowwise", "fp8-rowwise-dw16", "fp8-block", "fp8-block-dw2d", "fp8-delayed", "fp8-mx"};
 
 /* Those that the device has: 1x32 is the CPU's alone. */
 static int policy_count(void)
@@ -25,7 +25,7 @@ static int policy_count(void)
 static step_options float8_options(const char *policy)
 {
     step_options o = three_blocks(policy);
-    o.config.d_ff = strcmp(policy, "fp8-block") == 0 ? 128 : 144;
+    o.config.d_ff = strncmp(policy, "fp8-block", 9) == 0 ? 128 : 144;
     o.seq = 16;
     return o;
 }

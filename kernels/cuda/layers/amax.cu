@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(THREADS) amax_kernel(sb_amax p, bool whole)
     for (int i = threadIdx.x; i < PARTS * COLUMNS; i += THREADS)
         down[i / COLUMNS][i % COLUMNS] = 0;
     __syncthreads();
-    unsigned mine[PARTS][SQUARE] = {}, all = 0;
+    constexpr int NEIGHBOURS = sizeof(T) == 2 ? 2 : 1; /* whose maxima are taken at once */
+    unsigned mine[PARTS][SQUARE / NEIGHBOURS] = {}, all = 0;
 #pragma unroll 4
     for (int i = 0; i < ROWS / WARPS; i++) {
         const int row = blockIdx.y * ROWS + i * WARPS + warp;
@@ -33,13 +34,15 @@ __global__ void __launch_bounds__(THREADS) amax_kernel(sb_amax p, bool whole)
                            whole);
         unsigned along = 0;
 #pragma unroll
-        for (int k = 0; k < PARTS; k++)
+        for (int k = 0; k < PARTS; k++) {
 #pragma unroll
-            for (int j = 0; j < SQUARE; j++) {
-                const unsigned bits = magnitude(x[k].at(j));
-                mine[k][j] = max(mine[k][j], bits);
-                along = max(along, bits);
-            }
+            for (int j = 0; p.of_columns && j < SQUARE / NEIGHBOURS; j++)
+                if constexpr (NEIGHBOURS == 2)
+                    mine[k][j] = __vmaxu2(mine[k][j], magnitudes(x[k].w[j]));
+                else
+                    mine[k][j] = max(mine[k][j], magnitude(x[k].at(j)));
+            along = max(along, largest_in(x[k]));
+        }
         if (p.of_rows)
             raise(p.of_rows + row, along);
         all = max(all, along);
@@ -52,7 +55,8 @@ __global__ void __launch_bounds__(THREADS) amax_kernel(sb_amax p, bool whole)
     for (int k = 0; k < PARTS; k++)
 #pragma unroll
         for (int j = 0; j < SQUARE; j++)
-            atomicMax(&down[k][lane * SQUARE + j], mine[k][j]);
+            atomicMax(&down[k][lane * SQUARE + j],
+                      NEIGHBOURS == 2 ? wide_magnitude<T>(mine[k][j / NEIGHBOURS], j % 2) : mine[k][j / NEIGHBOURS]);
     __syncthreads();
     for (int i = threadIdx.x; i < PARTS * COLUMNS; i += THREADS) {
         const int at = blockIdx.x * COLUMNS + i % COLUMNS;

@@ -9,6 +9,7 @@
  * gradients is followed by that of up's. Sources of the recipe: kernels/float8.h. */
 #include <cuda_fp8.h>
 
+#include "kernels/cuda/primitives/early.cuh"
 #include "kernels/cuda/primitives/float8.cuh"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/train.h"
@@ -52,6 +53,7 @@ __device__ __forceinline__ void count(float x, float factor, unsigned &cut, unsi
 struct shared_tile {
     uint2 transposed[TILE * LANES]; /* unit (column, rows / 8) at column * LANES + (rows / 8 ^ column / 8) */
     unsigned down[TILE];            /* largest of each column; of the tile in the first for squares */
+    alignas(8) unsigned char exponents[THREADS]; /* of scales that are given: of the rows of y, then of y_t */
 };
 
 __device__ __forceinline__ void store_eight(unsigned char *to, uint2 codes, int there, bool whole)
@@ -84,46 +86,108 @@ __device__ __forceinline__ place place_in(int rows, int first_column, int end_co
     return at;
 }
 
-/* One scale for all, or one for each row: from words that are there. */
-template <sb_dtype FORMAT>
-__device__ __forceinline__ void scales_given(const sb_quantize &p, const place &at, unsigned (&of_row)[SQUARE],
-                                             unsigned (&of_column)[SQUARE])
-{
-    const bool rows = p.scaling == SB_SCALE_ROW;
-    const unsigned one = rows ? 0x3f800000u : sb_float8_scale_bits(p.amax[0], FORMAT);
-#pragma unroll
-    for (int i = 0; i < SQUARE; i++) {
-        of_row[i] = rows && p.y && i < at.rows ? sb_float8_scale_bits(p.amax[at.row + i], FORMAT) : one;
-        of_column[i] = rows && p.y_t && i < at.columns ? sb_float8_scale_bits(p.amax_t[at.column + i], FORMAT) : one;
-        if (p.y && at.first_column == 0 && at.along == 0 && i < at.rows && (rows || at.row + i == 0))
-            store_scale(p.scales, at.row + i, of_row[i]);
-        if (p.y_t && at.first_row == 0 && at.unit == 0 && i < at.columns && (rows || at.column + i == 0))
-            store_scale(p.scales_t, at.column + i, of_column[i]);
+/* Scales of eight rows or columns, as exponents, for registers are short: 255 is NaN. */
+struct powers {
+    unsigned exponents[SQUARE / 4];
+
+    __device__ __forceinline__ void set(int i, unsigned scale_bits)
+    {
+        const unsigned at = scale_bits >> 23 << 8 * (i % 4);
+        exponents[i / 4] = i % 4 == 0 ? at : exponents[i / 4] | at;
     }
+    __device__ __forceinline__ void load(const unsigned char *from)
+    {
+        exponents[0] = reinterpret_cast<const unsigned *>(from)[0];
+        exponents[1] = reinterpret_cast<const unsigned *>(from)[1];
+    }
+    __device__ __forceinline__ unsigned scale_bits(int i) const
+    {
+        const unsigned exponent = exponents[i / 4] >> 8 * (i % 4) & 0xffu;
+        return exponent == 0xffu ? 0x7fffffffu : exponent << 23;
+    }
+    __device__ __forceinline__ float factor(int i) const
+    {
+        return __uint_as_float(sb_float8_inverse_bits(scale_bits(i)));
+    }
+};
+
+/* Of one scale for all, or one for each row: the word of which this thread makes one scale of the tile, that of row threadIdx.x of y
+ * or of y_t. It is read before the elements, so that one wait is enough. */
+__device__ __forceinline__ unsigned word_given(const sb_quantize &p, const place &at)
+{
+    const bool transposed = threadIdx.x >= TILE;
+    const int i = (int)threadIdx.x % TILE + (transposed ? at.first_column : at.first_row);
+    if (p.scaling == SB_SCALE_TENSOR)
+        return p.amax[0];
+    if (p.scaling != SB_SCALE_ROW || i >= (transposed ? at.end_column : p.rows))
+        return 0;
+    return transposed ? (p.y_t ? p.amax_t[i] : 0) : p.y ? p.amax[i] : 0;
 }
 
-/* The largest magnitudes of this thread's rows in the tile, and of its own part of its columns. */
+template <sb_dtype FORMAT>
+__device__ __forceinline__ void scales_given(const sb_quantize &p, const place &at, unsigned word, shared_tile &tile,
+                                             powers &of_row, powers &of_column)
+{
+    const unsigned scale = sb_float8_scale_bits(word, FORMAT);
+    const bool rows = p.scaling == SB_SCALE_ROW, transposed = threadIdx.x >= TILE;
+    const int i = (int)threadIdx.x % TILE + (transposed ? at.first_column : at.first_row);
+    tile.exponents[threadIdx.x] = (unsigned char)(scale >> 23);
+    if (transposed) {
+        if (p.y_t && at.first_row == 0 && i < at.end_column && (rows || i == 0))
+            store_scale(p.scales_t, i, scale);
+    } else if (p.y && at.first_column == 0 && i < p.rows && (rows || i == 0)) {
+        store_scale(p.scales, i, scale);
+    }
+    __syncthreads();
+    of_row.load(tile.exponents + at.unit * SQUARE);
+    of_column.load(tile.exponents + TILE + at.along * SQUARE);
+}
+
+/* The largest magnitudes of this thread's rows in the tile, and of its warp's part of its columns. */
 template <typename T>
 __device__ __forceinline__ void largest_of(const eight<T> (&x)[SQUARE], unsigned (&of_row)[SQUARE],
                                            unsigned (&down)[SQUARE])
 {
+    constexpr bool PAIRS = sizeof(T) == 2;
+    constexpr int N = PAIRS ? SQUARE / 2 : SQUARE;
+    unsigned rows[N] = {}, columns[N] = {};
 #pragma unroll
     for (int i = 0; i < SQUARE; i++)
-        down[i] = 0;
+        if constexpr (PAIRS) {
+            unsigned along = 0;
 #pragma unroll
-    for (int i = 0; i < SQUARE; i++) {
-        unsigned largest = 0;
+            for (int j = 0; j < N; j++) {
+                const unsigned pair = magnitudes(x[i].w[j]);
+                columns[j] = __vmaxu2(columns[j], pair);
+                along = __vmaxu2(along, pair);
+            }
+            rows[i / 2] |= max(along & 0xffffu, along >> 16) << 16 * (i % 2);
+        } else {
 #pragma unroll
-        for (int j = 0; j < SQUARE; j++) {
-            const unsigned bits = magnitude(x[i].at(j));
-            down[j] = max(down[j], bits);
-            largest = max(largest, bits);
+            for (int j = 0; j < N; j++) {
+                const unsigned bits = magnitude(x[i].at(j));
+                columns[j] = max(columns[j], bits);
+                rows[i] = max(rows[i], bits);
+            }
         }
 #pragma unroll
-        for (int d = LANES / 2; d > 0; d /= 2)
-            largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, d));
-        of_row[i] = largest;
+    for (int i = 0; i < N; i++) {
+#pragma unroll
+        for (int d = LANES / 2; d > 0; d /= 2) {
+            const unsigned other = __shfl_xor_sync(0xffffffffu, rows[i], d);
+            rows[i] = PAIRS ? __vmaxu2(rows[i], other) : max(rows[i], other);
+        }
+        const unsigned other = __shfl_xor_sync(0xffffffffu, columns[i], LANES);
+        columns[i] = PAIRS ? __vmaxu2(columns[i], other) : max(columns[i], other);
     }
+#pragma unroll
+    for (int i = 0; i < SQUARE; i++)
+        if constexpr (PAIRS) {
+            of_row[i] = wide_magnitude<T>(rows[i / 2], i % 2);
+            down[i] = wide_magnitude<T>(columns[i / 2], i % 2);
+        } else {
+            of_row[i] = rows[i], down[i] = columns[i];
+        }
 }
 
 /* The tile is one block: its scale, and zeros where the last block of a row of scales ends short of a whole unit. */
@@ -134,54 +198,40 @@ __device__ __forceinline__ void store_square(float *scales, int row, int column,
         scales[(int64_t)row * ld + j] = 0;
 }
 
+/* Of blocks: each row of the tile is one of y, or the tile is; each column is one of y_t, or the tile. */
 template <typename T, sb_dtype FORMAT>
-__device__ __forceinline__ void scales_of_square(const sb_quantize &p, const place &at, const eight<T> (&x)[SQUARE],
-                                                 shared_tile &tile, unsigned (&of_row)[SQUARE],
-                                                 unsigned (&of_column)[SQUARE])
+__device__ __forceinline__ void scales_found(const sb_quantize &p, const place &at, const eight<T> (&x)[SQUARE],
+                                             shared_tile &tile, powers &of_row, powers &of_column)
 {
-    unsigned largest = 0;
-    largest_of(x, of_row, of_column);
+    const bool lines = p.scaling == SB_SCALE_1X128, lines_t = p.scaling_t == SB_SCALE_1X128;
+    unsigned along[SQUARE], down[SQUARE], largest = 0;
+    largest_of(x, along, down);
 #pragma unroll
-    for (int i = 0; i < SQUARE; i++)
-        largest = max(largest, of_row[i]);
-    if (at.along == 0)
-        atomicMax(&tile.down[0], largest);
-    __syncthreads();
-    const unsigned scale = sb_float8_scale_bits(tile.down[0], FORMAT);
-#pragma unroll
-    for (int i = 0; i < SQUARE; i++)
-        of_row[i] = of_column[i] = scale;
-    if (p.y && threadIdx.x == 0)
-        store_square(p.scales, blockIdx.y, at.first_column / TILE, (p.columns + TILE - 1) / TILE,
-                     sb_float8_square_ld(p.columns), scale);
-    if (p.y_t && threadIdx.x == 0)
-        store_square(p.scales_t, at.first_column / TILE, blockIdx.y, gridDim.y, sb_float8_square_ld(p.rows), scale);
-}
-
-/* Each row of the tile is a block of y, each column one of y_t. */
-template <typename T, sb_dtype FORMAT>
-__device__ __forceinline__ void scales_of_lines(const sb_quantize &p, const place &at, const eight<T> (&x)[SQUARE],
-                                                shared_tile &tile, unsigned (&of_row)[SQUARE],
-                                                unsigned (&of_column)[SQUARE])
-{
-    unsigned down[SQUARE];
-    largest_of(x, of_row, down);
-#pragma unroll
-    for (int j = 0; j < SQUARE; j++) {
-        down[j] = max(down[j], __shfl_xor_sync(0xffffffffu, down[j], LANES));
-        if (at.unit % 2 == 0)
-            atomicMax(&tile.down[at.along * SQUARE + j], down[j]);
+    for (int i = 0; i < SQUARE; i++) {
+        largest = max(largest, along[i]);
+        of_row.set(i, sb_float8_scale_bits(along[i], FORMAT));
+        if (lines_t && at.unit % 2 == 0)
+            atomicMax(&tile.down[at.along * SQUARE + i], down[i]);
+        if (lines && p.y && at.along == 0 && i < at.rows)
+            store_scale(p.scales, (int64_t)(at.first_column / TILE) * p.rows + at.row + i, of_row.scale_bits(i));
     }
+    if (!lines_t && at.along == 0)
+        atomicMax(&tile.down[0], largest);
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < SQUARE; i++) {
-        of_row[i] = sb_float8_scale_bits(of_row[i], FORMAT);
-        of_column[i] = sb_float8_scale_bits(tile.down[at.along * SQUARE + i], FORMAT);
-        if (p.y && at.along == 0 && i < at.rows)
-            store_scale(p.scales, (int64_t)(at.first_column / TILE) * p.rows + at.row + i, of_row[i]);
-        if (p.y_t && at.unit == 0 && i < at.columns)
-            store_scale(p.scales_t, (int64_t)blockIdx.y * p.columns + at.column + i, of_column[i]);
+        of_column.set(i, sb_float8_scale_bits(tile.down[lines_t ? at.along * SQUARE + i : 0], FORMAT));
+        if (lines_t && p.y_t && at.unit == 0 && i < at.columns)
+            store_scale(p.scales_t, (int64_t)blockIdx.y * p.columns + at.column + i, of_column.scale_bits(i));
     }
+    if (!lines)
+        of_row = of_column;
+    if (!lines && p.y && threadIdx.x == 0)
+        store_square(p.scales, blockIdx.y, at.first_column / TILE, (p.columns + TILE - 1) / TILE,
+                     sb_float8_square_ld(p.columns), of_row.scale_bits(0));
+    if (!lines_t && p.y_t && threadIdx.x == 0)
+        store_square(p.scales_t, at.first_column / TILE, blockIdx.y, gridDim.y, sb_float8_square_ld(p.rows),
+                     of_column.scale_bits(0));
 }
 
 /* No copies in fp32 outlive this point: registers are short. */
@@ -193,31 +243,28 @@ __device__ __forceinline__ void stay_packed(eight<T> (&x)[SQUARE], unsigned zero
         x[i].stay_packed(zero);
 }
 
-/* The codes of a tile whose elements the threads hold. `whole_*`: rows of x, y and y_t begin at multiples of 16 and 8 bytes. */
+/* The codes of a tile whose elements the threads hold. `whole_*`: rows of y and y_t begin at multiples of 8 bytes. `word`: word_given. */
 template <typename T, sb_dtype FORMAT>
-__device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at, eight<T> (&x)[SQUARE],
+__device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at, eight<T> (&x)[SQUARE], unsigned word,
                                           shared_tile &tile, bool whole_y, bool whole_t)
 {
     const unsigned zero = (unsigned)p.rows >> 31;
+    powers of_row, of_column; /* of this thread's rows of y, and of y_t */
     stay_packed(x, zero);
-    unsigned of_row[SQUARE], of_column[SQUARE]; /* scales of this thread's rows of y, and of y_t */
     if (p.scaling == SB_SCALE_TENSOR || p.scaling == SB_SCALE_ROW) {
-        scales_given<FORMAT>(p, at, of_row, of_column);
+        scales_given<FORMAT>(p, at, word, tile, of_row, of_column);
     } else {
         for (int i = threadIdx.x; i < TILE; i += THREADS)
             tile.down[i] = 0;
         __syncthreads();
-        if (p.scaling == SB_SCALE_128X128)
-            scales_of_square<T, FORMAT>(p, at, x, tile, of_row, of_column);
-        else
-            scales_of_lines<T, FORMAT>(p, at, x, tile, of_row, of_column);
+        scales_found<T, FORMAT>(p, at, x, tile, of_row, of_column);
     }
 
     stay_packed(x, zero);
     unsigned cut = 0, zeros = 0;
 #pragma unroll
     for (int i = 0; p.y && i < SQUARE; i++) {
-        const float f = __uint_as_float(sb_float8_inverse_bits(of_row[i]));
+        const float f = of_row.factor(i);
         uint2 codes;
         codes.x = codes_of<FORMAT>(x[i].at(0), x[i].at(1), f) | codes_of<FORMAT>(x[i].at(2), x[i].at(3), f) << 16;
         codes.y = codes_of<FORMAT>(x[i].at(4), x[i].at(5), f) | codes_of<FORMAT>(x[i].at(6), x[i].at(7), f) << 16;
@@ -232,7 +279,7 @@ __device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at,
         stay_packed(x, zero);
 #pragma unroll
         for (int j = 0; j < SQUARE; j++) {
-            const float f = __uint_as_float(sb_float8_inverse_bits(of_column[j]));
+            const float f = of_column.factor(j);
             uint2 codes;
             codes.x = codes_of<FORMAT>(x[0].at(j), x[1].at(j), f) | codes_of<FORMAT>(x[2].at(j), x[3].at(j), f) << 16;
             codes.y = codes_of<FORMAT>(x[4].at(j), x[5].at(j), f) | codes_of<FORMAT>(x[6].at(j), x[7].at(j), f) << 16;
@@ -272,25 +319,30 @@ __device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at,
 }
 
 template <typename T, sb_dtype FORMAT, sb_float8_source SOURCE>
-__global__ void __launch_bounds__(THREADS, 2) quantize_kernel(sb_quantize p, bool whole_x, bool whole_y, bool whole_t)
+__global__ void __launch_bounds__(THREADS, SOURCE == SB_FROM_SWIGLU_GRADIENT || sizeof(T) == 4 ? 2 : 3)
+    quantize_kernel(sb_quantize p, bool whole_x, bool whole_y, bool whole_t)
 {
     constexpr bool GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
     __shared__ shared_tile tile;
+    wait_if_early();
     const int f = GRADIENT ? p.columns / 2 : p.columns, first = (int)blockIdx.x * TILE;
     const place at = place_in(p.rows, first, f);
+    const unsigned word = word_given(p, at);
     eight<T> x[SQUARE], up[GRADIENT ? SQUARE : 1];
 #pragma unroll
     for (int i = 0; i < SQUARE; i++) {
-        if (GRADIENT && i == SQUARE / 2)
+        if (SOURCE != SB_FROM_SWIGLU && i == SQUARE / 2)
             asm volatile("" ::: "memory"); /* no more than half of the loads at once: registers are short */
         make_eight<SOURCE>(x[i], up[GRADIENT ? i : 0], (const T *)p.x + (int64_t)(at.row + i) * p.ld + at.column,
                            GRADIENT ? (const T *)p.dh + (int64_t)(at.row + i) * f + at.column : (const T *)nullptr, f,
                            i < at.rows ? at.columns : 0, whole_x);
     }
-    cast_tile<T, FORMAT>(p, at, x, tile, whole_y, whole_t);
+    cast_tile<T, FORMAT>(p, at, x, word, tile, whole_y, whole_t);
     if constexpr (GRADIENT) {
+        const place behind = place_in(p.rows, f + first, 2 * f);
+        const unsigned word_behind = word_given(p, behind);
         __syncthreads(); /* the tile in shared memory has been read */
-        cast_tile<T, FORMAT>(p, place_in(p.rows, f + first, 2 * f), up, tile, whole_y, whole_t);
+        cast_tile<T, FORMAT>(p, behind, up, word_behind, tile, whole_y, whole_t);
     }
 }
 
@@ -301,7 +353,7 @@ bool aligned(const void *p, int64_t ld_bytes, int bytes)
 }
 
 template <typename T, sb_float8_source SOURCE>
-sb_status launch(const sb_quantize *p, cudaStream_t stream)
+sb_status launch(const sb_context *ctx, const sb_quantize *p, cudaStream_t stream)
 {
     constexpr bool MADE = SOURCE != SB_FROM_X, GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
     const int f = GRADIENT ? p->columns / 2 : p->columns;
@@ -310,10 +362,11 @@ sb_status launch(const sb_quantize *p, cudaStream_t stream)
         aligned(p->x, p->ld * (int64_t)sizeof(T), 16) && (!MADE || aligned(p->dh, f * (int64_t)sizeof(T), 16));
     const bool whole_y = aligned(p->y, p->ld_y, SQUARE) && (!GRADIENT || f % SQUARE == 0);
     const bool whole_t = aligned(p->y_t, p->ld_t, SQUARE);
-    if (p->format == SB_E4M3)
-        quantize_kernel<T, SB_E4M3, SOURCE><<<grid, THREADS, 0, stream>>>(*p, whole_x, whole_y, whole_t);
-    else
-        quantize_kernel<T, SB_E5M2, SOURCE><<<grid, THREADS, 0, stream>>>(*p, whole_x, whole_y, whole_t);
+    const auto kernel =
+        p->format == SB_E4M3 ? quantize_kernel<T, SB_E4M3, SOURCE> : quantize_kernel<T, SB_E5M2, SOURCE>;
+    sb_quantize q = *p;
+    q.scaling_t = q.scaling_t ? q.scaling_t : q.scaling;
+    launch_early(ctx, kernel, grid, THREADS, 0, stream, q, whole_x, whole_y, whole_t);
     return sb_cuda_launched("quantize kernel");
 }
 
@@ -321,7 +374,6 @@ sb_status launch(const sb_quantize *p, cudaStream_t stream)
 
 extern "C" sb_status sb_cuda_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
-    (void)ctx;
     sb_status s = sb_quantize_check(p);
     if (s == SB_OK && p->scaling == SB_SCALE_1X32)
         s = sb_error(SB_UNSUPPORTED,
@@ -332,6 +384,6 @@ extern "C" sb_status sb_cuda_quantize(sb_context *ctx, const sb_quantize *p, voi
     if (s != SB_OK)
         return s;
     return with_source("quantize", p->dtype, p->source, [&](auto element, auto source) {
-        return launch<decltype(element), source>(p, (cudaStream_t)stream);
+        return launch<decltype(element), source>(ctx, p, (cudaStream_t)stream);
     });
 }

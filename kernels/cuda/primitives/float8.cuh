@@ -79,14 +79,37 @@ __device__ __forceinline__ unsigned magnitude(float x)
     return sb_float8_magnitude(__float_as_uint(x));
 }
 
+/* Two neighbours of 16 bits without their signs. As unsigned integers these are in the order of the magnitudes, NaN last, so that
+ * maxima can be taken two at a time (__vmaxu2) and be made wide once. */
+__device__ __forceinline__ unsigned magnitudes(unsigned pair)
+{
+    return pair & 0x7fff7fffu;
+}
+
+/* The magnitude, as the bits of an fp32, of the lower or the upper of two neighbours. */
+template <typename T>
+__device__ __forceinline__ unsigned wide_magnitude(unsigned pair, int upper)
+{
+    float x[word<T>::N];
+    word<T>::unpack(pair, x);
+    return magnitude(x[upper]);
+}
+
 template <typename T>
 __device__ __forceinline__ unsigned largest_in(const eight<T> &x)
 {
     unsigned largest = 0;
+    if constexpr (sizeof(T) == 2) {
 #pragma unroll
-    for (int j = 0; j < SQUARE; j++)
-        largest = max(largest, magnitude(x.at(j)));
-    return largest;
+        for (int j = 0; j < SQUARE / 2; j++)
+            largest = __vmaxu2(largest, magnitudes(x.w[j]));
+        return wide_magnitude<T>(max(largest & 0xffffu, largest >> 16), 0);
+    } else {
+#pragma unroll
+        for (int j = 0; j < SQUARE; j++)
+            largest = max(largest, magnitude(x.at(j)));
+        return largest;
+    }
 }
 
 /* The whole warp calls it together. Most warps find that the word is as large already. */

@@ -90,20 +90,41 @@ const train_op train_amax = {"amax", list_amax, fill_amax, NULL, run_amax, NULL}
 
 /* ---- casts ---- */
 
-enum { VALUES, COPIES, POWER };
+enum { VALUES, COPIES, POWER, MIXED = SB_SCALE_128X128 + 1 /* 1x128 of y and 128x128 of y_t */ };
 typedef enum copies { BOTH, ROWS_ALONE, TRANSPOSED_ALONE } copies;
 
-static void add_cast(case_list *l, const train_op *op, int s, sb_dtype format, sb_scaling scaling, sb_dtype t, values v)
+static const char *scalings_name(int scaling)
+{
+    return scaling == MIXED ? "1x128-128x128" : sb_scaling_name((sb_scaling)scaling);
+}
+
+static sb_scaling scaling_of_y(int scaling)
+{
+    return scaling == MIXED ? SB_SCALE_1X128 : (sb_scaling)scaling;
+}
+
+static sb_scaling scaling_of_y_t(int scaling)
+{
+    return scaling == MIXED ? SB_SCALE_128X128 : SB_SCALE_NONE;
+}
+
+static size_t scales_t_bytes(const sb_quantize *p)
+{
+    return 4 * sb_scale_count(p->scaling_t ? p->scaling_t : p->scaling, p->columns, p->rows);
+}
+
+static void add_cast(case_list *l, const train_op *op, int s, sb_dtype format, int scaling, sb_dtype t, values v)
 {
     static const char *const copy_names[] = {"", "-rows", "-transposed"};
     const shape *y = &shapes[s];
-    const copies made = (copies)((s + (int)scaling + (int)format) % 3);
+    const copies made = (copies)((s + scaling + (int)format) % 3);
     train_case *c =
-        case_add(l, op, case_dtype_names[t], "%s-%s-%dx%d-gap%d-%d%s%s", sb_dtype_name(format),
-                 sb_scaling_name(scaling), y->rows, y->columns, y->gap_x, y->gap_y, copy_names[made], value_names[v]);
+        case_add(l, op, case_dtype_names[t], "%s-%s-%dx%d-gap%d-%d%s%s", sb_dtype_name(format), scalings_name(scaling),
+                 y->rows, y->columns, y->gap_x, y->gap_y, copy_names[made], value_names[v]);
     c->p.quantize = (sb_quantize){.dtype = t,
                                   .format = format,
-                                  .scaling = scaling,
+                                  .scaling = scaling_of_y(scaling),
+                                  .scaling_t = scaling_of_y_t(scaling),
                                   .rows = y->rows,
                                   .columns = y->columns,
                                   .ld = y->columns + y->gap_x,
@@ -140,10 +161,9 @@ static void list_quantize(case_list *l, const train_op *op)
             add_all_numbers(l, op, (sb_dtype)format, power);
     for (int s = 0; s < SHAPES; s++)
         for (int format = SB_E4M3; format <= SB_E5M2; format++)
-            for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_128X128; scaling++)
+            for (int scaling = SB_SCALE_TENSOR; scaling <= MIXED; scaling++)
                 for (int v = VALUES_ORDINARY; v < (scaling <= SB_SCALE_ROW ? VALUE_KINDS : VALUES_BEYOND); v++)
-                    add_cast(l, op, s, (sb_dtype)format, (sb_scaling)scaling, x_dtypes[(s + v + scaling) % 3],
-                             (values)v);
+                    add_cast(l, op, s, (sb_dtype)format, scaling, x_dtypes[(s + v + scaling) % 3], (values)v);
 }
 
 static void fill_quantize(train_case *c)
@@ -176,7 +196,7 @@ static void fill_quantize(train_case *c)
     bytes(c, "y", SLOT_OUT, (rows - 1) * (size_t)p->ld_y + columns);
     bytes(c, "scales", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->rows, p->columns));
     bytes(c, "y_t", SLOT_OUT, (columns - 1) * (size_t)p->ld_t + rows);
-    bytes(c, "scales_t", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->columns, p->rows));
+    bytes(c, "scales_t", SLOT_OUT, scales_t_bytes(p));
     slot *counts = bytes(c, "counts", SLOT_INOUT, 8);
     memset(counts->before, 0, 8);
 }
@@ -243,17 +263,18 @@ static void list_within(case_list *l, const train_op *op)
     for (size_t r = 0; r < 3; r++)
         for (size_t w = 0; w < 5; w++)
             for (int source = SB_FROM_SWIGLU; source <= SB_FROM_SWIGLU_GRADIENT; source++)
-                for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_128X128; scaling++, nth++) {
+                for (int scaling = SB_SCALE_TENSOR; scaling <= MIXED; scaling++, nth++) {
                     const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
                     const sb_dtype dtype = nth % 3 ? SB_BF16 : SB_FP16, format = nth % 2 ? SB_E4M3 : SB_E5M2;
                     if (gradient && scaling >= SB_SCALE_1X128 && widths[w] % 128 != 0)
                         continue;
                     train_case *c =
                         case_add(l, op, case_dtype_names[dtype], "%s-%s-%s-%dx%d", gradient ? "gradient" : "forward",
-                                 sb_dtype_name(format), sb_scaling_name((sb_scaling)scaling), rows[r], widths[w]);
+                                 sb_dtype_name(format), scalings_name(scaling), rows[r], widths[w]);
                     c->p.quantize = (sb_quantize){.dtype = dtype,
                                                   .format = format,
-                                                  .scaling = (sb_scaling)scaling,
+                                                  .scaling = scaling_of_y(scaling),
+                                                  .scaling_t = scaling_of_y_t(scaling),
                                                   .source = (sb_float8_source)source,
                                                   .rows = rows[r],
                                                   .columns = (gradient ? 2 : 1) * widths[w],
@@ -283,7 +304,7 @@ static void fill_within(train_case *c)
     bytes(c, "y", SLOT_OUT, rows * columns);
     bytes(c, "scales", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->rows, p->columns));
     bytes(c, "y_t", SLOT_OUT, rows * columns);
-    bytes(c, "scales_t", SLOT_OUT, 4 * sb_scale_count(p->scaling, p->columns, p->rows));
+    bytes(c, "scales_t", SLOT_OUT, scales_t_bytes(p));
 }
 
 static sb_status run_within(const train_case *c, const train_call *x)

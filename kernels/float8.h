@@ -71,6 +71,9 @@ typedef struct sb_quantize {
      * code is zero; y counts, or y_t where that is alone. */
     uint32_t *counts;
     uint32_t *largest; /* (1) or NULL: raised to the largest magnitude of the matrix where that is more */
+    /* For SB_SCALE_TENSOR without counts, and with a word of 0 in `largest`: amax is a guess. Where the largest magnitude asks for
+     * another scale, the matrix is cast once more, with that one; so a good guess saves the pass that would look for it. */
+    bool again;
 } sb_quantize;
 
 /* The codes of a matrix (rows, columns), transposed: where one scale, or those of squares of 128x128, serve both orders, these are

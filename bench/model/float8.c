@@ -269,7 +269,7 @@ static void look_at_copy(const sb_quantize *p, const uint16_t *x, size_t x_bytes
               .columns = transposed ? p->rows : p->columns,
               .format = p->format,
               .scaling = transposed && p->scaling_t ? p->scaling_t : p->scaling,
-              .raised = p->largest,
+              .raised = p->again && watch.step > 0 ? NULL : p->largest,
               .x_bytes = x_bytes,
               .x_hash = hash_of(x, x_bytes)};
     const size_t ld = (size_t)p->ld;
@@ -456,7 +456,17 @@ static sb_status faulty_quantize(sb_context *ctx, const sb_quantize *p, void *st
     sb_quantize of = *p;
     if (watch.fault == FLOAT8_WITHIN) /* gate is cast for h, and is its own gradient */
         of.source = SB_FROM_X;
-    const sb_status s = watch.ops->quantize(ctx, &of, stream);
+    if (watch.fault == FLOAT8_AMAX) /* what was the largest in the step before stays */
+        of.again = false;
+    sb_status s = watch.ops->quantize(ctx, &of, stream);
+    if (watch.fault == FLOAT8_SATURATED && p->again && s == SB_OK) {
+        uint32_t *less = download(p->largest, sizeof *less);
+        *less = *less > 2u << 23 ? *less - (2u << 23) : *less;
+        device_upload(watch.s->dev, p->largest, less, sizeof *less);
+        free(less);
+        of.amax = p->largest, of.largest = NULL, of.again = false;
+        s = watch.ops->quantize(ctx, &of, stream);
+    }
     if (watch.fault == FLOAT8_TRANSPOSED && p->y && p->y_t && s == SB_OK) {
         device_sync(watch.s->dev);
         device_copy(watch.s->dev, p->y_t, p->y, (size_t)p->rows * (size_t)p->columns);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Products of the blocks' linear layers in float8. Each operand is cast from 16 bits along the k of its product, by a scale that
  * is made of the operand itself, on the device: no host waits for one, a graph replays it, and what is computed again has the
- * same bits; or, with delayed scales, of the largest magnitudes of earlier steps. Head, embedding, norms, attention and the
+ * same bits; or, with delayed scales, of the largest magnitudes of earlier steps. Where one scale serves a matrix, the cast
+ * takes that of the same cast of the step before, and is made once more where that is not the matrix's own: scales are powers
+ * of two, so that is rare, and no pass looks for largest magnitudes ahead of the cast. Head, embedding, norms, attention and the
  * residual stream stay in 16 bits.
  *
  * Weights are cast once a step, where the first micro-batch meets them, both ways at once, and the copies stay; gathered or eager
@@ -39,7 +41,9 @@ struct step_float8 {
     size_t bytes;                      /* of all */
     bool delayed, begun;               /* scales are made of earlier steps; one has begun */
     bool cold;              /* there are no earlier steps: the present one makes its scales as if not delayed */
-    size_t words;           /* of histories, in the resident memory: largest, used, then WINDOW of history */
+    int window;             /* steps of a history; 0: scales are found otherwise */
+    size_t words;           /* of histories, in the resident memory: largest, used, then `window` of history */
+    int next;               /* word of the next cast of this step, unless operands have words of their own */
     int which, layer;       /* whose gradient is cast, */
     arena_slot gradient[2]; /* as it lies and transposed; -1: not, or read already */
     arena_slot input;       /* of the layer whose forward comes next; -1: not cast yet */
@@ -92,10 +96,12 @@ static bool layer_fits(const step *s, int out, int in)
     return out % UNIT == 0 && in % UNIT == 0 && s->tokens % UNIT == 0;
 }
 
-/* Words of a history. */
+/* Words of a history: one for each operand, or one for each cast of a step: of weights, and, where a layer has seven matrices and
+ * a forward twice, of two operands of y, of y again, of dx and of dw. */
 static int word_count(const step *s)
 {
-    return s->o.config.layers * LINEAR_HEAD * OPERANDS;
+    const int of_layer = s->float8->delayed ? LINEAR_HEAD * OPERANDS : 2 * LINEAR_HEAD + 7 * 8 * s->micro_batches;
+    return s->o.config.layers * of_layer;
 }
 
 static void place_weights(step *s)
@@ -133,8 +139,10 @@ void float8_create(step *s)
     if (!s->eager && !s->o.shard.params)
         place_weights(s);
     s->float8->words = s->float8->bytes;
-    if (r->delayed)
-        s->float8->bytes += (2 + WINDOW) * aligned((size_t)word_count(s) * sizeof(uint32_t));
+    if (s->float8->products[PASS_Y]->a.scaling == SB_SCALE_TENSOR)
+        s->float8->window = r->delayed ? WINDOW : 1;
+    if (s->float8->window)
+        s->float8->bytes += aligned((size_t)(2 + s->float8->window) * (size_t)word_count(s) * sizeof(uint32_t));
 }
 
 void float8_free(step *s)
@@ -159,15 +167,16 @@ void float8_begin(step *s)
     struct step_float8 *f = s->float8;
     for (int i = 0; f && f->weights && i < s->o.config.layers * LINEAR_HEAD; i++)
         f->weights[i].fresh = false;
-    if (!f || !f->delayed)
+    if (!f || !f->window)
         return;
-    const sb_float8_history p = {word_count(s), WINDOW, history_of(s, 0), history_of(s, 2), history_of(s, 1)};
+    f->next = 0;
+    const sb_float8_history p = {word_count(s), f->window, history_of(s, 0), history_of(s, 2), history_of(s, 1)};
     if (step_launching(s)) {
         f->cold = !f->begun;
         f->begun = true;
     }
     if (step_launching(s) && f->cold)
-        device_memset(s->dev, p.largest, 0, (size_t)(2 + WINDOW) * (size_t)word_count(s) * sizeof(uint32_t));
+        device_memset(s->dev, p.largest, 0, (size_t)(2 + f->window) * (size_t)word_count(s) * sizeof(uint32_t));
     if (step_go(s))
         step_done(s, s->k->train->float8_history(s->ctx, &p, s->main));
 }
@@ -184,6 +193,14 @@ typedef struct matrix {
     const void *dh;
 } matrix;
 
+static int next_word(step *s)
+{
+    struct step_float8 *f = s->float8;
+    if (f->next == word_count(s))
+        die(EXIT_CODE_FAILURE, "bug: a step casts more than %d matrices to float8", f->next);
+    return f->next++;
+}
+
 static int word_of(int which, int layer, operand o)
 {
     return (layer * LINEAR_HEAD + which) * OPERANDS + (int)o;
@@ -196,7 +213,9 @@ static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, cons
     const copy *any = as_it_lies ? as_it_lies : transposed;
     const bool one = any->scaling == SB_SCALE_TENSOR, rows = any->scaling == SB_SCALE_ROW;
     uint32_t *words = (uint32_t *)(void *)(as_it_lies ? y : y_t), *words_t = (uint32_t *)(void *)y_t;
-    const bool delayed = s->float8->delayed, given = delayed && !s->float8->cold;
+    const struct step_float8 *f = s->float8;
+    const bool looks = rows || (one && f->delayed && f->cold);
+    const int word = f->delayed ? m->word : one ? next_word(s) : 0;
     const sb_amax largest = {.dtype = s->dtype,
                              .source = m->source,
                              .dh = m->dh,
@@ -207,7 +226,7 @@ static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, cons
                              .of_all = one ? words : NULL,
                              .of_rows = rows && as_it_lies ? words : NULL,
                              .of_columns = rows && transposed ? words_t : NULL};
-    if ((one || rows) && !given && step_go(s))
+    if (looks && step_go(s))
         step_done(s, s->k->train->amax(s->ctx, &largest, stream));
     sb_quantize q = {.dtype = s->dtype,
                      .source = m->source,
@@ -219,11 +238,12 @@ static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, cons
                      .columns = m->columns,
                      .ld = m->ld,
                      .x = m->x,
-                     .amax = given         ? history_of(s, 1) + m->word
-                             : one || rows ? words
-                                           : NULL,
+                     .amax = looks ? words
+                             : one ? history_of(s, 1) + word
+                                   : NULL,
                      .amax_t = rows ? words_t : NULL,
-                     .largest = delayed ? history_of(s, 0) + m->word : NULL};
+                     .largest = one ? history_of(s, 0) + word : NULL,
+                     .again = one && !f->delayed};
     if (as_it_lies) {
         q.y = step_at(y, (int64_t)as_it_lies->codes), q.ld_y = m->columns;
         q.scales = (float *)(void *)step_at(y, (int64_t)as_it_lies->scales);

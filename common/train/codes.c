@@ -116,8 +116,8 @@ void codes_place(step *s, char *memory)
 {
     if (!s->codes)
         return;
-    s->codes->memory = memory;
-    device_memset(s->dev, memory, 0, s->codes->bytes);
+    s->codes->memory = memory + float8_weight_bytes(s);
+    device_memset(s->dev, s->codes->memory, 0, s->codes->bytes);
 }
 
 /* ---- casts ---- */

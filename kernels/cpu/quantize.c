@@ -206,14 +206,17 @@ sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
     }
     if (s != SB_OK)
         return s;
-    const copy row = {p, false, p->scaling, p->rows, p->columns, p->ld_y, p->amax, p->y, p->scales, p->counts};
+    if (p->largest)
+        s = raise_largest(p);
+    const uint32_t *words = p->again ? p->largest : p->amax; /* what a cast with the guess makes need not be made */
+    const copy row = {p, false, p->scaling, p->rows, p->columns, p->ld_y, words, p->y, p->scales, p->counts};
     const copy transposed = {p,
                              true,
                              p->scaling_t ? p->scaling_t : p->scaling,
                              p->columns,
                              p->rows,
                              p->ld_t,
-                             p->scaling == SB_SCALE_TENSOR ? p->amax : p->amax_t,
+                             p->scaling == SB_SCALE_TENSOR ? words : p->amax_t,
                              p->y_t,
                              p->scales_t,
                              p->y ? NULL : p->counts};
@@ -221,7 +224,7 @@ sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
         make_copy(&row);
     if (p->y_t)
         make_copy(&transposed);
-    return p->largest ? raise_largest(p) : SB_OK;
+    return s;
 }
 
 sb_status cpu_float8_history(sb_context *ctx, const sb_float8_history *p, void *stream)

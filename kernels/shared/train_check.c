@@ -185,6 +185,8 @@ sb_status sb_quantize_check(const sb_quantize *p)
         (p->scaling != SB_SCALE_1X128 || p->scaling_t != SB_SCALE_128X128))
         s = sb_error(SB_INVALID, "%s: scaling %d of y and %d of y_t do not go together; 1x128 (3) and 128x128 (4) do",
                      op, (int)p->scaling, (int)p->scaling_t);
+    if (s == SB_OK && p->again && (p->scaling != SB_SCALE_TENSOR || !p->largest || p->counts))
+        s = sb_error(SB_INVALID, "%s: again needs scaling tensor (1), largest, and no counts", op);
     if (s == SB_OK && !p->y && !p->y_t)
         s = sb_error(SB_INVALID, "%s: neither y nor y_t is given, so there is nothing to write", op);
     if (s == SB_OK)

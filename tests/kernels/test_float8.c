@@ -357,6 +357,40 @@ static void cast_everything(everything *e, sb_float8_source source, sb_scaling s
     assert_int_equal(e->largest, e->all);
 }
 
+/* Whatever word a cast guesses, its codes and scales are those of the matrix's own; and it is told apart from one that is given. */
+static void test_guessed_scales(void **state)
+{
+    static const uint32_t guesses[] = {0, 0x3f800000u, 0x40e00000u, 0x40e00001u, 0x7f800000u};
+    static const float x[16] = {7, -3, 0.25f, 0, 1, -7, 5, 6}, cut[16] = {7, -3, INFINITY};
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof guesses / sizeof *guesses; i++) {
+        const uint32_t *guess = &guesses[i / 2], own = i % 2 ? 0x7f800000u : float_bits(7);
+        uint32_t largest = 0;
+        float scales[2][2];
+        uint8_t y[2][16], y_t[2][16];
+        sb_quantize q = {.dtype = SB_FP32,
+                         .format = SB_E5M2,
+                         .scaling = SB_SCALE_TENSOR,
+                         .rows = 2,
+                         .columns = 8,
+                         .ld = 8,
+                         .ld_y = 8,
+                         .ld_t = 2,
+                         .x = i % 2 ? cut : x};
+        for (int again = 0; again < 2; again++) {
+            q.again = again, q.amax = again ? guess : &own, q.largest = again ? &largest : NULL;
+            q.y = y[again], q.y_t = y_t[again], q.scales = &scales[again][0], q.scales_t = &scales[again][1];
+            expect_ok(train_ops()->quantize(NULL, &q, NULL));
+        }
+        assert_int_equal(largest, own);
+        assert_memory_equal(scales[0], scales[1], sizeof *scales);
+        assert_memory_equal(y[0], y[1], sizeof *y);
+        assert_memory_equal(y_t[0], y_t[1], sizeof *y_t);
+        q.largest = NULL;
+        expect_refused(train_ops()->quantize(NULL, &q, NULL), SB_INVALID, "again needs");
+    }
+}
+
 /* What SwiGLU makes within a cast is what its own op makes ahead of one. */
 static void test_swiglu_within(void **state)
 {
@@ -702,11 +736,17 @@ static void test_gate(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),         cmocka_unit_test(test_not_finite),
-                                       cmocka_unit_test(test_history),       cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_swiglu_within), cmocka_unit_test(test_history_of_words),
-                                       cmocka_unit_test(test_bias),          cmocka_unit_test(test_mx_and_nan),
-                                       cmocka_unit_test(test_gate),          cmocka_unit_test(test_transposed_codes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),
+                                       cmocka_unit_test(test_not_finite),
+                                       cmocka_unit_test(test_history),
+                                       cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_guessed_scales),
+                                       cmocka_unit_test(test_swiglu_within),
+                                       cmocka_unit_test(test_history_of_words),
+                                       cmocka_unit_test(test_bias),
+                                       cmocka_unit_test(test_mx_and_nan),
+                                       cmocka_unit_test(test_gate),
+                                       cmocka_unit_test(test_transposed_codes),
                                        cmocka_unit_test(test_every_number)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -319,7 +319,7 @@ __device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at,
 }
 
 template <typename T, sb_dtype FORMAT, sb_float8_source SOURCE>
-__global__ void __launch_bounds__(THREADS, SOURCE == SB_FROM_SWIGLU_GRADIENT || sizeof(T) == 4 ? 2 : 3)
+__global__ void __launch_bounds__(THREADS, SOURCE == SB_FROM_X && sizeof(T) == 2 ? 3 : 2)
     quantize_kernel(sb_quantize p, bool whole_x, bool whole_y, bool whole_t)
 {
     constexpr bool GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
@@ -328,6 +328,8 @@ __global__ void __launch_bounds__(THREADS, SOURCE == SB_FROM_SWIGLU_GRADIENT || 
     const int f = GRADIENT ? p.columns / 2 : p.columns, first = (int)blockIdx.x * TILE;
     const place at = place_in(p.rows, first, f);
     const unsigned word = word_given(p, at);
+    if (p.again && sb_float8_scale_bits(word, FORMAT) == sb_float8_scale_bits(p.amax_t[0], FORMAT))
+        return;
     eight<T> x[SQUARE], up[GRADIENT ? SQUARE : 1];
 #pragma unroll
     for (int i = 0; i < SQUARE; i++) {
@@ -366,7 +368,12 @@ sb_status launch(const sb_context *ctx, const sb_quantize *p, cudaStream_t strea
         p->format == SB_E4M3 ? quantize_kernel<T, SB_E4M3, SOURCE> : quantize_kernel<T, SB_E5M2, SOURCE>;
     sb_quantize q = *p;
     q.scaling_t = q.scaling_t ? q.scaling_t : q.scaling;
+    q.again = false;
     launch_early(ctx, kernel, grid, THREADS, 0, stream, q, whole_x, whole_y, whole_t);
+    if (p->again) { /* its amax_t is the guess */
+        q.again = true, q.amax = p->largest, q.amax_t = p->amax, q.largest = NULL;
+        launch_early(ctx, kernel, grid, THREADS, 0, stream, q, whole_x, whole_y, whole_t);
+    }
     return sb_cuda_launched("quantize kernel");
 }
 

@@ -314,6 +314,9 @@ static sb_status run_within(const train_case *c, const train_call *x)
     p.x = x->at[GATE_UP], p.dh = x->at[DH], p.amax = x->at[WORDS], p.amax_t = x->at[WORDS_T];
     p.y = x->at[CODES], p.scales = x->at[CODE_SCALES], p.y_t = x->at[CODES_T], p.scales_t = x->at[CODE_SCALES_T];
     p.largest = (uint32_t *)x->at[WORDS] + p.rows;
+    p.again = p.scaling == SB_SCALE_TENSOR && p.rows > 1;
+    if (p.again && p.rows % 2 == 0) /* a guess that is wrong */
+        p.amax = x->at[WORDS_T];
     const sb_amax a = {.dtype = p.dtype,
                        .source = p.source,
                        .rows = p.rows,

@@ -125,6 +125,7 @@ static const column_spec column_table[] = {
     {"cast_p10_ms", COLUMN_REAL, false, "10th percentile"},
     {"cast_p90_ms", COLUMN_REAL, false, "90th percentile"},
     {"cast_gb_s", COLUMN_REAL, false, "float8: 4 bytes an element (one read in 16 bits, two written) / cast_ms"},
+    {"cast_copy_pct", COLUMN_REAL, false, "float8: that as a share of the rate of a kernel that copies as many bytes"},
     {"product_ms", COLUMN_REAL, true, "float8: the product by the tuned algorithm, median"},
     {"product_p10_ms", COLUMN_REAL, false, "10th percentile"},
     {"product_p90_ms", COLUMN_REAL, false, "90th percentile"},
@@ -188,8 +189,16 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_run run_table[] = {
     {RUN_QUICK, 1, 11, OTHERS " --size small"},
     {RUN_DEFAULT, 1, 50, OTHERS},
-    {RUN_QUICK | RUN_DEFAULT, 1, 18,
-     "--variant float8 --shape 4096x12800x1600,8192x8192x8192 --product bf16,tensor-fast,tensor,row,block"},
+    {RUN_QUICK | RUN_DEFAULT, 1, 21,
+     "--variant float8 --shape 4096x12800x1600,8192x8192x8192 --product "
+     "bf16,tensor-fast,tensor,row-fast,row,block"},
+    /* The twelve products of a layer of xl. */
+    {RUN_FULL, 1, 18,
+     "--variant float8 --shape 4096x4800x1600,4096x1600x1600,4096x12800x1600,4096x1600x6400 --product "
+     "bf16,tensor-fast"},
+    {RUN_FULL, 1, 34,
+     "--variant float8 --shape 4096x1600x4800,4096x1600x1600,4096x1600x12800,4096x6400x1600,4800x1600x4096,"
+     "1600x1600x4096,12800x1600x4096,1600x6400x4096 --product bf16,tensor-e5m2"},
     {RUN_FULL, 1, 140, "--variant float8"},
     {RUN_FULL, 1, 50, FLOAT8_ERRORS " --settle 0"},
     {RUN_FULL, 1, 60, "--variant timing --size large --seq 128,512,1024"},

@@ -111,10 +111,14 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 32, "--seq 512 --precision bf16 --variant none,kernels"},
     {RUN_DEFAULT, 1, 18, "--size small,xl --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     {RUN_FULL, 1, 30, "--size medium,large,2.7b --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
-    {RUN_DEFAULT, 1, 40, "--size xl --seq 1024 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
-    {RUN_FULL, 1, 12, "--size xl --seq 1024 --precision fp8-delayed"},
-    {RUN_FULL, 1, 95,
-     "--size small,2.7b --seq 2048 --precision bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-delayed"},
+    {RUN_DEFAULT, 1, 40, "--size xl --seq 1024 --precision bf16,fp8-tensorwise,fp8-block,fp8-block-dw2d,fp8-delayed"},
+    {RUN_FULL, 1, 24, "--size xl --seq 1024 --precision bf16,fp8-rowwise,fp8-rowwise-dw16"},
+    {RUN_FULL, 1, 80,
+     "--size 2.7b --seq 2048 --precision "
+     "bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-block-dw2d,fp8-delayed"},
+    {RUN_FULL, 1, 30,
+     "--size small --seq 2048 --precision "
+     "bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-block-dw2d,fp8-delayed"},
     /* Feature by feature: the rows that the runs above do not have. */
     {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
     {RUN_FULL, 1, 60,
@@ -166,7 +170,8 @@ static const bench_info info = {
         "norms; a forward alone a third. It is nan for a GPU whose peak is not known; --peak-tflops gives it.\n"
         "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
         "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale), fp8-tensorwise, fp8-rowwise,\n"
-        "fp8-rowwise-dw16, fp8-block: bf16 with the products of the blocks in float8 (docs/float8.md). Name bf16 "
+        "fp8-rowwise-dw16, fp8-block, fp8-block-dw2d: bf16 with the products of the blocks in float8 (docs/float8.md). "
+        "Name bf16 "
         "before\n"
         "them: speedup_bf16 is against the same case of this run.\n"
         "moments: bf16 rounds the second one stochastically, so that it can fall where a step takes a thousandth.\n"

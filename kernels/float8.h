@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Casts to 8-bit floats, and the scales that products of them read. Part of the API: train.h includes it.
  *
- * A matrix is stored as codes of one byte and scales: a value is its code times its scale. A scale is a power of two, the
- * smallest with which the largest magnitude of its elements does not pass the format's largest value, so that multiplying by
- * it is exact and every backend makes the same bits. Zeros alone have scale 1, magnitudes below 2^-110 a scale of 2^-118 or more. An
+ * A matrix is stored as codes of one byte and scales: a value is its code times its scale. A scale is a power of two, of 16
+ * for e5m2, the smallest with which the largest magnitude of its elements does not pass the format's largest value, so that
+ * multiplying by it is exact and every backend makes the same bits. Zeros alone have scale 1, magnitudes below 2^-110 a scale of 2^-118 or more. An
  * element that is not finite is NaN (0x7f), and the scale that counts it is NaN, so that products with it are. */
 #ifndef STEPBENCH_KERNELS_FLOAT8_H
 #define STEPBENCH_KERNELS_FLOAT8_H

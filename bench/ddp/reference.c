@@ -154,6 +154,7 @@ static bool run_whole(ddp_case *k, trainer *t, int micros, float *out)
     trainer_set_hooks(t, &(step_hooks){.user = &b, .update = keep_whole});
     for (int m = 0; m < micros && ok; m++) {
         replica_set_tokens(t, k->o.seed, m);
+        trainer_set_same_step(t, m > 0);
         ok = trainer_step(t);
         device_sync(k->s->dev);
         watchdog_beat();
@@ -193,6 +194,7 @@ static bool reference_steps(ddp_case *k, trainer *t, int count, const float *who
         for (b.added = 0; b.added < b.ranks && ok; b.added++) {
             phase_set("check: step %d of %d, batch %d of %d on one rank", step + 1, steps, b.added + 1, b.ranks);
             replica_set_tokens(t, k->o.seed, b.added);
+            trainer_set_same_step(t, b.added > 0);
             ok = trainer_step(t);
         }
         if (ok && step == 0)

@@ -49,6 +49,18 @@ static bool cast_once(void *arg)
     return float8_cast(f, &f->a);
 }
 
+/* As many bytes as the cast moves, where D has room for them. */
+static size_t copied_bytes(const float8_case *f)
+{
+    return 2 * (size_t)f->rows * (size_t)(f->k < f->columns ? f->k : f->columns);
+}
+
+static bool copy_once(void *arg)
+{
+    float8_case *f = arg;
+    return mixed_ok(f->m, f->m->kernels->copy(f->m->ctx, f->d, f->a.x, copied_bytes(f), stream_of(f)));
+}
+
 static bool product_once(void *arg)
 {
     float8_case *f = arg;
@@ -229,13 +241,15 @@ static double *bf16_ms(const float8_case *f)
 static bool time_all(float8_case *f)
 {
     mixed *m = f->m;
-    double amax = 0, cast = 0, product;
+    double amax = 0, cast = 0, copy, product;
     if (f->product && needs_words(&f->a) && !measure(m->s, m->w, "amax", amax_once, f, &amax))
         return false;
     if (f->product) {
-        if (!measure(m->s, m->w, "cast", cast_once, f, &cast))
+        if (!measure(m->s, m->w, "cast", cast_once, f, &cast) || !measure(m->s, m->w, "copy", copy_once, f, &copy))
             return false;
-        row_real(m->w, "cast_gb_s", 4.0 * f->rows * f->k / (cast * 1e6));
+        const double rate = 4.0 * f->rows * f->k / (cast * 1e6);
+        row_real(m->w, "cast_gb_s", rate);
+        row_real(m->w, "cast_copy_pct", 100 * rate * copy * 1e6 / (2.0 * (double)copied_bytes(f)));
     }
     if (!measure(m->s, m->w, "product", product_once, f, &product))
         return false;

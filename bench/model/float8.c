@@ -110,14 +110,14 @@ static double value_of(sb_dtype format, uint8_t code)
     return code & 0x80 ? -v : v;
 }
 
-/* The smallest power of two with which this magnitude fits, but not below 2^-118. */
+/* The smallest power of two, for e5m2 of 16, with which this magnitude fits, but not below 2^-118. */
 static double scale_for(double magnitude, sb_dtype format)
 {
     if (magnitude == 0)
         return 1;
-    double scale = ldexp(1, -118);
+    double scale = ldexp(1, format == SB_E4M3 ? -118 : -116);
     while (largest_of(format) * scale < magnitude)
-        scale *= 2;
+        scale *= format == SB_E4M3 ? 2 : 16;
     return scale;
 }
 

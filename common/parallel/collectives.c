@@ -261,9 +261,11 @@ void parallel_agree(void *user, const void *own, void *all, size_t words)
     parallel *p = user;
     if (!p->communicating)
         return;
-    parallel_follow(p, p->gather_stream, p->m.main, &p->to_agree);
-    comm_all_reduce(p->gather_comm, own, all, words, COMM_INT32, COMM_MAX, p->gather_stream);
-    parallel_record(p, p->gather_stream, &p->agreed);
+    comm *slices = p->gather_comm ? p->gather_comm : p->reduce_comm;
+    void *stream = p->gather_comm ? p->gather_stream : p->reduce_stream;
+    parallel_follow(p, stream, p->m.main, &p->to_agree);
+    comm_all_reduce(p->all ? p->all : slices, own, all, words, COMM_INT32, COMM_MAX, stream);
+    parallel_record(p, stream, &p->agreed);
     parallel_main_waits(p, p->agreed, WAIT_GATHER);
 }
 

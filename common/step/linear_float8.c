@@ -167,16 +167,24 @@ void float8_begin(step *s)
     struct step_float8 *f = s->float8;
     for (int i = 0; f && f->weights && i < s->o.config.layers * LINEAR_HEAD; i++)
         f->weights[i].fresh = false;
-    if (!f || !f->window)
+}
+
+void float8_history(step *s)
+{
+    struct step_float8 *f = s->float8;
+    if (!f || !f->window || (f->delayed && s->same_step))
         return;
     f->next = 0;
-    const sb_float8_history p = {word_count(s), f->window, history_of(s, 0), history_of(s, 2), history_of(s, 1)};
+    const int n = word_count(s);
+    const sb_float8_history p = {n, f->window, history_of(s, 0), history_of(s, 2), history_of(s, 1)};
     if (step_launching(s)) {
         f->cold = !f->begun;
         f->begun = true;
+        if (f->cold)
+            device_memset(s->dev, p.largest, 0, (size_t)(2 + f->window) * (size_t)n * sizeof(uint32_t));
+        if (f->delayed && s->hooks.agree)
+            s->hooks.agree(s->hooks.user, p.largest, p.largest, (size_t)n);
     }
-    if (step_launching(s) && f->cold)
-        device_memset(s->dev, p.largest, 0, (size_t)(2 + f->window) * (size_t)word_count(s) * sizeof(uint32_t));
     if (step_go(s))
         step_done(s, s->k->train->float8_history(s->ctx, &p, s->main));
 }

@@ -12,6 +12,7 @@ void float8_create(step *s);
 void float8_free(step *s);
 size_t float8_weight_bytes(const step *s); /* of copies of weights that stay from one micro-batch to the next */
 void float8_begin(step *s);                /* a step begins: no copy of a weight is that of the present weight */
+void float8_history(step *s); /* behind it, and ahead of all casts: words of the step before, on which ranks agree */
 
 /* Makes the product of 16 bits that of the policy. False: it stays as it is, since the policy, or a size that is no multiple
  * of 16, has no float8 there. */

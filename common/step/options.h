@@ -157,7 +157,8 @@ typedef struct step_hooks {
      * stream is to wait until they have been read. */
     void (*grads)(void *user, int unit, void *from);
     void (*reduced)(void *user, int unit);
-    /* With shard.codes, before any gather of a step: `all` is to hold the largest of all ranks' words, as integers. */
+    /* With shard.codes or delayed scales, before any gather of a step: `all`, which may be `own`, is to hold the largest of all
+     * ranks' words, as integers. */
     void (*agree)(void *user, const void *own, void *all, size_t words);
 } step_hooks;
 

@@ -129,6 +129,7 @@ typedef struct step {
     bool adds;                  /* they are added to those of the micro-batches before */
     bool eager;                 /* FUSION_NONE */
     bool rehearsing;            /* nothing is launched, and hops learn their places */
+    bool same_step;             /* see trainer_set_same_step */
     bool swiglu_matmul;         /* step_fuses_swiglu */
     struct step_float8 *float8; /* of the blocks' products; NULL: none is in float8 */
     struct step_codes *codes;   /* with which blocks are gathered; NULL: they are as parameters */

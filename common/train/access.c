@@ -10,6 +10,7 @@
 #include "common/core/spread.h"
 #include "common/device/pieces.h"
 #include "common/model/dtypes.h"
+#include "common/step/linear_float8.h"
 #include "common/step/offload.h"
 #include "common/step/transformer.h"
 #include "common/step/units.h"
@@ -408,6 +409,7 @@ bool trainer_read_logits(trainer *t, float *out)
     s->status = SB_OK;
     arena_run_begin(s->arena);
     trainer_walk_begin(t);
+    float8_history(s);
     part_forward(s, p, &p->micros[0]);
     part_loss(s, p, &p->micros[0], false);
     if (s->status != SB_OK)

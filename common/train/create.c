@@ -88,8 +88,6 @@ static bool check(step *s, char *why, size_t why_bytes)
         return false;
     if (!float8_supported(s->k, s->ctx, o->precision))
         return refuse(why, why_bytes, sb_last_message());
-    if (o->ranks > 1 && o->precision->float8 && float8_recipe_find(o->precision->name)->delayed)
-        return refuse(why, why_bytes, "ranks do not agree on the histories of fp8-delayed yet");
     s->attention = sb_attention_find(s->k, o->attention);
     if (!s->attention) {
         snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", s->k->name, o->attention);

@@ -111,8 +111,10 @@ void trainer_walk(trainer *t)
         if (table_done(s, i))
             continue;
         begin_batch(t);
-        if (!begun)
+        if (!begun) {
+            float8_history(s);
             codes_begin(s);
+        }
         begun = true;
         if (i > 0 && s->in_flight == 0 && s->actions[i].work == STEP_F)
             units_begin(s, false);
@@ -209,6 +211,11 @@ trainer_memory trainer_memory_of(const trainer *t)
         r.phase_peak[p] = held + arena_peak(t->step.arena, (step_phase)p, MEMORY_KINDS);
     r.allocated = held + t->skipped + r.arena_bytes;
     return r;
+}
+
+void trainer_set_same_step(trainer *t, bool same)
+{
+    t->step.same_step = same;
 }
 
 void trainer_set_hooks(trainer *t, const step_hooks *hooks)

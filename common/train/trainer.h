@@ -28,6 +28,8 @@ void trainer_free(trainer *t); /* gives its memory back to `m` */
 void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets);
 void trainer_set_lr(trainer *t, double lr);
 void trainer_set_loss_scale(trainer *t, double scale); /* of the fp16 policy; it starts at 65536 */
+/* The calls of trainer_step that follow take more batches of the step before, as other ranks would: delayed scales stay. */
+void trainer_set_same_step(trainer *t, bool same);
 
 /* Walks a step as it will be and launches nothing: tells the hops where tensors will come. Before the first step. */
 void trainer_rehearse(trainer *t);

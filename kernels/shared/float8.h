@@ -25,7 +25,8 @@ SB_ANYWHERE uint32_t sb_float8_magnitude(uint32_t bits)
 }
 
 /* The bits of the scale of a group whose largest magnitude has the bits `amax`. Both formats end with 1.75 times a power of two,
- * 2^8 and 2^15, so magnitudes above 1.75 times a power of two need the next one. */
+ * 2^8 and 2^15, so magnitudes above 1.75 times a power of two need the next one. e5m2 has range to spare: its scales are powers of
+ * 16, so that those of gradients, which are never twice the same, stay from one step to the next. */
 SB_ANYWHERE uint32_t sb_float8_scale_bits(uint32_t amax, sb_dtype format)
 {
     if (amax == 0)
@@ -34,6 +35,8 @@ SB_ANYWHERE uint32_t sb_float8_scale_bits(uint32_t amax, sb_dtype format)
         return 0x7fffffffu;
     int power = (format == SB_E4M3 ? 8 : 15) + 127 - (int)(amax >> 23) - ((amax & 0x7fffffu) > 0x600000u);
     power = power > 118 ? 118 : power;
+    if (format == SB_E5M2)
+        power &= ~3;
     return (uint32_t)(127 - power) << 23;
 }
 

@@ -109,17 +109,20 @@ static void shards_agree_with_one_rank(void **state)
     csv_free(c);
 }
 
-/* Scales by row serve one order alone, and slices of `tiny` end within squares. */
+/* Scales by row serve one order alone, delayed ones are no slice's, and slices of `tiny` end within squares. Ranks agree on
+ * histories: two steps have the bits of one rank. */
 static void other_recipes_gather_parameters(void **state)
 {
 #ifndef HAVE_GLOO
     skip();
 #endif
-    csv *c = sharded(state, 3,
+    csv *c = sharded(state, 4,
                      "--ranks 4 --size tiny --variant fsdp --gather-dtype float8 "
-                     "--precision fp8-tensorwise,fp8-rowwise,fp8-block");
-    for (size_t row = 0; row < c->rows; row++)
+                     "--precision fp8-tensorwise,fp8-rowwise,fp8-block,fp8-delayed");
+    for (size_t row = 0; row < c->rows; row++) {
         assert_string_equal(csv_cell(c, row, "gathered_dtype"), row == 0 ? "e4m3" : "bf16");
+        assert_true(csv_real(c, row, "err_grad") < 1e-6 && csv_real(c, row, "err_param") == 0);
+    }
     csv_free(c);
 }
 

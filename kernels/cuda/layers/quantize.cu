@@ -111,7 +111,7 @@ struct powers {
     }
 };
 
-/* Of one scale for all, or one for each row: the word of which this thread makes one scale of the tile, that of row threadIdx.x of y
+/* Where one scale serves all, or each row has one: the word of which this thread makes a scale of the tile, that of row threadIdx.x of y
  * or of y_t. It is read before the elements, so that one wait is enough. */
 __device__ __forceinline__ unsigned word_given(const sb_quantize &p, const place &at)
 {
@@ -198,7 +198,7 @@ __device__ __forceinline__ void store_square(float *scales, int row, int column,
         scales[(int64_t)row * ld + j] = 0;
 }
 
-/* Of blocks: each row of the tile is one of y, or the tile is; each column is one of y_t, or the tile. */
+/* Scales of blocks: each row of the tile is one of y, or the tile is; each column is one of y_t, or the tile. */
 template <typename T, sb_dtype FORMAT>
 __device__ __forceinline__ void scales_found(const sb_quantize &p, const place &at, const eight<T> (&x)[SQUARE],
                                              shared_tile &tile, powers &of_row, powers &of_column)

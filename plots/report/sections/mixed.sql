@@ -81,11 +81,13 @@ SELECT shape, product || ':' AS across,
     || coalesce(n(speedup_with_cast), '-'), status) AS cell
 FROM float8 WHERE "values" = 'normal' ORDER BY id
 
-Casting A in both orders, with the words of its largest magnitudes where scales need them:
+Casting A in both orders, beside the rate of a copy of as many bytes, and with the words of its largest magnitudes where
+scales need them:
 
 @grid
 SELECT shape, product || ':' AS across,
     iif(status = 'ok', n(cast_ms) || ' ms, ' || n(cast_gb_s) || ' GB/s'
+    || coalesce(' (' || n(cast_copy_pct) || ' % of a copy)', '')
     || coalesce(' + ' || n(amax_ms) || ' ms', ''), status) AS cell
 FROM float8 WHERE "values" = 'normal' AND product <> 'bf16' ORDER BY id
 

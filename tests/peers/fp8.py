@@ -8,6 +8,8 @@ import clock
 from record import reason_of
 
 SHAPES = ((4096, 4800, 1600), (4096, 1600, 1600), (4096, 12800, 1600), (4096, 1600, 6400), (12800, 1600, 4096), (8192, 8192, 8192))
+# With some of those above, the twelve products of a layer of xl: these are of its backward.
+GRADIENTS = ((4096, 1600, 4800), (4096, 1600, 12800), (4096, 6400, 1600), (4800, 1600, 4096), (1600, 1600, 4096), (1600, 6400, 4096))
 
 # Formats of A and B, blocks of A and B as (rows, columns) with None for all, and whether sums are fast: use_fast_accum.
 PRODUCTS = {
@@ -79,9 +81,9 @@ def named(name):
 
 def fp8(rows, small):
     """What PyTorch refuses, or has no memory for, gets a row that says so."""
-    for m, n, k in ((512, 512, 1024),) if small else SHAPES:
+    for m, n, k in ((512, 512, 1024),) if small else (*SHAPES, *GRADIENTS):
         a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
-        for name in ("bf16", *PRODUCTS):
+        for name in ("bf16", "tensor-e5m2") if (m, n, k) in GRADIENTS else ("bf16", *PRODUCTS):
             case = dict(bench="fp8", product=name, shape=f"{m}x{n}x{k}", mode="graph",
                         policy=f"{named(name)}, operands ready; {clock.SETTLED}")
             try:

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the questions of bench_accounting share: a row being computed, its derivation line by line, and texts of
  * numbers, and the rates that it divides by. */
-#ifndef STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
-#define STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
+#pragma once
 
 #include "common/formulas/accounting.h"
 #include "common/session/session.h"
@@ -49,5 +48,3 @@ bool accounting_rates_of(const accounting *a, const char *flops, const char *ban
 double accounting_measured_bandwidth(const char *results_dir, const char **from);
 /* The mesh of the case; false as above. */
 bool accounting_mesh(const accounting *a, ffn_mesh *m);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The questions of bench_accounting: one function each, which fills the row of a case. */
-#ifndef STEPBENCH_BENCH_ACCOUNTING_QUESTIONS_H
-#define STEPBENCH_BENCH_ACCOUNTING_QUESTIONS_H
+#pragma once
 
 #include "bench/accounting/accounting.h"
 
@@ -17,5 +16,3 @@ void accounting_run_zero(const accounting *a);
 #define ACCOUNTING_WAYS                                                                                                \
     "as-given|best-split|best-whole-split|overlap-axes|more-axes|8bit-weights|8bit-all|keep-weights|faster-link|"      \
     "pipeline|context"
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the attention benches share: one attention problem on the device, set up, run once, verified against the fp64
  * oracle and timed. A bench adds its options, its columns and what it derives from the times. */
-#ifndef STEPBENCH_BENCH_ATTENTION_CASE_H
-#define STEPBENCH_BENCH_ATTENTION_CASE_H
+#pragma once
 
 #include "bench/attention/problem.h"
 
@@ -39,5 +38,3 @@ bool attention_check(attention_case *ac);
     {part "_j", COLUMN_REAL, false, what ", energy; nan where sampling takes less than about 0.6 s"}, \
     {part "_tflop_per_j", COLUMN_REAL, false, what ", its FLOPs / energy, in 10^12"}
 /* clang-format on */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lengths of packed documents. */
-#ifndef STEPBENCH_BENCH_ATTENTION_DOCUMENTS_H
-#define STEPBENCH_BENCH_ATTENTION_DOCUMENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,5 +9,3 @@
  * borders, each of which is equally likely anywhere, so that some documents are short and a few long. The same for the same seed
  * and stream. The caller frees it. */
 int *documents_draw(int n, int total, bool random, uint64_t seed, uint32_t stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One attention problem on the device: its tensors, and one forward and backward over them. */
-#ifndef STEPBENCH_BENCH_ATTENTION_PROBLEM_H
-#define STEPBENCH_BENCH_ATTENTION_PROBLEM_H
+#pragma once
 
 #include "common/formulas/attention.h"
 #include "common/session/session.h"
@@ -53,5 +52,3 @@ bool attention_workspace(attention_case *ac, size_t bytes);
 
 /* For --dry-run: the tensors of a case and the S x S matrices of the variants that keep them; no smaller workspaces. */
 double attention_estimate_bytes(const attention_problem *problem, const char *variant);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One case of bench_allreduce on one rank: its op, its buffers, what is measured. */
-#ifndef STEPBENCH_BENCH_COLLECTIVE_PROBLEM_H
-#define STEPBENCH_BENCH_COLLECTIVE_PROBLEM_H
+#pragma once
 
 #include "common/formulas/collective.h"
 #include "common/session/session.h"
@@ -30,5 +29,3 @@ typedef struct collective {
     device_graph *replay;       /* NULL: eager */
     int calls, samples, warmup; /* of a sample; in all; before */
 } collective;
-
-#endif

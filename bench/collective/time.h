@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The clock of a collective on one rank; what the ranks agree on is in collective.c. */
-#ifndef STEPBENCH_BENCH_COLLECTIVE_TIME_H
-#define STEPBENCH_BENCH_COLLECTIVE_TIME_H
+#pragma once
 
 #include "bench/collective/problem.h"
 #include "common/core/stats.h"
@@ -12,5 +11,3 @@ double collective_estimate(collective *k);              /* ms of a call that is 
 double collective_burst(collective *k, int calls);      /* ms of each of calls back to back */
 bool collective_capture(collective *k);                 /* the calls of a sample as a graph; false: can't be */
 void collective_sample(collective *k, samples *out_ms); /* k->samples of them, each the mean of its calls */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A case of data parallelism: its options, and exchanges between its ranks. All ranks of the job call the functions of
  * this folder together, unless a comment says otherwise; ranks that are not members of the case only join in exchanges. */
-#ifndef STEPBENCH_BENCH_DDP_CASE_H
-#define STEPBENCH_BENCH_DDP_CASE_H
+#pragma once
 
 #include "bench/model/case.h"
 #include "common/launch/launch.h"
@@ -75,5 +74,3 @@ bool ddp_capture(ddp_case *k, replica *r);
 /* `all` is (ranks of the job, n). */
 void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all);
 double ddp_most(const ddp_case *k, const char *name, double mine); /* the largest of the members' */
-
-#endif

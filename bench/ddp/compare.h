@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Compares the results of a check with the reference; compare.c derives how far apart two right results may be. */
-#ifndef STEPBENCH_BENCH_DDP_COMPARE_H
-#define STEPBENCH_BENCH_DDP_COMPARE_H
+#pragma once
 
 #include "bench/ddp/reference.h"
 
@@ -20,5 +19,3 @@ typedef struct ddp_results { /* of a member's check; elements of the index space
 /* Called by members; the outcome is ok so far. */
 void ddp_compare(const ddp_case *k, const replica *r, const ddp_results *got, const ddp_reference *ref,
                  ddp_outcome *out);
-
-#endif

@@ -3,8 +3,7 @@
  * columns and defaults of options. A case is a model, a number of ranks and a strategy of parallel/strategy.h (its
  * variant): checked on a slice (verify.c), then timed together with its compute-only step, which is the same step without
  * communication (time.c), and written down (row.c). */
-#ifndef STEPBENCH_BENCH_DDP_DDP_H
-#define STEPBENCH_BENCH_DDP_DDP_H
+#pragma once
 
 #include "bench/ddp/case.h"
 #include "bench/ddp/fit.h"
@@ -36,5 +35,3 @@ void ddp_add_variants(variant_spec table[DDP_VARIANTS], bool (*mine)(const strat
 
 /* main of a bench. Sets defaults in its table of options. */
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv);
-
-#endif

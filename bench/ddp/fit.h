@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The model of buckets: its columns, and how they are measured and filled; see fit.c. */
-#ifndef STEPBENCH_BENCH_DDP_FIT_H
-#define STEPBENCH_BENCH_DDP_FIT_H
+#pragma once
 
 #include "bench/ddp/time.h"
 
@@ -29,5 +28,3 @@
  * the case's replica is made. */
 void ddp_fit_make(ddp_case *k);
 void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m);
-
-#endif

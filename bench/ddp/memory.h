@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a replica holds: counted, planned and as the driver has it; see memory.c. */
-#ifndef STEPBENCH_BENCH_DDP_MEMORY_H
-#define STEPBENCH_BENCH_DDP_MEMORY_H
+#pragma once
 
 #include "bench/ddp/case.h"
 
@@ -53,5 +52,3 @@ void ddp_held_init(const ddp_case *k, replica *r, ddp_held *h);
 void ddp_held_after(const ddp_case *k, ddp_held *h); /* after its steps */
 /* Fills in DDP_MEMORY_COLUMNS. */
 void ddp_fill_memory(ddp_case *k, const replica *r, const ddp_held *h);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The results that a check expects: the same steps on one rank; see reference.c. */
-#ifndef STEPBENCH_BENCH_DDP_REFERENCE_H
-#define STEPBENCH_BENCH_DDP_REFERENCE_H
+#pragma once
 
 #include "bench/ddp/case.h"
 
@@ -23,5 +22,3 @@ const ddp_reference *ddp_reference_of(ddp_case *k, const step_options *slice, co
 /* Micro-batches that the reference adds up within one step, as the ranks of the case do. */
 int ddp_reference_micros(const ddp_case *k, const step_options *slice);
 double ddp_grad_norm(trainer *t); /* of the last update, where it wants to know */
-
-#endif

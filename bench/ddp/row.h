@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The row of a case: its columns, and how they are filled. */
-#ifndef STEPBENCH_BENCH_DDP_ROW_H
-#define STEPBENCH_BENCH_DDP_ROW_H
+#pragma once
 
 #include "bench/ddp/time.h"
 
@@ -73,5 +72,3 @@
 /* clang-format on */
 
 void ddp_fill_row(ddp_case *k, const replica *r, const ddp_times *m);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The times of a case: see time.c. */
-#ifndef STEPBENCH_BENCH_DDP_TIME_H
-#define STEPBENCH_BENCH_DDP_TIME_H
+#pragma once
 
 #include "bench/ddp/case.h"
 #include "common/core/stats.h"
@@ -23,5 +22,3 @@ typedef struct ddp_times {
  * to `fail`. */
 bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m);
 void ddp_times_free(ddp_times *m);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The columns of bench_memory that a timeline and the closed form give. */
-#ifndef STEPBENCH_BENCH_MEMORY_ROW_H
-#define STEPBENCH_BENCH_MEMORY_ROW_H
+#pragma once
 
 #include "common/train/history.h"
 #include "common/session/session.h"
@@ -9,5 +8,3 @@
 /* Fills peaks, kinds, predictions, sizes and the largest allocation; prints the --top largest under the name.
  * Returns by how many percent the closed form misses the phase that it misses most. */
 double memory_row_fill(session *s, row *w, const trainer *t, const timeline *x, const char *name);
-
-#endif

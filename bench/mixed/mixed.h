@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of bench_mixed_precision share: a row being measured, and small ops on tensors of any dtype. */
-#ifndef STEPBENCH_BENCH_MIXED_MIXED_H
-#define STEPBENCH_BENCH_MIXED_MIXED_H
+#pragma once
 
 #include "common/session/session.h"
 #include "kernels/kernels.h"
@@ -50,5 +49,3 @@ bool mixed_sum_parse(const char *text, int64_t *terms, double *term); /* "1000x0
 #define MIXED_TENSORS                                                                                                  \
     "fc1.weight|ln.weight|ln.bias|fc2.weight|fc1|relu|ln|logits|loss|fc1.weight.grad|ln.weight.grad|ln.bias.grad|"     \
     "fc2.weight.grad"
-
-#endif

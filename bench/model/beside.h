@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the same case gave in bf16 earlier in this run, for rows of float8. */
-#ifndef STEPBENCH_BENCH_MODEL_BESIDE_H
-#define STEPBENCH_BENCH_MODEL_BESIDE_H
+#pragma once
 
 #include "common/options/options.h"
 #include "common/session/session.h"
@@ -9,5 +8,3 @@
 /* Keeps `value` of a case in bf16, and gives that of the case that differs in its precision alone: NAN where there is none yet. */
 void bf16_keep(session *s, const bench_case *c, double value);
 double bf16_beside(session *s, const bench_case *c);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the benches of the whole model share: their options, how a case becomes the options of a trainer, and what
  * the formulas say about it. */
-#ifndef STEPBENCH_BENCH_MODEL_CASE_H
-#define STEPBENCH_BENCH_MODEL_CASE_H
+#pragma once
 
 #include "common/formulas/model.h"
 #include "common/options/options.h"
@@ -116,5 +115,3 @@ double model_float8_share(const step_options *o);
  * none were in float8. */
 double model_peak_tflops(const step_options *o, const char *gpu);
 double model_peak16_tflops(const step_options *o, const char *gpu);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The library context that the trainers of a bench share, and a tuned trainer for a case. */
-#ifndef STEPBENCH_BENCH_MODEL_CONTEXT_H
-#define STEPBENCH_BENCH_MODEL_CONTEXT_H
+#pragma once
 
 #include "bench/model/float8.h"
 #include "common/session/session.h"
@@ -35,5 +34,3 @@ trainer *model_trainer_untuned(session *s, const step_options *o, row *w);
 /* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was
  * chosen. */
 void model_print_products(const trainer *t);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How the ranks of a case share a step: --mesh and --strategy, for benches whose ranks share layers or stages. */
-#ifndef STEPBENCH_BENCH_MODEL_MESH_H
-#define STEPBENCH_BENCH_MODEL_MESH_H
+#pragma once
 
 #include "common/mesh/mesh.h"
 #include "common/options/options.h"
@@ -27,5 +26,3 @@ bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model
                    size_t why_bytes);
 /* For bench_info.validate: false with the sentence of the first case if no case has a mesh that is possible. */
 bool model_mesh_validate(const options *o, char *msg, size_t msg_bytes);
-
-#endif

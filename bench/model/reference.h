@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The plain fp32 step that a slice of a model is compared with; used only by verify.c. */
-#ifndef STEPBENCH_BENCH_MODEL_REFERENCE_H
-#define STEPBENCH_BENCH_MODEL_REFERENCE_H
+#pragma once
 
 #include "common/session/session.h"
 #include "common/train/trainer.h"
@@ -25,5 +24,3 @@ void slice_describe(const step_options *o, char *out, size_t out_bytes);
 /* What is compared of a trainer: the elements of tensor i, and its values. */
 int64_t compared_count(const trainer *t, int i);
 bool compared_read(trainer *t, int i, float *out); /* false with sb_last_message */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Timing whole steps of a trainer, and the rates that follow. */
-#ifndef STEPBENCH_BENCH_MODEL_TIMING_H
-#define STEPBENCH_BENCH_MODEL_TIMING_H
+#pragma once
 
 #include "common/session/session.h"
 #include "common/train/trainer.h"
@@ -69,5 +68,3 @@ void model_fill_rates(session *s, row *w, const step_options *o, double step_ms)
 void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double step_ms);
 /* --peak-tflops is of one precision: false with a sentence when the cases have several. For bench_info.validate. */
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes);
-
-#endif

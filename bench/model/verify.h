@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The check of a model before it is timed. */
-#ifndef STEPBENCH_BENCH_MODEL_VERIFY_H
-#define STEPBENCH_BENCH_MODEL_VERIFY_H
+#pragma once
 
 #include "common/session/session.h"
 #include "common/train/trainer.h"
@@ -24,5 +23,3 @@ bool model_verify(session *s, const step_options *o, row *w);
     {"err_param", COLUMN_REAL, false,                                                                                  \
      "mode train-step: worst parameter of the checked slice after an update, relative to how far it should move"}
 /* clang-format on */
-
-#endif

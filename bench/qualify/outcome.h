@@ -2,8 +2,7 @@
 /* What bench_qualify ends with: an exit code that is 0 only when GPUs were found well, and the same as text for a monitor.
  * The text is OpenMetrics 1.0, which Prometheus' older text format reads too: gauges alone, as the textfile collector of its
  * node exporter takes them. The file is replaced as a whole, also when nothing could be measured. */
-#ifndef STEPBENCH_BENCH_QUALIFY_OUTCOME_H
-#define STEPBENCH_BENCH_QUALIFY_OUTCOME_H
+#pragma once
 
 #include "bench/qualify/qualify.h"
 
@@ -24,5 +23,3 @@ int outcome_code(const outcome *o, int code);
 char *outcome_metrics(qualify *q);
 /* Writes the file: these metrics (NULL: none), the numbers of GPUs and the exit code. Ends the program when it can't. */
 void outcome_write(const char *path, const char *metrics, const outcome *o, int code);
-
-#endif

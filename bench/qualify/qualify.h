@@ -2,8 +2,7 @@
 /* What the files of bench_qualify share. A set is one thing measured on every GPU (or pair, or group of GPUs) of the job:
  * an item each. It is measured when the first of its rows is wanted; every rank has all of its items. What is slower than
  * it should be is measured again, alone, before it is called so. */
-#ifndef STEPBENCH_BENCH_QUALIFY_QUALIFY_H
-#define STEPBENCH_BENCH_QUALIFY_QUALIFY_H
+#pragma once
 
 #include <string.h>
 
@@ -86,5 +85,3 @@ void qualify_item_fill(qualify *q, qualify_item *item, const row *scratch, bool 
 void qualify_explain(const qualify_set *set, const qualify_item *item, char *out, size_t bytes);
 /* The verdict on GPU `rank` from all sets; why: what was found, or not checked. */
 verdict qualify_of_gpu(qualify *q, int rank, char *why, size_t why_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What recomputation costs, measured on a model of the same blocks but few of them, and what follows for one of many. */
-#ifndef STEPBENCH_BENCH_RECOMPUTE_COSTS_H
-#define STEPBENCH_BENCH_RECOMPUTE_COSTS_H
+#pragma once
 
 #include "common/formulas/recompute_plan.h"
 #include "common/session/session.h"
@@ -24,5 +23,3 @@ bool step_costs_offload(session *s, const step_options *o, int kinds, recompute 
 
 /* The step of `o`'s model with this schedule. */
 double step_costs_predict(const step_costs *c, const recompute_schedule *schedule);
-
-#endif

@@ -2,8 +2,7 @@
 /* What bench_roofline measures, for it and for bench_qualify: matrix products, copies, launches. Everything is verified
  * before it is timed, unless --check 0. A function that gives a time is false when there is none: the row then says why,
  * or memory remembers it. Columns that the bench does not declare are left out. */
-#ifndef STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
-#define STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
+#pragma once
 
 #include "common/session/measure.h"
 #include "kernels/kernels.h"
@@ -65,5 +64,3 @@ bool roofline_launch_time(roofline *r, roofline_launch kind, double *ms); /* of 
 
 bool roofline_pair_parse(const char *text, int *from, int *to); /* "0-1"; from and to may be NULL */
 char *roofline_every_pair(int gpus);                            /* "0-1,1-0,...", of two GPUs at least; caller frees */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rank of a mesh has of a model, against one rank that has all of it. */
-#ifndef STEPBENCH_BENCH_SHARE_COMPARE_H
-#define STEPBENCH_BENCH_SHARE_COMPARE_H
+#pragma once
 
 #include "common/replica/team.h"
 
@@ -29,5 +28,3 @@ double share_relative(share_distance d);
  * NULL: zero. Each array is by the index of its tensor. */
 share_distance share_distance_of(const param_tensor *part, const float *got, const bool *only, const param_tensor *all,
                                  const float *want, const float *from);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A case of tensor parallelism: checked against one rank that has whole layers (verify.c), timed with and without its
  * communication (time.c), and written down (row.c). All ranks of the job call these functions together. */
-#ifndef STEPBENCH_BENCH_SHARE_SHARE_H
-#define STEPBENCH_BENCH_SHARE_SHARE_H
+#pragma once
 
 #include "common/core/stats.h"
 #include "common/replica/team.h"
@@ -90,5 +89,3 @@ bool share_time(share_case *k, team *x, share_times *m);
 void share_profile(share_case *k, team *x);
 void share_times_free(share_times *m);
 void share_fill_row(share_case *k, const team *x, const share_times *m, double one_ms, int64_t one_bytes);
-
-#endif

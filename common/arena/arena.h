@@ -5,8 +5,7 @@
  * fixed offsets (arena_fixed): activations share the bytes of gradients that are not written yet.
  *
  * The notes are also the exact memory timeline of the step: what was held, by whom, at each op. */
-#ifndef STEPBENCH_ARENA_ARENA_H
-#define STEPBENCH_ARENA_ARENA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ void arena_fixed(arena *a, size_t offset, size_t bytes, memory_kind kind, int la
 size_t arena_events(const arena *a, const arena_event **out);
 /* Bytes live at the worst op of a phase, in all or of one kind (MEMORY_KINDS: all). */
 int64_t arena_peak(const arena *a, step_phase p, memory_kind kind);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What arena.c notes and plan.c places. Not part of the API. */
-#ifndef STEPBENCH_ARENA_INTERNAL_H
-#define STEPBENCH_ARENA_INTERNAL_H
+#pragma once
 
 #include "common/arena/arena.h"
 
@@ -16,5 +15,3 @@ typedef struct arena_tensor {
 /* Gives the n tensors that are not fixed their offsets, multiples of ARENA_ALIGNMENT: two that live at the same time
  * never overlap. Returns the end of the highest one. */
 int64_t arena_place(arena_tensor *tensors, int n);
-
-#endif

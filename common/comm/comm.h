@@ -7,8 +7,7 @@
  * A wrong argument is a bug and dies. An op that fails (a peer has died, the library reports an error) ends the job, see
  * launch/launch.h; so the ops return nothing. Sums of fp32, bf16 and fp16 round after each addition, in the same order in every
  * run; those of two ranks do not depend on the order at all. Every rank gets the same bits. */
-#ifndef STEPBENCH_COMM_COMM_H
-#define STEPBENCH_COMM_COMM_H
+#pragma once
 
 #include "common/launch/launch.h"
 #include "common/mesh/mesh.h"
@@ -88,5 +87,4 @@ void comm_group_end(comm *c);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a backend of comm.h fills in. No file outside this folder includes it. */
-#ifndef STEPBENCH_COMM_INTERNAL_H
-#define STEPBENCH_COMM_INTERNAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,5 +92,4 @@ bool gloo_link_exchange(gloo_link *g, const comm_call *calls, int n, char *why, 
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -2,8 +2,7 @@
 /* What GPUs of one host do without a library: all-reduces of small tensors, and gates; see kernels/shared/direct.h. What is here
  * opens the mailboxes of the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job
  * ends. */
-#ifndef STEPBENCH_COMM_PEER_H
-#define STEPBENCH_COMM_PEER_H
+#pragma once
 
 #include "common/device/device.h"
 #include "common/comm/comm.h"
@@ -50,5 +49,3 @@ void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send,
                       void *stream);
 /* Members alone. What follows on the stream sees what all members have enqueued ahead of their gate of the same number. */
 void peers_gate(peers *p, void *stream);
-
-#endif

@@ -11,8 +11,7 @@
  * waited on main for exchange k - 1 of all ranks: what those had enqueued on main ahead of it is over there. Who reads on
  * another stream than main is waited for by the copy engine, some gathers later. windows.c counts that this suffices, and
  * dies of a bug where it does not. */
-#ifndef STEPBENCH_COMM_WINDOWS_H
-#define STEPBENCH_COMM_WINDOWS_H
+#pragma once
 
 #include "common/comm/comm.h"
 #include "common/device/device.h"
@@ -59,5 +58,3 @@ bool windows_add(device *d, const sb_direct_sum *p, void *stream);
 
 /* For checks: the rows of each step's first gather come behind their flags, with the first gather behind the next sum. */
 void windows_plant_late(windows *w);
-
-#endif

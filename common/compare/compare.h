@@ -3,8 +3,7 @@
  * not, and what can't be compared is named. A case is a bench, a variant and the parameters. Of each case the newest row
  * counts, together with the other runs of the same commit under the same conditions. Rows of the two sides under other
  * conditions are not compared; nor are cases that only one side has. */
-#ifndef STEPBENCH_COMPARE_H
-#define STEPBENCH_COMPARE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -65,5 +64,3 @@ const char *compare_word(const compare_entry *e); /* "FASTER", "BROKEN", ... */
 /* `names`: what the sides are called. `all`: every measurement, also SAME and UNCLEAR, each on its line. */
 typedef void compare_writer(FILE *out, const comparison *c, const char *const names[2], bool all);
 compare_writer compare_write_text, compare_write_csv, compare_write_markdown;
-
-#endif

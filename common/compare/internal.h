@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The rows of one side of a comparison, grouped by case. */
-#ifndef STEPBENCH_COMPARE_INTERNAL_H
-#define STEPBENCH_COMPARE_INTERNAL_H
+#pragma once
 
 #include "common/compare/compare.h"
 #include "common/compare/params.h"
@@ -44,5 +43,3 @@ typedef struct time_column {
 } time_column;
 bool time_column_of(const csv *file, size_t column, time_column *out);
 timed group_timed(const side *s, const group *g, const time_column *c);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which columns of a CSV file are parameters, under which names, and whether one says something. */
-#ifndef STEPBENCH_COMPARE_PARAMS_H
-#define STEPBENCH_COMPARE_PARAMS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ void params_of(const csv *file, int *first, int *end);
 /* Whether a parameter that has a plain value has another one. Files of the time before there was such a parameter do not have its
  * column. */
 bool param_departs(const char *name, const char *value);
-
-#endif

@@ -3,8 +3,7 @@
  * natural logarithms; above 0 the second side is slower. Two sources of noise add up: that of the samples of a run, and
  * that from run to run, which no single run knows. SAME needs a 95 % interval inside the margin; FASTER and SLOWER need
  * 3.09 standard errors, so that 1000 equal pairs give about two false verdicts. */
-#ifndef STEPBENCH_COMPARE_VERDICT_H
-#define STEPBENCH_COMPARE_VERDICT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ judgement judge_times(const timed *a, const timed *b, double noise, double margi
  * distribution with deviation 1 (2.563 for p10 and p90), of n samples whose neighbours correlate by lag1. NAN below 6
  * samples, which say too little of a median. */
 double median_error(double median, double distance, double normal_distance, double n, double lag1);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The checker: does `got` equal `ref` within the bound of its precision? NaN and Inf never pass where the reference is
  * finite. Compiled without any fast-math flag (a build check makes sure of that). */
-#ifndef STEPBENCH_CORE_CHECK_H
-#define STEPBENCH_CORE_CHECK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void check_describe(const check_result *r, check_bound bound, char *out, size_t 
 check_bound check_attention_bound(const char *dtype, bool backward);
 /* The bound of dq or dk where the norms of its rows' terms are known: a row may be as wrong as one of an output. */
 check_bound check_terms_bound(const char *dtype, const double *terms);
-
-#endif

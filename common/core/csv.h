@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading RFC-4180 CSV with '#' comment lines: used by --resume, the report and the tests. Lines may end as on any system, and a
  * byte order mark of UTF-8 is passed over. */
-#ifndef STEPBENCH_CORE_CSV_H
-#define STEPBENCH_CORE_CSV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ double csv_real(const csv *c, size_t row, const char *name);                /* N
 
 /* Quotes `text` for a CSV cell into out (RFC 4180) and returns the length it needed. A control character becomes a question mark. */
 size_t csv_quote(const char *text, char *out, size_t out_bytes);
-
-#endif

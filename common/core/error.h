@@ -2,8 +2,7 @@
 /* Exit codes, and the one way to stop with a message. No function here touches a device. A program with this file in it
  * says so when its stdout could not be written, and then exits with 1 instead of 0; standard streams that are closed when it
  * starts become /dev/null, so that no file of ours takes their place. */
-#ifndef STEPBENCH_CORE_ERROR_H
-#define STEPBENCH_CORE_ERROR_H
+#pragma once
 
 #include <stdio.h>
 
@@ -38,5 +37,3 @@ char *xstrdup(const char *s);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 FILE *text_stream(char **text,
                   unsigned long *bytes); /* writes to memory; *text is for the caller to free after fclose */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* 16- and 8-bit floats on the host, round to nearest even, NaN kept; tf32 rounding; fp32 in two 16-bit halves. By integer
  * arithmetic, so that every compiler gives the same bits; inline, so that loops over them become vector code. */
-#ifndef STEPBENCH_CORE_NUMERIC_H
-#define STEPBENCH_CORE_NUMERIC_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -134,5 +133,3 @@ static inline float float_join(uint16_t bf16, int16_t remainder)
 {
     return float_of_bits(((uint32_t)bf16 << 16) + (uint32_t)(int32_t)remainder);
 }
-
-#endif

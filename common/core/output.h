@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the program says on stdout. While a session runs, stdout is its alone: `say` writes to a descriptor of its own, and
  * whatever else prints, such as a library (NCCL_DEBUG=INFO), goes to stderr. Without a session `say` is printf. */
-#ifndef STEPBENCH_CORE_OUTPUT_H
-#define STEPBENCH_CORE_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,5 +14,3 @@ void output_give_back(void);
 
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 FILE *output(void); /* where it goes */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A folder of results: CSV files with a row for each case, and machine.csv, whose lines "run_id,key,value" say what holds for
  * a whole run. */
-#ifndef STEPBENCH_CORE_RESULTS_H
-#define STEPBENCH_CORE_RESULTS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -22,5 +21,3 @@ void results_facts_append(const char *machine, const char *lines);
 const char *results_fact_find(const csv *machine, const char *run_id, const char *key);
 /* Gives each row what machine.csv says of its run: a further column for each key, up to NULL, that is none yet. */
 void results_join(csv *file, const char *machine, const char *const *keys);
-
-#endif

@@ -6,8 +6,7 @@
  * Draws 4j..4j+3 of (seed, stream) come from counter {j low, j high, stream, 0} and key {seed low, seed high}: words
  * (x0, x1) give two normals, (x2, x3) the next two. With u = (x + 0.5) * 2^-32 in fp32,
  * normal 0 = sqrt(-2 ln u0) cos(2 pi u1), normal 1 = sqrt(-2 ln u0) sin(2 pi u1), in fp32; |normal| < 6.8. */
-#ifndef STEPBENCH_CORE_RNG_H
-#define STEPBENCH_CORE_RNG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ uint64_t rng_hash(uint64_t seed, const char *text); /* FNV-1a mixed with the see
 void rng_normal(float *out, size_t n, uint64_t seed, uint32_t stream, uint64_t first, float scale);
 /* [0, 1) with 53 bits, of counter {i low, i high, stream, 1}. */
 double rng_uniform(uint64_t seed, uint32_t stream, uint64_t i);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Loops over large host arrays on several threads: what a check does with every parameter of a model. An array is cut
  * into pieces of a fixed size, so that neither results nor the order of a sum depend on the number of threads. */
-#ifndef STEPBENCH_CORE_SPREAD_H
-#define STEPBENCH_CORE_SPREAD_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ spread_sums spread_sum(size_t n, spread_sums (*of)(const void *arg, size_t first
 void spread_copy(void *to, const void *from, size_t bytes); /* memcpy */
 /* Writes a zero at the start and into each page behind it, so that the system has found memory for all of them. */
 void spread_touch(void *p, size_t bytes);
-
-#endif

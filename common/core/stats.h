@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Statistics of samples. Quantiles are nearest rank: the smallest x with at least p*n samples <= x. */
-#ifndef STEPBENCH_CORE_STATS_H
-#define STEPBENCH_CORE_STATS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ stats stats_of(const samples *s); /* median of an even n: mean of the two middle
 double quantile_nearest(const double *sorted, size_t n, double p);
 /* 95 % interval of median(a) - median(b) by bootstrap: percentiles of the differences of resampled medians. */
 void median_difference_interval(const samples *a, const samples *b, double *low, double *high);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Comparing words, and finding them. */
-#ifndef STEPBENCH_CORE_TEXT_H
-#define STEPBENCH_CORE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <string.h>
@@ -20,5 +19,3 @@ static inline bool text_has_word(const char *list, const char *word)
             return true;
     return false;
 }
-
-#endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Powers of 1024, as numbers that sizes in bytes are divided by. */
-#ifndef STEPBENCH_CORE_UNITS_H
-#define STEPBENCH_CORE_UNITS_H
+#pragma once
 
 #define MIB 1048576.0
 #define GIB 1073741824.0
-
-#endif

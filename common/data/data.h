@@ -2,8 +2,7 @@
 /* What a run trains on: sample after sample of seq + 1 tokens, of a file in the order of order.h, or made (made.h). Sample i is
  * a function of i alone. Step s of a run takes samples s G to s G + G - 1, of which rank r has the r-th part: so any number of
  * ranks sees the same samples in the same step, and where a run stands is one integer. */
-#ifndef STEPBENCH_DATA_DATA_H
-#define STEPBENCH_DATA_DATA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ void data_sample(const data *d, int64_t sample, int32_t *out); /* (seq + 1) */
 bool data_order_is_whole(const data *d);                       /* each window of a file comes once in an epoch */
 
 void data_plant_repeat(data *d); /* one window of a file comes twice in an epoch, another never: for checks */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread that fills the next steps' tokens of a rank ahead, into memory that the caller gives (pinned, for a GPU). */
-#ifndef STEPBENCH_DATA_LOADER_H
-#define STEPBENCH_DATA_LOADER_H
+#pragma once
 
 #include "common/data/data.h"
 
@@ -35,5 +34,3 @@ void loader_stop(loader *l); /* NULL is fine */
 /* Fills `ids` and `targets` (batch, seq) as the thread does; false with a sentence in `problem`. */
 bool loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *targets, double *surprise, char *problem,
                  size_t problem_bytes);
-
-#endif

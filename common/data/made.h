@@ -6,8 +6,7 @@
  *
  * Every window is a function of the seed and its number alone (Philox), so that any rank can make any step's again. Its
  * first two symbols are drawn alike: its first target is the one that costs ln K. */
-#ifndef STEPBENCH_DATA_MADE_H
-#define STEPBENCH_DATA_MADE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ double made_surprise(const made *m, const int32_t *window, int tokens);
 double made_entropy(const made *m, int known);
 /* The mean of made_surprise over all windows: made_entropy(m, 2), but for the first target. */
 double made_window_entropy(const made *m, int tokens);
-
-#endif

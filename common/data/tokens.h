@@ -2,8 +2,7 @@
 /* Files of tokens that others have made, mapped into memory: llm.c's .bin (a header of 256 int32, then uint16), nanoGPT's .bin
  * (uint16 and nothing else), and .npy with one axis of little-endian 16- or 32-bit integers. What a header says is held
  * against the file's size before any token is read. */
-#ifndef STEPBENCH_DATA_TOKENS_H
-#define STEPBENCH_DATA_TOKENS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ int64_t tokens_count(const token_file *f);
 const char *tokens_format(const token_file *f); /* "llm.c", "uint16" or "npy" */
 /* Tokens first, first + 1, ...; the range is within the file. A number that no int32 holds becomes -1. */
 void tokens_read(const token_file *f, int64_t first, int n, int32_t *out);
-
-#endif

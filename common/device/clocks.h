@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sensors of NVIDIA GPUs through NVML, which is opened at run time: neither its header nor its library is needed to
  * build, and where it is missing every reading is unknown. */
-#ifndef STEPBENCH_DEVICE_CLOCKS_H
-#define STEPBENCH_DEVICE_CLOCKS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -29,5 +28,3 @@ typedef struct clocks_facts { /* NAN unknown */
     double power_w, power_limit_w, temperature_c, ecc, persistence;
 } clocks_facts;
 clocks_facts clocks_read(const clocks *c);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The CPU's part of the stream interface of device.h. A stream runs what is enqueued on it, in order, on a thread of its
  * own. A NULL stream is the calling thread: its work runs at once, a record is passed at once, a wait blocks the caller. */
-#ifndef STEPBENCH_DEVICE_CPU_STREAM_H
-#define STEPBENCH_DEVICE_CPU_STREAM_H
+#pragma once
 
 #include "common/device/device.h"
 
@@ -18,5 +17,3 @@ void cpu_event_destroy(device *d, device_event *e);
 double cpu_event_ms(device *d, device_event *from, device_event *to);
 void cpu_flag_raise(device *d, void *stream, uint32_t *flag);
 void cpu_flag_lower(device *d, void *stream, uint32_t *flag);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One device behind one table: CUDA or the CPU. Knows memory, streams, events and clocks, no numerics.
  * On the CPU the device's own stream is NULL, the calling thread; what is enqueued there has run when the call returns. */
-#ifndef STEPBENCH_DEVICE_DEVICE_H
-#define STEPBENCH_DEVICE_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -123,5 +122,3 @@ device_window device_sense_end(device *d, bool counts); /* whether it is part of
 void device_state_note(device *d);
 void device_state_hold(device *d); /* what runs from here on, such as the steady state, is no part of the case's */
 device_conditions device_state(device *d); /* since the last call */
-
-#endif

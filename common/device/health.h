@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What NVML and the kernel log know of a GPU's health and of who else uses it. NVML is opened at run time; where it, or one
  * of its functions, is missing, a value is NAN: unknown, which is not the same as well. */
-#ifndef STEPBENCH_DEVICE_HEALTH_H
-#define STEPBENCH_DEVICE_HEALTH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ gpu_health health_since(const gpu_health *before);
 void health_scan_xids(const char *log, const char *bus, char *xids, size_t bytes);
 /* A process in words, as /proc has it: its id alone where it is hidden, in a container for example. */
 void health_describe(int pid, char *out, size_t bytes);
-
-#endif

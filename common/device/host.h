@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Facts about the host: its processor and memory. */
-#ifndef STEPBENCH_DEVICE_HOST_H
-#define STEPBENCH_DEVICE_HOST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ int host_cores_allowed(void);                 /* that this process is bound to, 
 double host_cpu_quota(const char *root);
 size_t host_memory_bytes(void);    /* of the machine, or of the control group if that is less */
 size_t host_available_bytes(void); /* that could be allocated now without swapping */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a kind of device fills in. Only this folder and session/machine.c include it. */
-#ifndef STEPBENCH_DEVICE_INTERNAL_H
-#define STEPBENCH_DEVICE_INTERNAL_H
+#pragma once
 
 #include "common/device/clocks.h"
 #include "common/device/device.h"
@@ -62,6 +61,4 @@ device *device_cpu_open(void);
 #ifdef HAVE_CUDA
 device *device_cuda_open(int ordinal);
 bool device_cuda_look(int ordinal, device_info *out);
-#endif
-
 #endif

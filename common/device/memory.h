@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Device memory with every byte accounted: current and peak of what this program holds. */
-#ifndef STEPBENCH_DEVICE_MEMORY_H
-#define STEPBENCH_DEVICE_MEMORY_H
+#pragma once
 
 #include "common/device/device.h"
 
@@ -18,5 +17,3 @@ size_t memory_peak(const memory *m);
 void memory_peak_reset(memory *m);                                          /* peak = current */
 bool memory_failed(const memory *m, size_t *asked_bytes, const char **tag); /* the last alloc that gave NULL */
 void memory_failed_clear(memory *m);
-
-#endif

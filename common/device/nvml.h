@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The part of NVML that is used, as a table of functions: clocks.c fills it from libnvidia-ml.so.1, a test from its own.
  * Prototypes and numbers are those of NVML's stable C interface (nvml.h of any CUDA toolkit). */
-#ifndef STEPBENCH_DEVICE_NVML_H
-#define STEPBENCH_DEVICE_NVML_H
+#pragma once
 
 typedef struct nvml_device *nvml_handle;
 enum { NVML_SUCCESS = 0, NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2, NVML_TEMPERATURE_GPU = 0 };
@@ -40,5 +39,3 @@ typedef struct nvml_table {
 
 /* Uses these functions in place of the library's; NULL: the library's again. */
 void nvml_use(const nvml_table *table);
-
-#endif

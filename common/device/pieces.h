@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Large arrays between a device and the host's own memory, piece by piece through pinned memory: the next piece is copied
  * while the host works on one. A copy to memory that is not pinned runs at a fraction of the link's rate. */
-#ifndef STEPBENCH_DEVICE_PIECES_H
-#define STEPBENCH_DEVICE_PIECES_H
+#pragma once
 
 #include "common/device/device.h"
 
@@ -13,5 +12,3 @@ void pieces_read(device *d, const void *from, size_t bytes,
 /* The other way: `give` fills each piece. What it wrote is there on return. */
 void pieces_write(device *d, void *to, size_t bytes, void (*give)(void *arg, void *piece, size_t at, size_t bytes),
                   void *arg);
-
-#endif

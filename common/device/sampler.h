@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A GPU's clock, power and energy while something is timed. A thread of its own reads the sensors every few
  * milliseconds between begin and end; who times only flips a switch. */
-#ifndef STEPBENCH_DEVICE_SAMPLER_H
-#define STEPBENCH_DEVICE_SAMPLER_H
+#pragma once
 
 #include "common/core/stats.h"
 #include "common/device/clocks.h"
@@ -32,5 +31,3 @@ typedef struct energy_reading {
  * Both are known to one interval of readings: they must be ENERGY_WINDOW_S apart. NAN when they are not. */
 #define ENERGY_WINDOW_S 0.4
 double energy_rate_w(const energy_reading *r, size_t n);
-
-#endif

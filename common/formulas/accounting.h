@@ -8,8 +8,7 @@
  * device can send. The third is of GPUs behind a switch: W is the bus bandwidth of a collective, and
  * w = W n / (2 (n - 1)) is the bytes of an all-reduce of n ranks over its time.
  * Times are seconds, sizes bytes. INFINITY: no batch, or no number of devices, is enough. */
-#ifndef STEPBENCH_FORMULAS_ACCOUNTING_H
-#define STEPBENCH_FORMULAS_ACCOUNTING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -163,5 +162,3 @@ typedef struct zero_wire { /* elements that a rank sends in a step */
 /* DDP and ZeRO-1, -2: 2 P (n - 1)/n; ZeRO-3 gathers twice: 3 P (n - 1)/n; so does all-reduce and then broadcast, in
  * which every rank but the last of the ring passes each parameter on. */
 zero_wire zero_wire_elements(zero_stage stage, double parameters, double ranks);
-
-#endif

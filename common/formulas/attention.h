@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The one place that computes FLOPs and bytes. Units in the names; docs/formulas.md explains every formula. */
-#ifndef STEPBENCH_FORMULAS_ATTENTION_H
-#define STEPBENCH_FORMULAS_ATTENTION_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ double attention_backward_bytes(const sb_attention *s, int elem_bytes);
 /* Bytes of one B x H x Sq x Sk matrix of elements. */
 double attention_matrix_bytes(const sb_attention *s, int elem_bytes);
 double gemm_flops(int64_t m, int64_t n, int64_t k); /* 2 m n k */
-
-#endif

@@ -2,8 +2,7 @@
 /* Bandwidth of collectives, in the convention of nccl-tests, so that numbers can be compared: algbw is the size over
  * the time, busbw the same times a factor that makes it the rate of each rank's link in each direction for the best
  * algorithm without sums in the network's switches, whatever the number of ranks. */
-#ifndef STEPBENCH_FORMULAS_COLLECTIVE_H
-#define STEPBENCH_FORMULAS_COLLECTIVE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ double collective_gb_s(double bytes, double ms); /* algbw, 1e9 bytes a second */
 
 /* A size in the unit that it is a whole number of: "100 MiB" (2^20), "100 MB" (1e6), "1 KiB", "12 B". */
 void collective_size_text(int64_t bytes, char *out, size_t out_bytes);
-
-#endif

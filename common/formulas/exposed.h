@@ -7,8 +7,7 @@
  * The first is a chain that ends with the compute: it slows compute down, and only its last collective is waited for. The
  * second is a chain longer than the compute beside it. Limits: compute is taken as equally sensitive throughout, and
  * the chain as starting with it; where alone is near window / stretch, the larger of the two is too sharp a corner. */
-#ifndef STEPBENCH_FORMULAS_EXPOSED_H
-#define STEPBENCH_FORMULAS_EXPOSED_H
+#pragma once
 
 typedef struct bucket_load { /* milliseconds of a step */
     double alone;            /* all collectives with nothing beside them */
@@ -40,5 +39,3 @@ call_cost call_cost_fit(const double *bytes, const double *seconds, int n);
 /* y at x between n >= 1 points in ascending order of x, by lines of the logarithms; constant below the first, in
  * proportion to x above the last. */
 double interpolate_log(const double *x, const double *y, int n, double at);
-
-#endif

@@ -11,8 +11,7 @@
  *   log-sum-exp of each query, or the S x S matrix              4 T H, or what the op says
  * that is 8 d + 3 F elements of a token where kv = d. The head keeps its input, its norm and the logits, whose gradient
  * takes their place. */
-#ifndef STEPBENCH_FORMULAS_MEMORY_H
-#define STEPBENCH_FORMULAS_MEMORY_H
+#pragma once
 
 #include "common/formulas/memory_types.h"
 
@@ -27,5 +26,3 @@ typedef struct memory_peaks { /* what is held at the worst moment of each phase;
     memory_bytes forward, backward, update;
 } memory_peaks;
 memory_peaks memory_predict(const memory_step *p);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The tensors of a step, and the moments at which something is held; what forward and backward of the closed form
  * share. Not part of the API. */
-#ifndef STEPBENCH_FORMULAS_MEMORY_MOMENTS_H
-#define STEPBENCH_FORMULAS_MEMORY_MOMENTS_H
+#pragma once
 
 #include "common/formulas/memory_types.h"
 
@@ -50,5 +49,3 @@ void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporar
 void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary, bool keep);
 /* `before`: activations of earlier blocks. `output`: whether the block's own output is made, and not known already. */
 void memory_block_forward(const walk *w, int64_t before, kept k, bool output, int64_t temporary);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The step whose memory is predicted, and bytes by what holds them; see memory.h. */
-#ifndef STEPBENCH_FORMULAS_MEMORY_TYPES_H
-#define STEPBENCH_FORMULAS_MEMORY_TYPES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ typedef struct memory_step {
     recompute_schedule schedule; /* of shape.layers blocks */
     memory_scratch scratch;
 } memory_step;
-
-#endif

@@ -6,8 +6,7 @@
  * Two conventions are in use for attention. `full` counts every pair of tokens, as PaLM (Chowdhery et al., 2022,
  * appendix B) and torchtitan do; `causal` counts the half that the mask leaves, as Megatron-LM and llm.c do. Neither
  * counts norms, RoPE, SwiGLU's pointwise part, softmax, the embedding's look-up or the optimizer. */
-#ifndef STEPBENCH_FORMULAS_MODEL_H
-#define STEPBENCH_FORMULAS_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ double peak_gb_s(const char *gpu);
 /* The peak of a step whose matrix products and whose attention have different ones: its operations over the time they take at
  * these, the mask's half of attention left out. */
 double transformer_peak_tflops(const transformer_shape *s, double products, double attention);
-
-#endif

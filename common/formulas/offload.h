@@ -3,8 +3,7 @@
  *
  * A copy takes a link that carries one at a time, each way; forward waits for it when it wants the memory, backward when it
  * wants the activations. Walking over the blocks with the times of one block and one copy tells for how long. */
-#ifndef STEPBENCH_FORMULAS_OFFLOAD_H
-#define STEPBENCH_FORMULAS_OFFLOAD_H
+#pragma once
 
 #include "common/formulas/recompute.h"
 
@@ -31,5 +30,3 @@ double offload_exposed_ms(const offload_costs *costs, const recompute_schedule *
 int offload_count(const recompute_schedule *s); /* offloaded blocks */
 /* NULL, or a sentence on why a step cannot follow this schedule. */
 const char *offload_problem(const recompute_schedule *s);
-
-#endif

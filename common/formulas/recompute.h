@@ -6,8 +6,7 @@
  * Deep Nets with Sublinear Memory Cost", section 4.3) makes one block at a time, from the nearest input that is held,
  * and keeps the inputs halfway as it goes: log2 L inputs and one block are held at once, for about L/2 log2 L forwards of
  * a block on top. */
-#ifndef STEPBENCH_FORMULAS_RECOMPUTE_H
-#define STEPBENCH_FORMULAS_RECOMPUTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,5 +77,3 @@ typedef struct recompute_work {
     int kept, passed;
 } recompute_work;
 recompute_work recompute_work_of(const recompute_schedule *s);
-
-#endif

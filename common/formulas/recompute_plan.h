@@ -9,8 +9,7 @@
  *
  * Where blocks may be offloaded, each number of them is tried, at even distances, with the others mixed around them as
  * above; what the step then waits for copies counts as time. */
-#ifndef STEPBENCH_FORMULAS_RECOMPUTE_PLAN_H
-#define STEPBENCH_FORMULAS_RECOMPUTE_PLAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ recompute_plan recompute_plan_for(int layers, const recompute_costs *costs, int6
                                   void *user);
 /* The size of groups of blocks, all alike, at which a step takes the fewest bytes; 0 where they are unknown. */
 int recompute_best_group(int layers, recompute_bytes bytes, void *user);
-
-#endif

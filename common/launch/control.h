@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages of the control channel, over any stream socket: a head, then bytes. Ranks talk to the coordinator only, so every
  * channel has a rank at one end and the coordinator at the other. All hosts are little-endian and run the same binary. */
-#ifndef STEPBENCH_LAUNCH_CONTROL_H
-#define STEPBENCH_LAUNCH_CONTROL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -88,5 +87,3 @@ void channel_flush(channel *c); /* sends what the socket takes */
 void channel_fill(channel *c);  /* reads what is there */
 /* The next whole message, valid until the next call; NULL: there is none yet. A stream that is none of ours breaks. */
 const void *channel_next(channel *c, control_kind *kind, size_t *bytes);
-
-#endif

@@ -2,8 +2,7 @@
 /* The coordinator of a job: the one place that knows all ranks. It lets them join, exchanges small data between them, watches
  * that they live and make progress, and ends all of them when one can't. It runs in the launcher, which is no rank, or on a
  * thread of rank 0 where somebody else (mpirun, srun, torchrun) started the ranks. */
-#ifndef STEPBENCH_LAUNCH_COORDINATOR_H
-#define STEPBENCH_LAUNCH_COORDINATOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ typedef struct rank_view {
 } rank_view;
 /* False when the job does not stand still; else the sentence that names the one to blame, and one line per rank. */
 bool coordinator_stuck(const rank_view *ranks, int n, double timeout_s, char *out, size_t out_bytes);
-
-#endif

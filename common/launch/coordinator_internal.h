@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of coordinator.h share; no other file includes it. */
-#ifndef STEPBENCH_LAUNCH_COORDINATOR_INTERNAL_H
-#define STEPBENCH_LAUNCH_COORDINATOR_INTERNAL_H
+#pragma once
 
 #include "common/launch/coordinator.h"
 #include "common/launch/control.h"
@@ -53,5 +52,3 @@ void coordinator_check_strangers(coordinator *h, double now); /* closes those th
 void coordinator_take_status(member *m, const void *data, size_t bytes);
 void coordinator_check_stuck(coordinator *h, double now); /* ends the job when it stands still */
 void coordinator_forgive_gap(coordinator *h, double now, double expected_s);
-
-#endif

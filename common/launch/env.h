@@ -2,8 +2,7 @@
 /* Who started this process, and which rank is it? Read from the environment alone, in this order: our own launcher,
  * torchrun (RANK, WORLD_SIZE), Open MPI, PMI (MPICH, Intel MPI), MVAPICH2, a Slurm step; else nobody: then this process
  * starts the ranks, as it does in a world of one. None of these libraries is needed. */
-#ifndef STEPBENCH_LAUNCH_ENV_H
-#define STEPBENCH_LAUNCH_ENV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ bool launch_place_find(launch_place *p, char *msg, size_t msg_bytes);
 
 /* The first host of a Slurm node list such as "gpu[07-09,12]-ib,login1": "gpu07-ib". False when it is none. */
 bool launch_first_host(const char *list, char *out, size_t out_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of launch.h share; beside them only tests include it. */
-#ifndef STEPBENCH_LAUNCH_INTERNAL_H
-#define STEPBENCH_LAUNCH_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -60,5 +59,3 @@ int launch_listen(const launch_place *place, int *fds); /* rank 0's sockets; ret
 void launch_watch(launch *l);   /* starts the watcher; from here on the coordinator may end this process */
 void launch_publish(launch *l); /* under the lock: the rank made progress */
 void launch_join_within(pthread_t thread, double seconds);
-
-#endif

@@ -9,8 +9,7 @@
  * When a rank dies, its process, host or connection, all others end within seconds, with exit code 5 and a sentence that
  * names it, its phase and its last collective. When none makes progress for --timeout, the same names the rank that holds the
  * others up. A rank that ends itself with a message takes the others with it, at its own exit code. */
-#ifndef STEPBENCH_LAUNCH_LAUNCH_H
-#define STEPBENCH_LAUNCH_LAUNCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,4 @@ void launch_off_watch(launch *l, void (*fn)(void *user), void *user);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

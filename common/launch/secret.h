@@ -3,8 +3,7 @@
  * sending it: each answers the other's random challenge with a salted hash of the secret (SHA-512 crypt of the C library).
  * That keeps strangers out of a job. It does not hide or protect what is sent afterwards: whoever can alter the traffic of
  * the network can still do harm. */
-#ifndef STEPBENCH_LAUNCH_SECRET_H
-#define STEPBENCH_LAUNCH_SECRET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ void secret_challenge(char out[SECRET_CHALLENGE_BYTES]);
 void secret_answer(const char *secret, secret_side side, const char *challenge, char out[SECRET_ANSWER_BYTES]);
 /* Whether `answer` is right; takes the same time wherever it differs. */
 bool secret_proves(const char *secret, secret_side side, const char *challenge, const char answer[SECRET_ANSWER_BYTES]);
-
-#endif

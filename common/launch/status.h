@@ -2,8 +2,7 @@
 /* What a rank is doing, for whoever watches it: its phase, its last collective, its communicators, and counters that move. Ranks
  * that were started here keep it in memory shared with the launcher, so that it can be read even when the rank is
  * stopped or dead; others send it. */
-#ifndef STEPBENCH_LAUNCH_STATUS_H
-#define STEPBENCH_LAUNCH_STATUS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -46,5 +45,3 @@ void status_write(status_slot *s, const rank_status *from);
 void status_read(status_slot *s, rank_status *to);
 /* "while: <phase>; last collective: <last>, under way": the end of a sentence about the rank. */
 void status_describe(const rank_status *s, char *out, unsigned long out_bytes);
-
-#endif

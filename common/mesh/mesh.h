@@ -6,8 +6,7 @@
  * coordinates; nothing here communicates. Whoever opens communicators for a set of axes calls comm_open_axes.
  *
  * Source: the order of axes and the rank that reports are those of torchtitan. */
-#ifndef STEPBENCH_MESH_MESH_H
-#define STEPBENCH_MESH_MESH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,4 @@ const char *mesh_problem(mesh m, const mesh_model *of, char *out, size_t out_byt
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The transformer of CS336: pre-norm RMSNorm, RoPE, causal multi-head attention, SwiGLU with three matrices, an untied
  * head and no biases. Its dimensions, named sizes and exact parameter count. */
-#ifndef STEPBENCH_MODEL_CONFIG_H
-#define STEPBENCH_MODEL_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ model_config model_config_departures(const model_config *size, const model_confi
 int model_kv_dim(const model_config *c); /* heads_kv * head_dim */
 /* 2 V d + L (2 d^2 + 2 d kv + 3 d F + 2 d) + d */
 int64_t model_parameters(const model_config *c);
-
-#endif

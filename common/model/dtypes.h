@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The dtypes of tensors on the host: found by name, rounding to one, and arrays of floats to and from its memory. */
-#ifndef STEPBENCH_MODEL_DTYPES_H
-#define STEPBENCH_MODEL_DTYPES_H
+#pragma once
 
 #include "common/device/device.h"
 #include "kernels/kernels.h"
@@ -17,5 +16,3 @@ void dtype_load(sb_dtype t, float *out, const void *in, size_t n);
 /* The same with the dtype's memory on a device, after what is enqueued on its stream. */
 void dtype_upload(device *d, sb_dtype t, void *to, const float *in, size_t n);
 void dtype_download(device *d, sb_dtype t, float *out, const void *from, size_t n);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * A unit is what sharded strategies gather, free and reduce together: the head, a block, or the embedding. The gains of
  * norms, which are small, may be a unit of their own: behind the embedding, in the same order. */
-#ifndef STEPBENCH_MODEL_PARAMS_H
-#define STEPBENCH_MODEL_PARAMS_H
+#pragma once
 
 #include "common/model/config.h"
 
@@ -90,5 +89,3 @@ void params_range(const params *p, int layer, int64_t *first, int64_t *count);
 /* Standard deviation of a tensor's initial values, which are normal: sqrt(2/(in+out)) for a linear layer, 1 for the
  * embedding; 0 for a norm's gain, which starts as 1. (CS336 cuts the tails at 3 of it; that changes no measurement.) */
 float params_initial_std(const param_tensor *t);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Precision policies: in which dtype each part of a step lies in memory and is multiplied. */
-#ifndef STEPBENCH_MODEL_PRECISION_H
-#define STEPBENCH_MODEL_PRECISION_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -36,5 +35,3 @@ moments_kind moments_parse(const char *name); /* one of MOMENTS_CHOICES */
 sb_dtype moments_dtype(const precision *p, moments_kind kind);
 
 int precision_master_bytes(const precision *p); /* of one parameter: 0, 2 or 4 */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The matrix products of a step: noted while it is planned, with what chose the algorithm of each (train/tune). */
-#ifndef STEPBENCH_MODEL_PRODUCTS_H
-#define STEPBENCH_MODEL_PRODUCTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ typedef struct step_products {
 void products_note(step_products *p, const char *linear, const char *pass, const sb_matmul *product);
 /* Whether one algorithm serves both: shape, dtypes and layout are equal. */
 bool products_same_shape(const sb_matmul *a, const sb_matmul *b);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the option files share among themselves; no other file includes it. */
-#ifndef STEPBENCH_OPTIONS_INTERNAL_H
-#define STEPBENCH_OPTIONS_INTERNAL_H
+#pragma once
 
 #include "common/options/options.h"
 
@@ -61,5 +60,3 @@ void options_print_version(const options *o, FILE *out);
 
 /* cases_count before it is known to be at most OPTION_CASES_MAX. */
 double cases_product(const options *o);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Options declared once. One table of option_spec yields the parser, --help (defaults, units, ranges), --list-options,
  * validation, the sweep of cases and the parameter columns of the CSV. Nothing here touches a device. */
-#ifndef STEPBENCH_OPTIONS_OPTIONS_H
-#define STEPBENCH_OPTIONS_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -177,5 +176,3 @@ size_t options_variant_count(const options *o);
 const char *options_variant(const options *o, size_t i);
 /* The key of the case whose parameter columns hold values[0..options_param_count). Caller frees. */
 char *case_key_of(const options *o, const char *const *values, const char *variant);
-
-#endif

@@ -7,8 +7,7 @@
  * larger tensor is a bucket of its own. Where buckets are cut in equal slices for the ranks, their ends are moved down to
  * a multiple of BUCKET_ALIGNMENT x ranks: what is left of the last tensor belongs to the next bucket, and the index space
  * itself must be a multiple of that. */
-#ifndef STEPBENCH_PARALLEL_BUCKETS_H
-#define STEPBENCH_PARALLEL_BUCKETS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ ownership own_slices(const buckets *b, int rank, int ranks, int whole);
 /* Whole tensors, the largest first to the rank that holds least (the lowest of equal ones); neighbours are joined. */
 ownership own_tensors(const index_space *s, int rank, int ranks);
 void ownership_free(ownership *o);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A step is: buckets get ready; their collectives run on the communication stream, as they get ready or after backward;
  * ranges of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
-#ifndef STEPBENCH_PARALLEL_INTERNAL_H
-#define STEPBENCH_PARALLEL_INTERNAL_H
+#pragma once
 
 #include "common/comm/peer.h"
 #include "common/parallel/parallel.h"
@@ -135,5 +134,3 @@ void parallel_unpack(parallel *p, int64_t from, int64_t to); /* on main: tensors
 void parallel_norms(parallel *p);                            /* on main, when all sums are there */
 void parallel_gather_params(parallel *p, int unit, void *to); /* a unit, as parallel_gather */
 void parallel_share(parallel *p);                             /* the parameters, when main has waited for all updates */
-
-#endif

@@ -23,8 +23,7 @@
  * one kernel; on CPUs by a reduce-scatter, an update and an all-gather, one behind the other.
  *
  * Gradients are summed, not averaged: the model scales its loss by 1/ranks (step_options.ranks). */
-#ifndef STEPBENCH_PARALLEL_PARALLEL_H
-#define STEPBENCH_PARALLEL_PARALLEL_H
+#pragma once
 
 #include "common/device/device.h"
 #include "common/parallel/buckets.h"
@@ -218,5 +217,3 @@ void parallel_instrument(parallel *p, bool on);
 double parallel_tail_ms(parallel *p);
 double parallel_gather_wait_ms(parallel *p);
 double parallel_reduced_wait_ms(parallel *p);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Who updates what follows from the row, too: every rank everything (SHARE_NONE), whole tensors (SHARE_BROADCAST), or a
  * slice of each group (SHARE_GATHER, SHARE_FUSED, SHARE_ON_USE). */
-#ifndef STEPBENCH_PARALLEL_STRATEGY_H
-#define STEPBENCH_PARALLEL_STRATEGY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -65,5 +64,3 @@ extern const strategy parallel_strategies[];         /* ends with name == NULL *
 bool strategy_slices(const strategy *s);             /* ranks update slices of groups */
 bool strategy_fused(const strategy *s);              /* sum, update and sharing of a slice are one pass */
 const strategy *parallel_strategy(const char *name); /* NULL: there is none of this name */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of a trace in chrome's format, and its text. */
-#ifndef STEPBENCH_PROFILE_CHROME_H
-#define STEPBENCH_PROFILE_CHROME_H
+#pragma once
 
 #include <stdio.h>
 
@@ -20,5 +19,3 @@ int chrome_thread(int row_index); /* from 1: some readers take 0 for an idle tas
 void chrome_put_string(FILE *f, const char *text);
 /* Metadata of the rank's process and of its rows, without the comma after it. */
 void chrome_put_names(FILE *f, const char *label, int rank, const chrome_row *rows, int n);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The files of a profile, in a folder: a CSV for each table, to which every profile adds its rows, and a trace. The
  * columns are those of docs/profile.md. False with errno. */
-#ifndef STEPBENCH_PROFILE_FILES_H
-#define STEPBENCH_PROFILE_FILES_H
+#pragma once
 
 #include "common/profile/idle.h"
 #include "common/profile/ranks.h"
@@ -49,5 +48,3 @@ double profile_bus_factor(const char *op, int ranks);
 /* Adds this rank to the trace; see trace.c. base_us: time 0, the same for all ranks. */
 bool profile_write_trace(const char *path, const char *label, int rank, const recording *r, record_window w,
                          double base_us);
-
-#endif

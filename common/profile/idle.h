@@ -3,8 +3,7 @@
  * until it asked for the span; the launch, from there until the device could have begun; and the rest, which is the
  * device's own pause between two kernels where it is as short as those are, a graph that is launched behind another, a dependency where the span had been asked for
  * in time and waited for another stream, and else unknown. */
-#ifndef STEPBENCH_PROFILE_IDLE_H
-#define STEPBENCH_PROFILE_IDLE_H
+#pragma once
 
 #include "common/profile/sweep.h"
 
@@ -35,5 +34,3 @@ typedef struct idle_part {
 
 /* All parts of all gaps of the window, by start. Caller frees. */
 idle_part *idle_parts(const recording *r, record_window w, idle_limits limits, size_t *n);
-
-#endif

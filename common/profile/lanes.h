@@ -4,13 +4,10 @@
  * 2000 rows the file keeps what a figure can show: spans of one lane and stream that lie within some microseconds become
  * one row, as long as they are together and named after what took the most time, and gaps in compute shorter than that
  * expose nothing. The comment says how many microseconds; its sums are those of all spans. */
-#ifndef STEPBENCH_PROFILE_LANES_H
-#define STEPBENCH_PROFILE_LANES_H
+#pragma once
 
 #include "common/profile/sweep.h"
 
 /* Adds one rank to the file, and makes it when it is absent, so the caller removes an earlier one first. Ranks may call
  * at the same time. base_us: time 0, the same for all ranks. False with errno. */
 bool lanes_write(const char *path, const char *label, int rank, const recording *r, record_window w, double base_us);
-
-#endif

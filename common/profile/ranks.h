@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives of several ranks on one clock: how long each rank waited for the others, and how long data moved. The k-th
  * collective of one rank is the k-th of every other: they are enqueued in the same order. */
-#ifndef STEPBENCH_PROFILE_RANKS_H
-#define STEPBENCH_PROFILE_RANKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ typedef struct collective_times {
  * that needs everybody's data ended by more than clock_err_us before its last rank began, which is an error of a clock. */
 bool ranks_times(const rank_collective *all, int ranks, size_t n, double clock_err_us, collective_times *out, char *why,
                  size_t why_bytes);
-
-#endif

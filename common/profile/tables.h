@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a profile says of one window: kernels with their place on the roofline, the share of matrix products, softmax
  * beside the products of attention. Everything is a sum over the same cut spans, so all tables agree. */
-#ifndef STEPBENCH_PROFILE_TABLES_H
-#define STEPBENCH_PROFILE_TABLES_H
+#pragma once
 
 #include "common/profile/sweep.h"
 
@@ -55,5 +54,3 @@ typedef struct profile_tables {
 
 profile_tables *profile_tables_of(const recording *r, record_window w, const profile_ceilings *ceilings);
 void profile_tables_free(profile_tables *t);
-
-#endif

@@ -2,8 +2,7 @@
 /* What a type of GPU should reach: reference/<gpu>.csv, which are part of the program, or a file of the user's. Columns:
  * metric, gpus (how many take part), shape (of the measurement; empty: any), value, floor (empty: value less the
  * metric's tolerance), source, date, verified (1: measured by us). */
-#ifndef STEPBENCH_QUALIFY_REFERENCE_H
-#define STEPBENCH_QUALIFY_REFERENCE_H
+#pragma once
 
 #include "common/core/csv.h"
 #include "common/qualify/verdict.h"
@@ -16,5 +15,3 @@ const char *reference_file(size_t i, const char **gpu);
 bool reference_find(const csv *t, const char *metric, int gpus, const char *shape, qualify_reference *out);
 /* Why a table is none, as a sentence, or NULL. */
 const char *reference_problem(const csv *t);
-
-#endif

@@ -6,8 +6,7 @@
  * (1 + tolerance). Against peers, from four of them on: slow when the robust z score (x - median) / (1.4826 MAD) is
  * beyond 3.5 and x is 3 % behind. A pair of peers names neither. Against its own past, from three runs on: slow beyond the
  * tolerance from their median. The tolerances are ours: what healthy GPUs of one type differ by, with room. */
-#ifndef STEPBENCH_QUALIFY_VERDICT_H
-#define STEPBENCH_QUALIFY_VERDICT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ bool qualify_links_slow(const bool *slow, size_t n, size_t i);
 /* The health of GPU i of n, from what NVML said before anything ran, with the counters of health_since. why: a sentence, ""
  * when ok. `throttle`: words of clocks_throttle_words under load. */
 verdict qualify_health(const gpu_health *gpus, size_t n, size_t i, const char *throttle, char *why, size_t why_bytes);
-
-#endif

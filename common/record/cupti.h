@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The recording of a GPU, by CUPTI. */
-#ifndef STEPBENCH_RECORD_CUPTI_H
-#define STEPBENCH_RECORD_CUPTI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ bool cupti_stop(cupti_records *out, char *why, size_t why_bytes);
 /* What this thread calls between push and pop is linked to the range; they nest. Only while calls are recorded. */
 void cupti_push(int range);
 void cupti_pop(void);
-
-#endif

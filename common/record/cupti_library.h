@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of CUPTI's library, opened at run time. Included where the header is, by cupti.c alone. */
-#ifndef STEPBENCH_RECORD_CUPTI_LIBRARY_H
-#define STEPBENCH_RECORD_CUPTI_LIBRARY_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <cupti.h>
@@ -38,5 +37,3 @@ typedef struct cupti_functions {
 
 /* Fills `out` from a library of exactly the header's version; else false with a sentence. */
 bool cupti_library_open(cupti_functions *out, char *why, size_t why_bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * many questions ("what time is it with you?"): whoever answers does so between sending and receiving, so the middle is
  * off by at most half of the round trip (Cristian, 1989). Two readings, one before and one after a recording, give the
  * drift between them, which is taken to be linear. */
-#ifndef STEPBENCH_RECORD_HOST_CLOCK_H
-#define STEPBENCH_RECORD_HOST_CLOCK_H
+#pragma once
 
 /* A reading of one host's clock: what to add to get the clock of rank 0's host, and for when that holds. On rank 0's host the
  * offset and the round trip are 0. */
@@ -28,5 +27,3 @@ typedef struct host_clock {
 host_clock host_clock_of(const clock_reading *before, const clock_reading *after);
 /* A time of this host, by the clock of rank 0's host. */
 double host_clock_rank_0_s(const host_clock *c, double own_s);
-
-#endif

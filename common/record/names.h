@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lanes, names that stay, and what a kernel is, by its name. */
-#ifndef STEPBENCH_RECORD_NAMES_H
-#define STEPBENCH_RECORD_NAMES_H
+#pragma once
 
 typedef enum record_lane {
     LANE_COMPUTE,       /* kernels, and memsets and copies within the GPU */
@@ -14,5 +13,3 @@ const char *record_name(const char *name); /* a copy that lives as long as the p
 
 /* The lane and the short name of a kernel, by its name as CUPTI has it: mangled C++, C, or readable C++. */
 record_lane record_classify(const char *kernel, const char **name);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* NVTX ranges around phases and ops, for nsys and ncu, and for a recording (record.h).
  * Costs a few nanoseconds when no tool listens. Ranges nest and belong to the calling thread. */
-#ifndef STEPBENCH_RECORD_NVTX_H
-#define STEPBENCH_RECORD_NVTX_H
+#pragma once
 
 void range_push(const char *name);
 void range_pop(void);
@@ -15,5 +14,3 @@ void scope_pop(void);
 struct record_work;
 void op_push(const char *name, const struct record_work *work);
 void op_pop(void);
-
-#endif

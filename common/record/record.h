@@ -14,8 +14,7 @@
  * Where only spans matter, recorder_start_spans alone will do. On the CPU an op is a span itself, on the thread that ran
  * it. One thread arms, starts and stops. Record after everything that is timed: CUPTI is loaded by the first recording
  * and stays, and launches that it watches are slower. */
-#ifndef STEPBENCH_RECORD_RECORD_H
-#define STEPBENCH_RECORD_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -107,5 +106,3 @@ int recorder_open_range(void);
 const record_work *record_op(const recording *r, int range);
 /* The instance of that op, which may have run many kernels; -1: none. */
 int record_op_range(const recording *r, int range);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of this room share; no other file includes it. */
-#ifndef STEPBENCH_ROWS_INTERNAL_H
-#define STEPBENCH_ROWS_INTERNAL_H
+#pragma once
 
 #include "common/rows/rows.h"
 
@@ -46,5 +45,3 @@ char *run_facts_lines(const row_writer *r);
 void rows_append(const char *path, const char *header, const char *line);
 /* Shows a row in the table on stdout. */
 void console_row(const row *w);
-
-#endif

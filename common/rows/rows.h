@@ -10,8 +10,7 @@
  * has one if it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)
  * _gb_s (1e9) _tflops _pct _mhz _w _j. */
-#ifndef STEPBENCH_ROWS_ROWS_H
-#define STEPBENCH_ROWS_ROWS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -88,5 +87,3 @@ void progress_update(size_t done, size_t total, const char *what);
 /* While the line is shown: what is being done now, every half second. From any thread. */
 void progress_phase(const char *what);
 void progress_clear(void);
-
-#endif

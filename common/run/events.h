@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Scalars as TensorBoard reads them: a file of TFRecords (length, its masked CRC-32C, data, its masked CRC-32C), each an Event of
  * tensorflow/core/util/event.proto with the five fields that a scalar needs. */
-#ifndef STEPBENCH_RUN_EVENTS_H
-#define STEPBENCH_RUN_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ bool events_check(const char *path, char *why, size_t why_bytes);
 /* Appends the scalars of another such file up to `last`, and stops where that one is cut or damaged. */
 void events_copy(events *e, const char *path, int64_t last);
 void events_plant(events *e); /* records from here on have a wrong CRC, which events_check must find */
-
-#endif

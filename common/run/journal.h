@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The log of a run: one record for every few steps, to a CSV file, to JSON lines and to an event file of TensorBoard. A record is
  * a table of numbers (journal.c has its names), so that the three say the same. */
-#ifndef STEPBENCH_RUN_JOURNAL_H
-#define STEPBENCH_RUN_JOURNAL_H
+#pragma once
 
 #include "common/run/events.h"
 
@@ -29,5 +28,3 @@ journal *journal_open(const char *folder, const char *name, const char *about, i
 void journal_write(journal *j, const journal_record *r);
 bool journal_close(journal *j, char *why, size_t why_bytes); /* also reads the event file again; NULL is fine */
 events *journal_events(journal *j);
-
-#endif

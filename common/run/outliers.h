@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Values of a run that stand out: by how many standard deviations one is off the mean of the last 128. What stands out, or is no
  * number, does not enter the window, so that one spike does not hide the next. */
-#ifndef STEPBENCH_RUN_OUTLIERS_H
-#define STEPBENCH_RUN_OUTLIERS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ typedef struct outliers {
 
 /* Whether x stands out (more than 5 deviations, or not finite); *z says by how many, NAN while there are too few. */
 bool outliers_add(outliers *o, double x, double *z);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The learning rate of each step: a linear warm-up, then one of the usual decays. */
-#ifndef STEPBENCH_RUN_SCHEDULE_H
-#define STEPBENCH_RUN_SCHEDULE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ typedef struct schedule {
 } schedule;
 
 double schedule_rate(const schedule *s, int64_t step); /* step from 0; behind the last one min_lr, with constant lr */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What other rows a ratio may be formed with, and what bench_roofline measured, so that other benches can report their
  * share of it. */
-#ifndef STEPBENCH_SESSION_CEILING_H
-#define STEPBENCH_SESSION_CEILING_H
+#pragma once
 
 #include "common/core/csv.h"
 #include "common/session/session.h"
@@ -18,5 +17,3 @@ bool same_run(const session *s, const csv *c, size_t row);
 double ceiling_tflops(const session *s, const char *results_dir, const char *dtype);
 /* The rate of the largest copies measured: small ones stay in the L2 cache. */
 double ceiling_copy_gb_s(const session *s, const char *results_dir);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the numbers were measured on, kept beside them; never the whole environment. */
-#ifndef STEPBENCH_SESSION_MACHINE_H
-#define STEPBENCH_SESSION_MACHINE_H
+#pragma once
 
 #include "common/options/options.h"
 #include "common/device/device.h"
@@ -11,5 +10,3 @@ void machine_slug(device_kind kind, const device_info *info, char *out, unsigned
 /* Appends key,value lines of this run (columns run_id,key,value) to <folder>/machine.csv: GPU, clocks and limits,
  * driver, CUDA, NCCL (header and library), compiler, flags, commit, CPU, kernel, command line. */
 void machine_report(const device *d, const options *o, const char *folder, const char *run_id);
-
-#endif

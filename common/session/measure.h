@@ -8,8 +8,7 @@
  * timer_NAME or timer; NAME_j or energy_j, the energy of one call, and NAME_tflop_per_j or tflop_per_j, which are NAN
  * unless the measurement is long enough for the GPU's energy counter (sampler.h). When the samples are taken, session.after_measure runs the same work once more, for a
  * profiler for example. */
-#ifndef STEPBENCH_SESSION_MEASURE_H
-#define STEPBENCH_SESSION_MEASURE_H
+#pragma once
 
 #include "common/core/stats.h"
 #include "common/session/session.h"
@@ -63,5 +62,3 @@ void measure_again(session *s, const char *name, bool (*fn)(void *arg), void *ar
 
 /* The engine: samples are milliseconds of one call. *used says which timer it was: "event", "graph", "host". */
 bool measure_samples(device *d, const timing *t, bool (*fn)(void *arg), void *arg, samples *out_ms, const char **used);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of measure.h share: sampling.c takes samples of a call, columns.c fills a row, measure.c times calls and
  * steps.c steps. */
-#ifndef STEPBENCH_SESSION_MEASURE_INTERNAL_H
-#define STEPBENCH_SESSION_MEASURE_INTERNAL_H
+#pragma once
 
 #include "common/session/measure.h"
 
@@ -38,5 +37,3 @@ void columns_sustained(row *w, const char *name, const samples *x, int calls, co
 
 /* Names the phase and begins a scope. w NULL: for no row. */
 void measure_begin(const row *w, const char *name);
-
-#endif

@@ -2,8 +2,7 @@
 /* --profile: after the last case, so that nothing that is timed runs beside a profiler, all cases run once more. What
  * measure.h timed is then recorded instead, and written as tables and a trace to the folder profile/ beside the rows;
  * docs/profile.md has them. */
-#ifndef STEPBENCH_SESSION_PROFILE_H
-#define STEPBENCH_SESSION_PROFILE_H
+#pragma once
 
 #include "common/profile/sweep.h"
 #include "common/session/session.h"
@@ -41,5 +40,3 @@ void profile_pass_begin(session *s);
 void profile_pass_end(session *s);
 void profile_case_begin(session *s, const bench_case *c);
 void profile_case_end(session *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of --profile share: profile.c is the pass over the cases, profile_blocks.c records one, profile_limits.c
  * knows the device's pauses, profile_write.c writes, profile_state.c is what measuring tells them. */
-#ifndef STEPBENCH_SESSION_PROFILE_INTERNAL_H
-#define STEPBENCH_SESSION_PROFILE_INTERNAL_H
+#pragma once
 
 #include "common/profile/files.h"
 #include "common/core/stats.h"
@@ -58,5 +57,3 @@ void profile_write(session *s, const profile_how *how, const profile_identity *i
 /* All ranks together; r NULL: this one has none. */
 void profile_write_together(session *s, const char *folder, const profile_identity *id, const recording *r, int step,
                             double base_us, double clock_err_us);
-
-#endif

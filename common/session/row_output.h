@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What else becomes of a row when it is measured: a line on stdout, of JSON (--json) or CSV (--csv -), and its ratio to a
  * baseline (--baseline). */
-#ifndef STEPBENCH_SESSION_ROW_OUTPUT_H
-#define STEPBENCH_SESSION_ROW_OUTPUT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -21,5 +20,3 @@ void row_output_check(const options *o);
 row_output row_output_begin(const options *o, FILE *rows, const char *csv);
 void row_output_write(void *output, const char *header, const char *line); /* rows_info.written */
 void row_output_end(row_output *out);
-
-#endif

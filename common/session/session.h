@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What every bench does around its own measurement: options, device, machine report, rows, resume, progress,
  * watchdog. A bench is a bench_info table and one function. */
-#ifndef STEPBENCH_SESSION_SESSION_H
-#define STEPBENCH_SESSION_SESSION_H
+#pragma once
 
 #include "common/core/cache.h"
 #include "common/options/options.h"
@@ -82,5 +81,3 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                     char **argv);
 /* Ends the program with a sentence when common options contradict each other; session_main does so first. */
 void session_check(const options *o);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the status of a kernel call makes of a row. */
-#ifndef STEPBENCH_SESSION_STATUS_H
-#define STEPBENCH_SESSION_STATUS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@
 
 /* True for SB_OK; else the row says why not: skip where the kernel does not take it, oom, or fail. what: which call; may be NULL. */
 bool status_ok(row *w, sb_status status, const char *what);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread that ends the program when nothing makes progress (exit 5), or when it is asked to stop by SIGINT or
  * SIGTERM (exit 130, 143). Rows written before that stay on disk, and a row being written is finished first. */
-#ifndef STEPBENCH_SESSION_WATCHDOG_H
-#define STEPBENCH_SESSION_WATCHDOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ int watchdog_caught(void); /* the signal; 0: none */
 /* Ends the program as the watchdog does: a row being written is finished, `what` (NULL: nothing) and where the rows are
  * is said, no exit handler runs. */
 _Noreturn void watchdog_end(int code, const char *what);
-
-#endif

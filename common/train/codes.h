@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Weights of float8 products that are gathered as codes; see codes.c. */
-#ifndef STEPBENCH_TRAIN_CODES_H
-#define STEPBENCH_TRAIN_CODES_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -13,5 +12,3 @@ void codes_place(step *s, char *memory);
 /* The parameters are those of this step: slices are cast with scales on which the ranks agree. On main. */
 void codes_begin(step *s);
 step_codes_place codes_of(const step *s); /* slices is NULL: units are gathered as parameters */
-
-#endif

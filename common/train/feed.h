@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a run of many steps gives a trainer and takes from it. Nothing here waits for the device: it is enqueued on the step's
  * stream, in front of a step or behind it, so that a captured step sees it as well. */
-#ifndef STEPBENCH_TRAIN_FEED_H
-#define STEPBENCH_TRAIN_FEED_H
+#pragma once
 
 #include "common/train/trainer.h"
 
@@ -18,5 +17,3 @@ void trainer_keep_loss(trainer *t, int64_t step);
  * another stream than the step's: its norm is there when the step after it has been enqueued. Norms are those of gradients
  * before clipping; without clipping or a loss scale nobody computes them, and they are 0. */
 void trainer_fetch_history(trainer *t, int64_t first, int64_t steps, float *losses, float *norms);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The trainer around a step, for this room and its tuner. */
-#ifndef STEPBENCH_TRAIN_INTERNAL_H
-#define STEPBENCH_TRAIN_INTERNAL_H
+#pragma once
 
 #include "common/step/step.h"
 #include "common/train/trainer.h"
@@ -25,5 +24,3 @@ bool trainer_launch(trainer *t);          /* one step, launched op by op (or int
 sb_status trainer_initialize(trainer *t); /* parameters, tables, tokens, the optimizer's state */
 void trainer_zero_moments(trainer *t);
 bool trainer_plan_apart(trainer *t); /* a new plan, without overlap; false: no memory */
-
-#endif

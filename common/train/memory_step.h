@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A trainer's options as the closed form of common/formulas/memory.h wants them. */
-#ifndef STEPBENCH_TRAIN_MEMORY_STEP_H
-#define STEPBENCH_TRAIN_MEMORY_STEP_H
+#pragma once
 
 #include "common/formulas/memory.h"
 #include "common/step/options.h"
@@ -9,5 +8,3 @@
 /* Shapes, bytes and flags from the options; workspaces from the ops themselves, which are asked for each call of a step.
  * The attention op must exist and support the shape. */
 memory_step memory_step_of(const step_options *o, const sb_kernels *k, sb_context *ctx);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One GPU's (or the CPU's) training step: a transformer, its memory, forward, backward and AdamW, enqueued as eager ops
  * or replayed as one CUDA graph. The benches and the strategies of data parallelism drive this. */
-#ifndef STEPBENCH_TRAIN_TRAINER_H
-#define STEPBENCH_TRAIN_TRAINER_H
+#pragma once
 
 #include "common/arena/arena.h"
 #include "common/device/device.h"
@@ -107,5 +106,3 @@ step_codes_place trainer_codes(const trainer *t);
 sb_dtype trainer_grad_dtype(const trainer *t); /* of their sums */
 sb_dtype trainer_moments_dtype(const trainer *t);
 sb_dtype trainer_param_dtype(const trainer *t);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What strategies of data parallelism ask of a trainer: sums of gradients, and AdamW over ranges. All enqueue on
  * `stream`; false with sb_last_message. */
-#ifndef STEPBENCH_TRAIN_UPDATE_H
-#define STEPBENCH_TRAIN_UPDATE_H
+#pragma once
 
 #include "common/train/trainer.h"
 #include "kernels/shared/direct_adamw.h"
@@ -33,5 +32,3 @@ bool trainer_take_norms(trainer *t, const float *norms, int n, void *stream);
 /* Only the optimizer, over all parameters, with the gradients that are there: for timing it alone. */
 bool trainer_optimizer(trainer *t);
 double trainer_optimizer_bytes(const trainer *t); /* its necessary traffic */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the CPU backend share: conversion between tensors and fp32 rows, one GEMM, and the ops in the table. */
-#ifndef STEPBENCH_KERNELS_CPU_CPU_H
-#define STEPBENCH_KERNELS_CPU_CPU_H
+#pragma once
 
 #include "kernels/shared/internal.h"
 
@@ -65,5 +64,3 @@ sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *strea
 /* attention_reference.c */
 size_t cpu_reference_workspace(sb_context *ctx, const sb_attention *a, bool backward);
 sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attention_rows *rows, void *stream);
-
-#endif

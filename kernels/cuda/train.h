@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The training ops of the CUDA backend, in the order of sb_train_ops. */
-#ifndef STEPBENCH_CUDA_TRAIN_H
-#define STEPBENCH_CUDA_TRAIN_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -47,5 +46,4 @@ extern const sb_train_ops sb_cuda_train_ops;
 
 #ifdef __cplusplus
 }
-#endif
 #endif

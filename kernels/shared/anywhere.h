@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* SB_ANYWHERE: a small function that the host and the device both have, compiled from one text. Not part of the API. */
-#ifndef STEPBENCH_KERNELS_SHARED_ANYWHERE_H
-#define STEPBENCH_KERNELS_SHARED_ANYWHERE_H
+#pragma once
 
 #ifdef __CUDACC__
 #define SB_ANYWHERE __host__ __device__ __forceinline__
 #else
 #define SB_ANYWHERE static inline
-#endif
-
 #endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the library was compiled from, for programs that say so of their measurements. Not part of the API. */
-#ifndef STEPBENCH_KERNELS_SHARED_BUILD_H
-#define STEPBENCH_KERNELS_SHARED_BUILD_H
+#pragma once
 
 /* A hash of the kernels' sources, and one of the compiler lines: KERNELS of common/build/identity.sh. */
 const char *sb_build(void);
-
-#endif

@@ -7,8 +7,7 @@
  * Sums are in fp32 in the order of ranks, rounded once: all ranks get the same bits. Packets of 16 bytes are loaded and
  * stored at once, which CUDA's memory model promises between GPUs with native atomics to each other's memory
  * (cudaDevP2PAttrNativeAtomicSupported: NVLink), from sm_70 on. */
-#ifndef STEPBENCH_KERNELS_SHARED_DIRECT_H
-#define STEPBENCH_KERNELS_SHARED_DIRECT_H
+#pragma once
 
 #include "kernels/types.h"
 
@@ -76,5 +75,4 @@ sb_status sb_cuda_direct_gate(const sb_direct_gate *p, void *stream);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

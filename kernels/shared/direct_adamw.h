@@ -6,8 +6,7 @@
  *
  * A call does not wait for other ranks. Before it, all ranks must have computed these gradients and finished reading these
  * parameters; before gradients change or parameters are read, the calls of all ranks must have ended: sb_cuda_direct_gate. */
-#ifndef STEPBENCH_KERNELS_SHARED_DIRECT_ADAMW_H
-#define STEPBENCH_KERNELS_SHARED_DIRECT_ADAMW_H
+#pragma once
 
 #include "kernels/shared/direct.h"
 #include "kernels/train.h"
@@ -38,5 +37,4 @@ sb_status sb_cuda_direct_adamw(const sb_direct_adamw *p, void *stream);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -7,8 +7,7 @@
  * odd epochs, each with a region for every rank that sends.
  * Nothing is overwritten before it has been read. Rank p writes epoch e + 2 where it wrote epoch e. Its call e + 1 has ended
  * by then, and needed a packet from every rank; so every rank had begun call e + 1, and had finished reading epoch e. */
-#ifndef STEPBENCH_KERNELS_SHARED_DIRECT_LAYOUT_H
-#define STEPBENCH_KERNELS_SHARED_DIRECT_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -111,5 +110,3 @@ DIRECT_FUNCTION bool direct_gate_is_open(uint32_t seen, uint32_t number)
 {
     return (int32_t)(seen - number) >= 0;
 }
-
-#endif

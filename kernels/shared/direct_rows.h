@@ -2,8 +2,7 @@
 /* What kernels do for ranks of one host whose copy engines put rows into each other's memory: they count steps, wait for
  * flags, and add up. Behind the rows, a copy engine moves the number of the step, a word of its own GPU, to a flag of the
  * receiver. So nothing is sent by a multiprocessor, and a captured step can be replayed. */
-#ifndef STEPBENCH_KERNELS_SHARED_DIRECT_ROWS_H
-#define STEPBENCH_KERNELS_SHARED_DIRECT_ROWS_H
+#pragma once
 
 #include "kernels/shared/direct.h"
 
@@ -39,5 +38,4 @@ sb_status sb_cpu_direct_sum(const sb_direct_sum *p); /* in memory of the host, a
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What both backends share: error messages, argument checks, and the meaning of an sb_attention. Not part of the API. */
-#ifndef STEPBENCH_KERNELS_SHARED_INTERNAL_H
-#define STEPBENCH_KERNELS_SHARED_INTERNAL_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -43,5 +42,4 @@ int sb_window_right(const sb_attention *a);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts of an op that a profile shows separately: the scores, the softmax and the value product of an attention that has
  * them. A profiler listens; without one, a part costs a load. Not part of the API. */
-#ifndef STEPBENCH_KERNELS_SHARED_PARTS_H
-#define STEPBENCH_KERNELS_SHARED_PARTS_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,5 +15,4 @@ void sb_part_end(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

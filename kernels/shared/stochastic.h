@@ -4,8 +4,7 @@
  * Up with the probability of what is cut off, in units of the last place, so that the mean of many roundings is the value
  * (Gupta et al., "Deep learning with limited numerical precision", 2015). The chance is a hash of the step and of the
  * element's index: four neighbouring elements share two words of 32 bits, 16 for each. Mixer: C. Wellons' lowbias32. */
-#ifndef STEPBENCH_KERNELS_SHARED_STOCHASTIC_H
-#define STEPBENCH_KERNELS_SHARED_STOCHASTIC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -46,5 +45,3 @@ SB_ANYWHERE uint32_t sb_round_stochastic(uint32_t bits, uint32_t chance)
         return (bits >> 16 & 0x8000u) | 0x7fc0u;
     return (bits + (chance & 0xffffu)) >> 16;
 }
-
-#endif

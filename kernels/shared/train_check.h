@@ -3,8 +3,7 @@
  * that must be given, constants out of range, aliases that cannot work. Each returns SB_OK, or SB_INVALID with a
  * sentence for sb_last_message that begins with the op's name. Alignment is the CUDA backend's own matter. Not part of
  * the API. */
-#ifndef STEPBENCH_KERNELS_SHARED_TRAIN_CHECK_H
-#define STEPBENCH_KERNELS_SHARED_TRAIN_CHECK_H
+#pragma once
 
 #include "kernels/shared/internal.h"
 
@@ -40,5 +39,4 @@ sb_status sb_train_workspace_check(const char *op, const void *workspace, size_t
 
 #ifdef __cplusplus
 }
-#endif
 #endif

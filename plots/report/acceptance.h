@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Whether a machine's folder of results can be sent: whole, verified, of one clean commit, and within the limits of its
  * GPU. */
-#ifndef STEPBENCH_REPORT_ACCEPTANCE_H
-#define STEPBENCH_REPORT_ACCEPTANCE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -16,5 +15,3 @@
  *   - a rate is above the data sheet's peak, a share of it above 100 %, a share of the measured product above what the
  *     data sheet is of that, or a time not above 0. */
 size_t results_accept(const char *dir, const char *const *benches, size_t count, FILE *out);
-
-#endif

@@ -4,8 +4,7 @@
  * The tables and their columns are known when the report is built: those of the benches from `--list`, the others from tables.txt.
  * A column that a file lacks is NULL; a column or file that is not known is left out, so no name of a stranger's reaches SQL.
  * Values are bound. bench_* and peer_* hold the newest row of each case, in the order of the parameters. */
-#ifndef STEPBENCH_REPORT_DB_H
-#define STEPBENCH_REPORT_DB_H
+#pragma once
 
 #include <sqlite3.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ void db_run(sqlite3 *db, const char *where, const char *sql);
 sqlite3_stmt *db_prepare(sqlite3 *db, const char *where, const char *sql);
 /* The first column of the first row; NULL without one or for NULL. Caller frees. */
 char *db_text(sqlite3 *db, const char *where, const char *sql);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A document as a list of headings, paragraphs, bullets, tables and figures. Sections add to it from top to bottom;
  * a writer gives it a form: Markdown or HTML. Texts are copied. */
-#ifndef STEPBENCH_REPORT_DOCUMENT_H
-#define STEPBENCH_REPORT_DOCUMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,5 +92,3 @@ enum { DOC_FOLD_LEVEL = 2 };
 /* The text and level of the next heading or fold from block *at on, which moves behind it; NULL behind the last one. */
 const char *doc_next_heading(const document *d, size_t *at, int *level);
 const char *doc_next_figure(const document *d, size_t *at); /* likewise, the file of the next figure */
-
-#endif

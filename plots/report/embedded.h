@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Texts that make puts into the program: sections/<name>.sql, the known columns (schema.tsv), style.css and script.js. */
-#ifndef STEPBENCH_REPORT_EMBEDDED_H
-#define STEPBENCH_REPORT_EMBEDDED_H
+#pragma once
 
 typedef struct embedded {
     const char *name, *text;
@@ -9,5 +8,3 @@ typedef struct embedded {
 extern const embedded embedded_files[]; /* ended by one without a name */
 
 const char *embedded_text(const char *name); /* NULL when there is none */
-
-#endif

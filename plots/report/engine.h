@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sections of the report: text with SQL in it, sections/<name>.sql. docs/report.md describes their blocks. */
-#ifndef STEPBENCH_REPORT_ENGINE_H
-#define STEPBENCH_REPORT_ENGINE_H
+#pragma once
 
 #include <sqlite3.h>
 
@@ -21,5 +20,3 @@ void page_write(const page *p, int last);
 enum { PAGE_PEERS = -30, PAGE_FIRST_SCREEN = -20, PAGE_ALL = 1000000 };
 /* The blocks of an embedded file that is no section of a machine's page: "across.sql", "figures/roofline.sql". */
 void page_use(const page *p, const char *file);
-
-#endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The figures of a folder of results. */
-#ifndef STEPBENCH_REPORT_FIGURES_H
-#define STEPBENCH_REPORT_FIGURES_H
+#pragma once
 
 #include "plots/report/document.h"
 
 /* Those whose names begin with `prefix`, where plots/<machine>/ beside results/ has them. */
 void add_figures(document *doc, const char *folder, const char *prefix);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Several folders of results in one database: the first screen and the peers of each. */
-#ifndef STEPBENCH_REPORT_MACHINES_H
-#define STEPBENCH_REPORT_MACHINES_H
+#pragma once
 
 #include <sqlite3.h>
 #include <stdbool.h>
@@ -22,5 +21,3 @@ const char *machine_device(const char *dir);
 
 /* Rewrites the lines between the markers of `readme`'s two tables; false after a message. */
 bool readme_update(const machine_folder *folders, size_t n, const char *readme);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The attention cases of the GPU test: a chosen subset of shapes x masks x layouts x values, each in every dtype. */
-#ifndef STEPBENCH_TESTS_GPU_CASES_H
-#define STEPBENCH_TESTS_GPU_CASES_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "tests/gpu/program/dtypes.h"
@@ -41,5 +40,3 @@ typedef struct test_case {
 
 /* Every case of every dtype; the caller frees it. */
 test_case *cases_create(int *n);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Is what an op left behind right? Bounds by dtype, wider for values that are hard on purpose. */
-#ifndef STEPBENCH_TESTS_GPU_JUDGE_H
-#define STEPBENCH_TESTS_GPU_JUDGE_H
+#pragma once
 
 #include "tests/gpu/problem.h"
 #include "tests/gpu/program/runner.h"
@@ -22,5 +21,3 @@ bool judge_result(const runner *r, const problem *p, const char *op, const resul
 /* 16-bit flash may be at most twice as wrong as unfused, plus what a tensor's own rounding can differ by. */
 bool judge_against_unfused(const runner *r, const problem *p, const char *op, const double flash[T_COUNT],
                            const double unfused[T_COUNT]);
-
-#endif

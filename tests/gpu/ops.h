@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The cases of test_gpu, op by op. */
-#ifndef STEPBENCH_TESTS_GPU_OPS_H
-#define STEPBENCH_TESTS_GPU_OPS_H
+#pragma once
 
 #include "tests/gpu/problem.h"
 #include "tests/gpu/program/program.h"
@@ -10,5 +9,3 @@
 void run_attention(runner *r, problem *p, const char *wanted);
 /* gemm, fill_normal, copy, nothing. */
 void run_basic(runner *r, const arguments *x);
-
-#endif

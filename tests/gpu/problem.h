@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One attention case on the host: inputs as stored, and what every op must give for them (fp64). Knows no device. */
-#ifndef STEPBENCH_TESTS_GPU_PROBLEM_H
-#define STEPBENCH_TESTS_GPU_PROBLEM_H
+#pragma once
 
 #include "tests/gpu/cases.h"
 
@@ -64,5 +63,3 @@ bool problem_cpu_affordable(const problem *p);
 void problem_expect_from_cpu(problem *p);
 /* To call when the expected values are there. */
 void problem_finish(problem *p);
-
-#endif

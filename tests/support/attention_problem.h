@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* An attention problem for tests: tensors in guarded buffers of any layout, the fp64 reference, and a run of an op that
  * fails the test on a wrong result, an element left unwritten, or a byte touched outside of the outputs. */
-#ifndef STEPBENCH_TESTS_SUPPORT_ATTENTION_PROBLEM_H
-#define STEPBENCH_TESTS_SUPPORT_ATTENTION_PROBLEM_H
+#pragma once
 
 #include "common/core/check.h"
 #include "kernels/kernels.h"
@@ -51,5 +50,3 @@ void problem_check(const problem *p, const char *op_name);
 /* Fails the test unless the n values, in rows of `row`, are equal within `bound`. */
 void expect_close(const double *expected, const double *got, size_t n, size_t row, check_bound bound, const char *what,
                   const char *where);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests that run programs of this build from outside, benches and the report, on the CPU; and that stand between one and a library. */
-#ifndef STEPBENCH_TESTS_SUPPORT_BENCH_RUN_H
-#define STEPBENCH_TESTS_SUPPORT_BENCH_RUN_H
+#pragma once
 
 #include "common/core/csv.h"
 
@@ -24,5 +23,3 @@ csv *bench_rows(const char *folder, const char *bench, const char *environment, 
 
 /* Builds tests/preload/<name>.c as a library in `folder`; "LD_PRELOAD=..." for bench_rows. Caller frees. */
 char *preload_build(const char *folder, const char *name);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests that recompute the columns of a bench from the others of the row. A table has a line for each numeric column:
  * measured, or derived by a formula that the test states for itself. */
-#ifndef STEPBENCH_TESTS_SUPPORT_COLUMNS_H
-#define STEPBENCH_TESTS_SUPPORT_COLUMNS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ void columns_were_seen(const char *bench, const column_rule *rules);
 
 /* The largest of numbers that are divided by blanks: its place, from 0 on. */
 int place_of_largest(const char *numbers);
-
-#endif

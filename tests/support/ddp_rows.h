@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests that run benches of data parallelism on CPU ranks, in the current folder: rows of a tiny model, and what holds in each. */
-#ifndef STEPBENCH_TESTS_SUPPORT_DDP_ROWS_H
-#define STEPBENCH_TESTS_SUPPORT_DDP_ROWS_H
+#pragma once
 
 #include "common/core/csv.h"
 
@@ -26,5 +25,3 @@ void ddp_check_errors_of(const csv *c, size_t row, bool exact);
 void ddp_check_errors(const csv *c, size_t row); /* exact */
 /* And times, losses and the checksum agree with each other. */
 void ddp_check_row(const csv *c, size_t row);
-
-#endif

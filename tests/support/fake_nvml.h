@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A GPU's sensors without a GPU: an NVML whose GPU draws constant power, so that what is made of its readings is known. */
-#ifndef STEPBENCH_TESTS_SUPPORT_FAKE_NVML_H
-#define STEPBENCH_TESTS_SUPPORT_FAKE_NVML_H
+#pragma once
 
 #include "common/device/device.h"
 
@@ -22,5 +21,3 @@ extern int fake_readings; /* of the clock, so far */
 /* Gives the device these sensors, and takes them away. */
 void fake_nvml_give(device *d);
 void fake_nvml_take(device *d);
-
-#endif

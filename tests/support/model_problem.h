@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A training step for tests: a device (the CPU, or with STEPBENCH_TEST_DEVICE=cuda the first GPU), small models, the
  * golden models of golden/make_golden_model.py, and comparisons that name the tensor which is wrong. */
-#ifndef STEPBENCH_TESTS_SUPPORT_MODEL_PROBLEM_H
-#define STEPBENCH_TESTS_SUPPORT_MODEL_PROBLEM_H
+#pragma once
 
 #include "tests/support/model_values.h"
 
@@ -54,5 +53,3 @@ void golden_free(golden_model *g);
 /* Fails the test unless worst_tensor is at most `bound`. */
 void tensors_close(const params *p, const float *reference, const float *got, double bound, const char *what);
 void same_bits(const params *p, const float *a, const float *b, const char *what);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What tests of the training step share that need no framework: what a trainer stands on, its tensors as one array, tokens
  * for it, and how far two such arrays are apart. */
-#ifndef STEPBENCH_TESTS_SUPPORT_MODEL_VALUES_H
-#define STEPBENCH_TESTS_SUPPORT_MODEL_VALUES_H
+#pragma once
 
 #include "common/train/trainer.h"
 
@@ -23,5 +22,3 @@ double relative_l2(const float *reference, const float *got, int64_t n);
 /* relative_l2 of the worst tensor of two arrays as all_params gives. Its index in `which`, which may be NULL and is left
  * alone where no tensor differs. */
 double worst_tensor(const params *p, const float *reference, const float *got, int *which);
-
-#endif

@@ -2,8 +2,7 @@
 /* The protocol of the all-reduce between peers on the host, with the arithmetic of the kernels (kernels/shared/direct_layout.h): a
  * GPU is a rank, and two blocks of it are threads. Calls of both algorithms and many sizes, in place and not, follow one
  * another without a barrier between ranks. */
-#ifndef STEPBENCH_TESTS_SUPPORT_PEER_MACHINE_H
-#define STEPBENCH_TESTS_SUPPORT_PEER_MACHINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ typedef struct peer_outcome {
 /* The rank `slow` takes its time; -1: each in turn. one_half plants a mistake: the halves of a mailbox are one. Epochs
  * begin behind `epoch`, and all places hold `stale` ones. */
 peer_outcome peer_machine_run(int ranks, int calls, int slow, bool one_half, uint32_t epoch, uint32_t stale);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Waiting for a stream as a program does: by an event. */
-#ifndef STEPBENCH_TESTS_SUPPORT_STREAMS_H
-#define STEPBENCH_TESTS_SUPPORT_STREAMS_H
+#pragma once
 
 #include "common/device/device.h"
 
@@ -12,5 +11,3 @@ static inline void stream_sync(device *d, void *stream)
     device_event_sync(d, e);
     device_event_destroy(d, e);
 }
-
-#endif

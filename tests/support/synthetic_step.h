@@ -4,8 +4,7 @@
  * parameter, and every element counts its updates. Whatever comes too early or too late is a wrong number, or a data
  * race. Units of a sharded step lie in slots, which are overwritten between two uses. The arenas are of 16 and 32 bits, in
  * either way; all values are exact in both. */
-#ifndef STEPBENCH_TESTS_SUPPORT_SYNTHETIC_STEP_H
-#define STEPBENCH_TESTS_SUPPORT_SYNTHETIC_STEP_H
+#pragma once
 
 #include "common/parallel/parallel.h"
 
@@ -57,5 +56,3 @@ void synthetic_check_params(const synthetic *s);
 /* Gradients of this rank, and what they should be after collectives alone: sums where `summed`, own ones elsewhere. */
 void synthetic_set_grads(synthetic *s);
 void synthetic_check_grads(const synthetic *s, const bucket *summed, int n);
-
-#endif

@@ -3,8 +3,7 @@
  * them, where the second layer has a bias that is not trained, and beside them a vector of 2 that is not; or, tied,
  * 10-10-50-10-50-5 where the fourth matrix is the second. What is not trained has no index. The loss is the mean
  * squared error over all samples, so that gradients of parts of them are to be added. */
-#ifndef STEPBENCH_TESTS_SUPPORT_TOY_MODEL_H
-#define STEPBENCH_TESTS_SUPPORT_TOY_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void toy_step(toy_model *t, int first, int end, const toy_hooks *hooks);
 /* On [first, first + count), whose state starts at state_first. */
 void toy_sgd(toy_model *t, int64_t first, int64_t count);                        /* rate 0.1 */
 void toy_adamw(toy_model *t, int64_t first, int64_t count, int64_t state_first); /* 0.1, decay 0.1, 0.9, 0.999, 1e-8 */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A checker of traces in chrome's format, without a viewer. */
-#ifndef STEPBENCH_TESTS_SUPPORT_TRACE_H
-#define STEPBENCH_TESTS_SUPPORT_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@ typedef struct trace_summary {
 /* True when the text is JSON, every event has the fields of its kind and none is negative, the X events of a thread nest
  * or lie apart, every arrow has both ends in order, every thread with X events is named. Else false with a sentence. */
 bool trace_check(const char *text, trace_summary *out, char *why, size_t why_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the tests of the training ops share: guarded arrays of any dtype, and comparison with doubles. */
-#ifndef STEPBENCH_TESTS_SUPPORT_TRAIN_PROBLEM_H
-#define STEPBENCH_TESTS_SUPPORT_TRAIN_PROBLEM_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "tests/support/test.h"
@@ -40,5 +39,3 @@ const sb_train_ops *train_ops(void); /* of the CPU; they need no context */
 /* d loss / d x[i] by central differences, for a loss of doubles that reads x; x is as before afterwards. */
 typedef double (*loss_function)(const void *problem);
 double slope(loss_function loss, const void *problem, double *x);
-
-#endif

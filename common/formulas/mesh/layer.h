@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A micro-batch's time in a block and in the head, on one rank of a mesh; see mesh.h. */
-#ifndef STEPBENCH_FORMULAS_MESH_LAYER_H
-#define STEPBENCH_FORMULAS_MESH_LAYER_H
+#pragma once
 
 #include "common/formulas/mesh/mesh.h"
 
@@ -20,5 +19,3 @@ mesh_pass mesh_head(const mesh_job *j, const mesh_plan *p, const mesh_rates *r);
 /* Rows of a rank's products, and its columns of a width that tensor parallelism cuts. */
 double mesh_rows(const mesh_job *j, const mesh_plan *p);
 double mesh_kv_columns(const mesh_job *j, int tp);
-
-#endif

@@ -5,8 +5,7 @@
  * bytes of an activation. Products take the time that their own shape takes (mesh_product_s), pipelines that of their
  * simulated schedule, collectives o + bytes / W with W = min(link, members on a host x network). docs/formulas.md has all of it.
  * Limits: tensors are cut evenly; a host's GPUs reach each other alike; network without congestion; no experts. */
-#ifndef STEPBENCH_FORMULAS_MESH_H
-#define STEPBENCH_FORMULAS_MESH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -161,5 +160,3 @@ typedef struct mesh_answer {
 /* All meshes of all GPUs, each with every strategy, schedule, number of chunks, micro-batch of 1 to 8 and recomputation. Closed
  * forms order them; those that could be among the first are simulated. */
 mesh_answer mesh_search(const mesh_question *q, const mesh_rates *r);
-
-#endif

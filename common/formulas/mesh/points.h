@@ -2,8 +2,7 @@
 /* Rates that were measured at some places, and what lies between them. A place is three numbers above 0, such as m, n and k of a
  * product. Far is what differs by a factor: a point at `d` powers of e weighs 1 / d^4 against the others, and one at the place itself
  * is all that counts. */
-#ifndef STEPBENCH_FORMULAS_MESH_POINTS_H
-#define STEPBENCH_FORMULAS_MESH_POINTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ void mesh_points_add(mesh_points *p, double x, double y, double z, double value)
 double mesh_points_at(const mesh_points *p, double x, double y, double z); /* `p` NULL or empty: NAN */
 bool mesh_points_has(const mesh_points *p, double x, double y, double z);  /* that very place */
 void mesh_points_free(mesh_points *p);
-
-#endif

@@ -2,8 +2,7 @@
 /* Context parallelism: which tokens of a sequence a rank has, what it computes and receives, and how long a step takes.
  * A sequence of 2n chunks is shared by n ranks, two chunks each. A causal mask makes later chunks see more keys: in the
  * order head-tail rank r has chunks r and 2n-1-r, and all ranks have the same number of pairs of query and key. */
-#ifndef STEPBENCH_FORMULAS_RANKS_CONTEXT_H
-#define STEPBENCH_FORMULAS_RANKS_CONTEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ context_first_share(const context_shape *s); /* of the chunks that the rank rece
  * all but the last; a ring hides each hop behind
  * a block; an all-to-all hides all but the first group's way there and the last one's way back. */
 double context_predicted_ms(const context_load *l);
-
-#endif

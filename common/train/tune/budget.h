@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How long a row waits for choices that are made in whole steps. */
-#ifndef STEPBENCH_TRAIN_TUNE_BUDGET_H
-#define STEPBENCH_TRAIN_TUNE_BUDGET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ bool tune_lost(const samples *so_far, double best_ms);
 /* Seconds of a block of steps; of one that races, and of a whole race. */
 double tune_block_s(double step_ms);
 double tune_race_s(double step_ms);
-
-#endif

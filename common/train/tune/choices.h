@@ -3,8 +3,7 @@
  * some GPUs, kept in a CSV file of the machine, and made in this run. Each is good for one version of the library; asking
  * the library (sb_train_ops.matmul_choose) says whether it is the present one. Rivals that have not raced yet are kept
  * with their choice, so that races go on in the next row or the next run. */
-#ifndef STEPBENCH_TRAIN_TUNE_CHOICES_H
-#define STEPBENCH_TRAIN_TUNE_CHOICES_H
+#pragma once
 
 #include "common/model/products.h"
 
@@ -34,5 +33,3 @@ bool choices_anew(const choices *c); /* opened with retune */
 
 /* Choices that the program brings along for a GPU, as the text of such a CSV file; NULL: none. */
 const char *choices_shipped(const char *gpu);
-
-#endif

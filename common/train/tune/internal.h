@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the tuners of a step share: whole steps as a measure (steps.c), and the tuners that need them. */
-#ifndef STEPBENCH_TRAIN_TUNE_INTERNAL_H
-#define STEPBENCH_TRAIN_TUNE_INTERNAL_H
+#pragma once
 
 #include "common/core/stats.h"
 #include "common/train/internal.h"
@@ -36,5 +35,3 @@ bool products_race(trainer *t, tune_wait *w); /* the part that lets rival algori
 /* The product with rivals that takes most of a step of step_ms; -1: none is left that could matter. */
 int race_next(const step_products *p, double step_ms);
 bool race_matters(const sb_matmul *p); /* whether an algorithm's energy can show in the step */
-
-#endif

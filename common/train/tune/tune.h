@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tuning a trainer before its first step. */
-#ifndef STEPBENCH_TRAIN_TUNE_TUNE_H
-#define STEPBENCH_TRAIN_TUNE_TUNE_H
+#pragma once
 
 #include "common/train/trainer.h"
 #include "common/train/tune/choices.h"
@@ -13,5 +12,3 @@ bool trainer_tune_products(trainer *t, choices *known);
  * products that were timed in this run the algorithm, raced against its rivals. Before the first step. Parameters,
  * moments and tokens are as before afterwards. */
 bool trainer_tune(trainer *t, choices *known);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* FlashAttention on CUDA: "flash" picks the Hopper kernels where they apply and the portable ones elsewhere. */
-#ifndef STEPBENCH_CUDA_ATTENTION_FLASH_H
-#define STEPBENCH_CUDA_ATTENTION_FLASH_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -21,5 +20,4 @@ sb_status flash_check_backward(sb_context *ctx, const sb_attention *a);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -4,8 +4,7 @@
  *
  * Layout, also of `saved` (which holds P = softmax(S)): (B, H, Sq, pitch) in the tensor dtype, pitch = Sk rounded up to
  * 8 elements so that rows stay 16-byte aligned. Elements Sk..pitch-1 of a row are padding that no result depends on. */
-#ifndef STEPBENCH_CUDA_ATTENTION_SCORES_H
-#define STEPBENCH_CUDA_ATTENTION_SCORES_H
+#pragma once
 
 #include "kernels/cuda/runtime/context.h"
 
@@ -52,5 +51,4 @@ sb_status sb_scores_to_dq_dk(sb_context *ctx, const sb_attention *a, const void 
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How many thread blocks, as a cluster, should share one tile of a kernel that runs one block an SM. */
-#ifndef STEPBENCH_CUDA_HOPPER_CLUSTER_SPLIT_H
-#define STEPBENCH_CUDA_HOPPER_CLUSTER_SPLIT_H
+#pragma once
 
 #include "kernels/cuda/runtime/context.h"
 
@@ -26,5 +25,4 @@ int choose_split(int64_t jobs, int longest, bool causal, double fixed, const int
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Launching a Hopper kernel: large shared memory, clusters, and starting before the kernel ahead has ended. */
-#ifndef STEPBENCH_CUDA_HOPPER_LAUNCH_CUH
-#define STEPBENCH_CUDA_HOPPER_LAUNCH_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -35,5 +34,3 @@ sb_status launch_hopper(const char *what, void (*kernel)(PARAMS), dim3 grid, uns
     config.attrs = attribute, config.numAttrs = count;
     return sb_cuda_status(cudaLaunchKernelEx(&config, kernel, params), what);
 }
-
-#endif

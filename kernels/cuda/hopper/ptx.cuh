@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Hopper's own instructions as small functions: mbarrier, TMA, named barriers, clusters, register reallocation.
  * The warpgroup MMA is in wgmma.cuh. Everything here needs sm_90a. */
-#ifndef STEPBENCH_CUDA_HOPPER_PTX_CUH
-#define STEPBENCH_CUDA_HOPPER_PTX_CUH
+#pragma once
 
 #include <cuda.h>
 #include <stdint.h>
@@ -307,4 +306,3 @@ __device__ __forceinline__ void store_matrix4_transposed(uint32_t addr, uint32_t
 }
 
 } // namespace hopper
-#endif

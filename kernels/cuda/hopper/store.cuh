@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The way out of a Hopper kernel: fragments to swizzled shared memory by stmatrix, from there to a tensor by TMA, and
  * flags for other blocks. */
-#ifndef STEPBENCH_CUDA_HOPPER_STORE_CUH
-#define STEPBENCH_CUDA_HOPPER_STORE_CUH
+#pragma once
 
 #include "kernels/cuda/hopper/tile.cuh"
 
@@ -90,4 +89,3 @@ __device__ __forceinline__ void store_release(uint32_t *p, uint32_t x)
 }
 
 } // namespace hopper
-#endif

@@ -6,8 +6,7 @@
  * lo lo is 2^-18 of a product, and the rounding of lo the same: relative L2 error near 8e-6, against 3e-3 for plain bf16. With
  * fp16, of numbers that were scaled into its range, both are 2^-22 or less, and the error is that of fp32. (Ootomo and Yokota,
  * arXiv 2203.03341.) */
-#ifndef STEPBENCH_CUDA_HOPPER_TILE_CUH
-#define STEPBENCH_CUDA_HOPPER_TILE_CUH
+#pragma once
 
 #include "kernels/cuda/hopper/ptx.cuh"
 #include "kernels/cuda/hopper/wgmma.cuh"
@@ -227,4 +226,3 @@ struct ring {
 };
 
 } // namespace hopper
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tensor maps for the copy engine (TMA) of Hopper and later. */
-#ifndef STEPBENCH_CUDA_HOPPER_TMA_H
-#define STEPBENCH_CUDA_HOPPER_TMA_H
+#pragma once
 
 #include <cuda.h>
 
@@ -28,5 +27,4 @@ sb_status tma_map_rows(CUtensorMap *map, const float *data, int64_t rows, int64_
 
 #ifdef __cplusplus
 }
-#endif
 #endif

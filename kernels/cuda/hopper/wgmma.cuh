@@ -10,8 +10,7 @@
  * K-major, rows are M or N and the panel runs along k: k16 steps advance 32 bytes inside the panel;
  * MN-major ("transposed"), rows are k and the panel runs along M or N: k16 steps advance 16 rows = 2048 bytes.
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". */
-#ifndef STEPBENCH_CUDA_HOPPER_WGMMA_CUH
-#define STEPBENCH_CUDA_HOPPER_WGMMA_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -169,4 +168,3 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t *a, uint
 }
 
 } // namespace hopper
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Algorithms of products: those of our own kernels, which share a type with the library's, and names for all of them. Not part of the API. */
-#ifndef STEPBENCH_CUDA_MATMUL_ALGORITHM_H
-#define STEPBENCH_CUDA_MATMUL_ALGORITHM_H
+#pragma once
 
 #include "kernels/cuda/matmul/plan.h"
 
@@ -34,5 +33,3 @@ int matmul_own_columns(const cublasLtMatmulAlgo_t *algorithm);
 void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, size_t bytes);
 /* An attribute of an algorithm, 0 where it has none. */
 int matmul_algorithm_get(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the CUDA matmul share. Not part of the API. */
-#ifndef STEPBENCH_CUDA_MATMUL_MATMUL_H
-#define STEPBENCH_CUDA_MATMUL_MATMUL_H
+#pragma once
 
 #include "kernels/cuda/matmul/algorithm.h"
 
@@ -30,5 +29,3 @@ sb_status matmul_split_run(sb_context *ctx, const sb_matmul *p, void *stream);
 /* Split fp32 by the library on any GPU, whatever matmul_split_run would use. */
 size_t matmul_library_split_workspace(const sb_context *ctx, const sb_matmul *p);
 sb_status matmul_library_split_run(sb_context *ctx, const sb_matmul *p, void *stream);
-
-#endif

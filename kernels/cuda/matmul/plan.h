@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One product, by cuBLASLt or by a kernel of our own for Hopper: its descriptors and its algorithm, made once for a shape
  * and kept in the context. Not part of the API. */
-#ifndef STEPBENCH_CUDA_MATMUL_PLAN_H
-#define STEPBENCH_CUDA_MATMUL_PLAN_H
+#pragma once
 
 #include <cublasLt.h>
 
@@ -69,5 +68,4 @@ sb_status matmul_plan_run(sb_context *ctx, matmul_plan *plan, const matmul_opera
 
 #ifdef __cplusplus
 }
-#endif
 #endif

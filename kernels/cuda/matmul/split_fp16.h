@@ -4,8 +4,7 @@
  * rounding error of hi, in the same range. hi and lo hold x to 2^-23 of itself, down to 2^-28 of the largest; below
  * that to 2^-50 of the largest. An infinity or NaN makes lo a NaN. Ootomo and Yokota, "Recovering single precision
  * accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance" (2022). */
-#ifndef STEPBENCH_CUDA_MATMUL_SPLIT_FP16_H
-#define STEPBENCH_CUDA_MATMUL_SPLIT_FP16_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -38,5 +37,4 @@ sb_status split_fp16_parts(const split_operand *a, const split_operand *b, split
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arithmetic of AdamW and the ways a parameter is stored, for all kernels that update: one source, so the same bits. */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_ADAMW_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_ADAMW_CUH
+#pragma once
 
 #include "kernels/cuda/primitives/packed.cuh"
 #include "kernels/shared/stochastic.h"
@@ -141,5 +140,3 @@ __device__ __forceinline__ void adamw_pack_squares(packed<M, 4> &out, const floa
         out.pack(v);
     }
 }
-
-#endif

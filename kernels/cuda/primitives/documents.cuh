@@ -2,8 +2,7 @@
 /* Tiles of packed documents, found without a table: tile t of document d has number begin[d] / ROWS + d + t. There is room for
  * every tile, for floor((b + n) / R) + 1 >= floor(b / R) + ceil(n / R); the numbers that are left over have none.
  * begin (documents + 1) is cu_seqlens_q or cu_seqlens_k of sb_attention. */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_DOCUMENTS_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_DOCUMENTS_CUH
+#pragma once
 
 namespace documents
 {
@@ -29,4 +28,3 @@ __device__ __forceinline__ int find(const int *begin, int documents, int rows, i
 }
 
 } // namespace documents
-#endif

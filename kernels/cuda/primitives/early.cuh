@@ -2,8 +2,7 @@
 /* Kernels that start before the one ahead of them in the stream has ended (programmatic dependent launch, from compute capability
  * 9.0 on; before that the functions do nothing): their blocks are placed while its last ones run, and wait there. CUDA C++ Programming
  * Guide, "Programmatic Dependent Launch and Synchronization". */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_EARLY_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_EARLY_CUH
+#pragma once
 
 #include "kernels/cuda/runtime/context.h"
 
@@ -42,5 +41,3 @@ void launch_early(const sb_context *ctx, void (*kernel)(PARAMS...), dim3 grid, d
     config.attrs = &early, config.numAttrs = ctx->starts_early;
     cudaLaunchKernelEx(&config, kernel, PARAMS(arguments)...); /* sb_cuda_launched has its status */
 }
-
-#endif

@@ -4,8 +4,7 @@
  *
  * In every fragment g = lane / 4 and q = lane % 4. A 16x8 accumulator c[4] holds (row, column)
  * (g, 2q) (g, 2q+1) (g+8, 2q) (g+8, 2q+1). */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_MMA_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_MMA_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -106,4 +105,3 @@ __device__ __forceinline__ void copy_async_wait()
 }
 
 } // namespace mma
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* E elements in one access of 8 or 16 bytes, held packed and computed on as fp32. Where streams of different dtypes run
  * side by side, all use the same E: neighbouring threads then touch neighbouring bytes of each. */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_PACKED_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_PACKED_CUH
+#pragma once
 
 #include "kernels/cuda/primitives/vector.cuh"
 
@@ -81,5 +80,3 @@ struct alignas(E * sizeof(T)) packed {
             asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(w[0]), "r"(w[1]) : "memory");
     }
 };
-
-#endif

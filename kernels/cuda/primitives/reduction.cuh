@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions over a warp and a block, in an order that depends only on the block's size: the same values give the same
  * bits. */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_REDUCTION_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_REDUCTION_CUH
+#pragma once
 
 struct add_op {
     static __device__ __forceinline__ float identity() { return 0.0f; }
@@ -55,5 +54,3 @@ __device__ __forceinline__ double block_sum(const X *x, int64_t n, double *share
         sum += (double)x[i];
     return block_reduce<add_op>(sum, shared);
 }
-
-#endif

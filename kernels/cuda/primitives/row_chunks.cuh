@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What kernels over the rows of a matrix share: runs of elements that are one load or store, tiles of a row, groups of
  * warps that own a row, and the host's check of alignment. */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_ROW_CHUNKS_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_ROW_CHUNKS_CUH
+#pragma once
 
 #include <initializer_list>
 
@@ -192,5 +191,3 @@ inline sb_status check_aligned(const char *op, std::initializer_list<named_point
             return sb_error(SB_UNSUPPORTED, "%s: %s must be aligned to 16 bytes on CUDA", op, p.name);
     return SB_OK;
 }
-
-#endif

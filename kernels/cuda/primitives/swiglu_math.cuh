@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* SwiGLU of one element: h = silu(gate) up, silu(x) = x sigmoid(x), and its gradients. Every kernel that makes h uses
  * these, so that h made again has the same bits. */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_SWIGLU_MATH_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_SWIGLU_MATH_CUH
+#pragma once
 
 #include <type_traits>
 
@@ -51,4 +50,3 @@ __device__ __forceinline__ gradient gradients(float gate, float up, float dh)
 }
 
 } // namespace swiglu_math
-#endif

@@ -7,8 +7,7 @@
  * `first` maps an id to the place of its first token. It is not initialized where no token has the id, so an entry
  * counts only if the token at that place has that id: the sparse set of Briggs and Torczon, "An efficient
  * representation for sparse sets" (1993). */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_TOKEN_SORT_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_TOKEN_SORT_CUH
+#pragma once
 
 #include <limits.h>
 #include <type_traits>
@@ -192,5 +191,3 @@ inline sb_status sort_tokens(const int *ids, int rows, const token_sort &s, cuda
     token_place_kernel<true><<<places, 128, 0, stream>>>(ids, rows, s);
     return sb_cuda_launched("token place kernel");
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* 16-byte vectors of tensor elements: one load or store each, held packed in four registers, computed on as fp32. */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_VECTOR_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_VECTOR_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -85,5 +84,3 @@ auto with_element_type(sb_dtype dtype, F f)
         return f(__half());
     return f(float());
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The ops of the CUDA backend that are not attention, in the order of sb_kernels. */
-#ifndef STEPBENCH_CUDA_RUNTIME_BACKEND_H
-#define STEPBENCH_CUDA_RUNTIME_BACKEND_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -22,5 +21,4 @@ sb_status sb_cuda_nothing(sb_context *ctx, void *stream);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The CUDA context: what the ops ask of their device, its cuBLAS handle, and errors as sb_status. Not part of the API. */
-#ifndef STEPBENCH_CUDA_RUNTIME_CONTEXT_H
-#define STEPBENCH_CUDA_RUNTIME_CONTEXT_H
+#pragma once
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -47,5 +46,4 @@ cublasComputeType_t sb_cublas_compute(sb_dtype t);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

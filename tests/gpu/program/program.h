@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the GPU test programs share: their options, a device opened for them, threads that prepare cases, the table at
  * the end. */
-#ifndef STEPBENCH_TESTS_GPU_PROGRAM_H
-#define STEPBENCH_TESTS_GPU_PROGRAM_H
+#pragma once
 
 #include "tests/gpu/program/runner.h"
 
@@ -29,5 +28,3 @@ void runner_progress(int done, int all, const char *what);
 
 /* work(context, i) for each i in [0, n), by as many threads as there are cores. */
 void in_parallel(int n, void (*work)(void *context, int i), void *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs ops on a device in guarded buffers and judges what they give: the tally, and one line for each failure. */
-#ifndef STEPBENCH_TESTS_GPU_RUNNER_H
-#define STEPBENCH_TESTS_GPU_RUNNER_H
+#pragma once
 
 #include "common/device/device.h"
 #include "kernels/kernels.h"
@@ -56,5 +55,3 @@ tally *runner_tally(runner *r, const char *op, const char *dtype);
 /* Prints "FAIL op dtype case: what" with a repro command, and returns false. */
 bool runner_fail(const runner *r, const char *op, const char *dtype, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-
-#endif

@@ -2,8 +2,7 @@
 /* Cases of the training ops, each a call on named arrays ("slots"): what lies in them before, how much of it the op may
  * write, and what it must leave there, which the CPU backend says. A file for each family of ops lists its cases, fills
  * their slots and makes the call; train_run.c does with all of them the same. */
-#ifndef STEPBENCH_TESTS_GPU_TRAIN_CASE_H
-#define STEPBENCH_TESTS_GPU_TRAIN_CASE_H
+#pragma once
 
 #include "tests/gpu/program/dtypes.h"
 #include "tests/gpu/program/program.h"
@@ -120,5 +119,3 @@ void slot_set(slot *s, size_t i, float x);
  * for each slot that is wrong, named with `mode`; the largest rel_l2 of all goes to *worst where that is larger. */
 bool case_judge(const runner *r, const train_case *c, unsigned char *const got[], const char *mode, double *worst);
 bool case_fail(const runner *r, const train_case *c, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-
-#endif

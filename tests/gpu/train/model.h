@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The whole training step, as test cases: in each precision policy against the CPU's in fp32, bit for bit against
  * itself with other options, learning one batch by heart, and tuned. */
-#ifndef STEPBENCH_TESTS_GPU_TRAIN_MODEL_H
-#define STEPBENCH_TESTS_GPU_TRAIN_MODEL_H
+#pragma once
 
 #include "tests/gpu/program/program.h"
 #include "tests/support/model_values.h"
@@ -94,5 +93,3 @@ typedef struct model_list {
 enum { MODEL_SHAPES = 4 };
 extern const model_shape model_shapes[MODEL_SHAPES]; /* the first is the smallest */
 model_list model_cases(const arguments *x);          /* the caller frees its items */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The families of training ops that are tested, a file each. */
-#ifndef STEPBENCH_TESTS_GPU_TRAIN_OPS_H
-#define STEPBENCH_TESTS_GPU_TRAIN_OPS_H
+#pragma once
 
 #include "tests/gpu/train/case.h"
 
@@ -20,5 +19,3 @@ extern const train_op train_adamw;
 extern const train_op train_pointwise;
 extern const train_op train_reduce;
 extern const train_op train_attention_merge;
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs prepared cases on a device: eagerly, again and again, on two streams at once, in a graph, with too small a
  * workspace; with guards around every buffer. */
-#ifndef STEPBENCH_TESTS_GPU_TRAIN_RUN_H
-#define STEPBENCH_TESTS_GPU_TRAIN_RUN_H
+#pragma once
 
 #include "tests/gpu/train/case.h"
 
@@ -47,5 +46,3 @@ bool instance_slot_equals(const train_bed *bed, const instance *x, int slot_inde
 
 /* All of that for one case, which is prepared; counts it. */
 void run_train_case(train_bed *bed, train_case *c);
-
-#endif

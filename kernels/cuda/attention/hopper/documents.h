@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The tiles of packed documents, longest first, as a small kernel lists them in the workspace: the host does not know the lengths. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_DOCUMENTS_H
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_DOCUMENTS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -25,5 +24,3 @@ size_t document_tiles_bytes(const sb_attention *a, int rows);
 /* Lists them by the number of blocks of `keys` keys that they see; of equals in any order. Starts when all before it in the stream
  * has ended, so that it may write where kernels before it read. */
 sb_status document_tiles_list(const sb_attention *a, int rows, int keys, document_tiles *list, cudaStream_t stream);
-
-#endif

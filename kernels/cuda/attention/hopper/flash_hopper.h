@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host interface of the Hopper kernels (compute capability 9.0): bf16, fp16, and fp32 in two 16-bit parts. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FLASH_HOPPER_H
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_FLASH_HOPPER_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -55,5 +54,4 @@ sb_status flash_hopper_backward_with(sb_context *ctx, const sb_attention *a, fla
 
 #ifdef __cplusplus
 }
-#endif
 #endif

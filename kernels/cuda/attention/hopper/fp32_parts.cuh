@@ -2,8 +2,7 @@
 /* fp32 tensors as two 16-bit parts whose sum they are, each rounded to nearest: hi = (x s), lo = (x s - hi).
  * bf16: s = 1, and hi + lo has 16 bits of x. fp16: s is a power of two that takes the largest finite magnitude of a group of rows
  * to [2^14, 2^15): hi + lo has at least 22 bits of what is above 2^-17 of that, and below errs by at most 2^-40 of it. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FP32_PARTS_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_FP32_PARTS_CUH
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -31,5 +30,3 @@ fp32_parts_tensor fp32_parts_keys(const sb_attention *a, const sb_tensor &from, 
 /* The parts as one (2B, H, S, D) tensor, part p of batch b at index p*B + b. */
 sb_tensor fp32_parts_view(const fp32_parts_tensor *t, int head_dim);
 int fp32_parts_groups(int seq, int rows); /* groups of a head */
-
-#endif

@@ -6,8 +6,7 @@
  *   backward_q  a block owns queries and walks over the keys, for dQ
  * backward_kv computes S^T = K Q^T and dP^T = V dO^T: their accumulators are then the A operands of dV and dK.
  * The walked tiles have two stages: the next one arrives while this one is used. */
-#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_BACKWARD_CUH
-#define STEPBENCH_CUDA_ATTENTION_PORTABLE_BACKWARD_CUH
+#pragma once
 
 #include "kernels/cuda/attention/portable/tile.cuh"
 
@@ -297,4 +296,3 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
 }
 
 } // namespace flash_portable
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* FlashAttention-2 forward on mma.sync. A block owns MT x 16 queries for each warp and walks over the keys it sees, BK
  * at a time, with an online softmax; the next K tile arrives while P V is computed, the next V tile during Q K^T. */
-#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_FORWARD_CUH
-#define STEPBENCH_CUDA_ATTENTION_PORTABLE_FORWARD_CUH
+#pragma once
 
 #include "kernels/cuda/attention/portable/tile.cuh"
 
@@ -160,4 +159,3 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
 }
 
 } // namespace flash_portable
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tile shapes and launches of the flash_portable kernels for one policy; each flash_portable_<dtype>.cu makes its
  * table of functions from it. */
-#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_LAUNCH_CUH
-#define STEPBENCH_CUDA_ATTENTION_PORTABLE_LAUNCH_CUH
+#pragma once
 
 #include <atomic>
 
@@ -167,4 +166,3 @@ cudaError_t backward_wide(const sb_attention &a, cudaStream_t stream)
 }
 
 } // namespace flash_portable
-#endif

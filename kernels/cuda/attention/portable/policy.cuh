@@ -10,8 +10,7 @@
  *   acc_to_a    A from kstep / 8 neighbouring 16x8 accumulators
  * and whether sums are separate (see product_kn) and errors, also in exponents, are as small as in fp32 (fp32_level).
  * The order of k inside a kstep is the policy's own: load_a agrees with load_b_nk, acc_to_a with load_b_kn. */
-#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_POLICY_CUH
-#define STEPBENCH_CUDA_ATTENTION_PORTABLE_POLICY_CUH
+#pragma once
 
 #include "kernels/cuda/primitives/mma.cuh"
 
@@ -206,4 +205,3 @@ struct split {
 };
 
 } // namespace flash_portable
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Between the op flash_portable and its kernels: one table of launchers a dtype. */
-#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_PORTABLE_H
-#define STEPBENCH_CUDA_ATTENTION_PORTABLE_PORTABLE_H
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -21,4 +20,3 @@ extern const launchers bf16_launchers, fp16_launchers, tf32_launchers, fp32_laun
 extern const launchers bf16_wide_launchers, fp16_wide_launchers;
 
 } // namespace flash_portable
-#endif

@@ -3,8 +3,7 @@
  * over tiles, and the mask.
  *
  * A warp owns MT x 16 rows of its block's A tile. Accumulators are acc[MT][N / 8][4], laid out as in primitives/mma.cuh. */
-#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_TILE_CUH
-#define STEPBENCH_CUDA_ATTENTION_PORTABLE_TILE_CUH
+#pragma once
 
 #include "kernels/cuda/attention/portable/policy.cuh"
 #include "kernels/cuda/primitives/documents.cuh"
@@ -240,4 +239,3 @@ __device__ __forceinline__ void mask_scores(float (&s)[MT][N / 8][4], const sb_a
 }
 
 } // namespace flash_portable
-#endif

@@ -7,8 +7,7 @@
  * When a tile ends, its sums are rounded to pairs (64 registers) and the next tile starts at once; while its products run,
  * a chunk of the waiting tile is computed and stored every few steps. So only what waits at the kernel's end is exposed.
  * N = 256: a step is 1024 clocks of tensor core and 48 KB of loads; registers 128 + 64 + about 45 of 240. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_CUH
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_CUH
+#pragma once
 
 #include "kernels/cuda/matmul/hopper/matmul16_result.cuh"
 #include "kernels/cuda/hopper/wgmma.cuh"
@@ -252,4 +251,3 @@ __global__ void __launch_bounds__(THREADS, 1) matmul16_kernel(const __grid_const
 }
 
 } // namespace matmul16
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* D = A op(B) + C in bf16 or fp16 by a kernel of our own for Hopper: see matmul16.cuh. Not part of the API. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_H
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_H
+#pragma once
 
 #include "kernels/cuda/runtime/context.h"
 
@@ -20,5 +19,4 @@ sb_status matmul16_run(sb_context *ctx, const sb_matmul *p, int columns, void *s
 
 #ifdef __cplusplus
 }
-#endif
 #endif

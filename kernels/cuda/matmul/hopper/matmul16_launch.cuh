@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side that every kind of the 16-bit matmul for Hopper shares: what is common to all maps, the order of tiles, the
  * launch. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAUNCH_CUH
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAUNCH_CUH
+#pragma once
 
 #include <algorithm>
 
@@ -58,4 +57,3 @@ sb_status launch(sb_context *ctx, const char *what, params &p, const matrix &a, 
 }
 
 } // namespace matmul16
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The 16-bit matmul for Hopper: tiles, the layout of shared memory, the order of tiles, parameters. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAYOUT_CUH
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAYOUT_CUH
+#pragma once
 
 #include "kernels/cuda/hopper/tile.cuh"
 #include "kernels/cuda/hopper/ptx.cuh"
@@ -102,4 +101,3 @@ __device__ __forceinline__ place locate(const params &p, int number)
 }
 
 } // namespace matmul16
-#endif

@@ -3,8 +3,7 @@
  * products of the next tile run. A warp does its 16 rows by itself: it computes on a chunk in its own slots, and one
  * lane stores them by TMA, which clips what is outside the matrices. Where a chunk reads memory too (gate and up in
  * backward, C), it comes into the same slots ahead of time, and the result goes out from where the operand came in. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_RESULT_CUH
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_RESULT_CUH
+#pragma once
 
 #include "kernels/cuda/matmul/hopper/matmul16_layout.cuh"
 #include "kernels/cuda/primitives/swiglu_math.cuh"
@@ -126,4 +125,3 @@ __device__ __forceinline__ void load_chunk(const params &p, uint32_t slots, uint
 }
 
 } // namespace matmul16
-#endif

@@ -8,8 +8,7 @@
  * A tile of D is 128 x 128, a step 64 of k: 1536 clocks of tensor core. A thread starts the products of one step, converts the
  * next while they run, and starts the loads of the one after. The blocks of a cluster cut a list of tiles into equal ranges of
  * steps; parts of a tile meet in shared memory and are added in the order of k: the same bits every time, no workspace. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CUH
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CUH
+#pragma once
 
 #include "kernels/cuda/matmul/hopper/matmul_fp32_convert.cuh"
 #include "kernels/cuda/matmul/hopper/matmul_fp32_result.cuh"
@@ -179,4 +178,3 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
 }
 
 } // namespace matmul_fp32
-#endif

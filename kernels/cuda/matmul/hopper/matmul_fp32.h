@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* D = op(A) op(B) + C at fp32 level on Hopper's tensor cores, one launch, no workspace: see matmul_fp32.cuh.
  * Not part of the API. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_H
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_H
+#pragma once
 
 #include "kernels/cuda/runtime/context.h"
 
@@ -22,5 +21,4 @@ sb_status matmul_fp32_run(sb_context *ctx, const sb_matmul *p, int cluster, void
 
 #ifdef __cplusplus
 }
-#endif
 #endif

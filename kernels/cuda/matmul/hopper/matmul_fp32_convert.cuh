@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The fp32 matmul for Hopper: from floats in memory to scaled pairs of fp16 in shared memory. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CONVERT_CUH
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CONVERT_CUH
+#pragma once
 
 #include <cuda_fp16.h>
 
@@ -100,4 +99,3 @@ __device__ __forceinline__ void store_group(unsigned char *parts, const float4 (
 }
 
 } // namespace matmul_fp32
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The fp32 matmul for Hopper: tiles, shared memory, and who does what. Only indices, so that the host can follow them too. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_LAYOUT_CUH
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_LAYOUT_CUH
+#pragma once
 
 #include <stdint.h>
 
@@ -105,4 +104,3 @@ __host__ __device__ inline holders holders_of(const params &p, int tile, int all
 }
 
 } // namespace matmul_fp32
-#endif

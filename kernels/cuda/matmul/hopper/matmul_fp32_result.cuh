@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The fp32 matmul for Hopper: from sums in registers to D, at once or through partial sums of a cluster's blocks. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_RESULT_CUH
-#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_RESULT_CUH
+#pragma once
 
 #include "kernels/cuda/matmul/hopper/matmul_fp32_layout.cuh"
 #include "kernels/cuda/hopper/ptx.cuh"
@@ -141,4 +140,3 @@ __device__ __forceinline__ void merge(const params &p, const share &own, int til
 }
 
 } // namespace matmul_fp32
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The matmul with SwiGLU at its end: how its columns are cut into tiles. Not part of the API. */
-#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_SWIGLU_MATMUL_H
-#define STEPBENCH_CUDA_MATMUL_HOPPER_SWIGLU_MATMUL_H
+#pragma once
 
 #include "kernels/cuda/runtime/context.h"
 
@@ -23,5 +22,4 @@ sb_status swiglu_matmul_run(sb_context *ctx, const sb_swiglu_matmul *p, bool bac
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the large, the tall and the latent backward share, where each block owns a key tile: products that read an operand transposed,
  * the start of a block and its first warpgroup, and their launch. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ALONE_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ALONE_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/wide.cuh"
 
@@ -94,4 +93,3 @@ template <class T, class MEM>
 sb_status backward_alone_launch(const backward_params &p, const sb_attention *a, cudaStream_t stream);
 
 } // namespace flash_hopper
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which main kernel of the Hopper backward a problem gets, and how that runs: by short models of their times. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_CHOICE_H
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_CHOICE_H
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/sizes.h"
 
@@ -16,5 +15,4 @@ flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backwar
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -9,8 +9,7 @@
  * 3010; additions to dQ 64 KB, a fifth of the time (docs/kernels/log.md). They hold up the thread that adds, so it adds when it has
  * issued products. dQ is computed in two chunks at D 256, for want of registers.
  * Registers of a consumer thread at D 256: dK 64, dV 64, S^T or dP^T 32, a chunk of dQ 32, P^T 16, lse2 or delta 16 = 224 of 240. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LARGE_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LARGE_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/alone.cuh"
 
@@ -365,4 +364,3 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
 }
 
 } // namespace flash_hopper
-#endif

@@ -8,8 +8,7 @@
  * A step of 64 queries on an SM: products 3328 clocks; shared memory 392 KB (S 96, dP 64, dV 32, dK 64, dQ 80, dS 16, loads 40) =
  * 3140; additions to dQ 48 KB.
  * Registers of a consumer thread: dK 96, dV 64, S^T or dP^T 32 or dQ 48, P 16 = 224 of 240. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LATENT_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LATENT_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/alone.cuh"
 
@@ -240,4 +239,3 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
 }
 
 } // namespace flash_hopper
-#endif

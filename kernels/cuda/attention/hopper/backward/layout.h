@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the main kernels of the Hopper backward share on the host: the layout of the workspace. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LAYOUT_H
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LAYOUT_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -30,5 +29,3 @@ static inline bool flash_backward_narrow_in_order(const sb_attention *a)
 /* The main kernel of narrow.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */
 sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, const flash_backward_layout &l,
                                        cudaStream_t stream);
-
-#endif

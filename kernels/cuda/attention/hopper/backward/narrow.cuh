@@ -10,8 +10,7 @@
  * Packed documents (PACKED): a job belongs to one document, whose lengths and first rows come with it. Rows leave by ordinary
  * stores, since a box at the end of a document holds rows of the next.
  * A step on an SM: products 5 x 64 x 128 x 64 at 4096 FLOP a clock = 1280 clocks; shared memory 160 KB = 1280. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/pointwise.cuh"
 #include "kernels/cuda/hopper/store.cuh"
@@ -840,4 +839,3 @@ __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const
 }
 
 } // namespace flash_hopper
-#endif

@@ -6,8 +6,7 @@
  * and the longest start first. All of a first round start at the same query, so the last of a row is late by a hand-over for each
  * before it. For few heads and causal, the first round are early adders: they walk from the diagonal on, the last tile first, each
  * at a diagonal of its own, so that it comes to a query block after the one ahead of it has added. They have sums of their own. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/sizes.h"
 
@@ -28,5 +27,3 @@ int flash_backward_first_round(int adders, int at_once, int section);
  * with the waits and the pass after. t.adders, t.row and t.read are found here. `at_once`: jobs that run at once. */
 double flash_backward_order_additions(const sb_attention *a, flash_backward_order t, int at_once,
                                       flash_backward_choice *choice);
-
-#endif

@@ -8,8 +8,7 @@
  * Deterministic (ORDERED): the order of wide.cuh with pairs for key tiles; each block of a pair has counters of its own.
  * A step of a block at D 128: products 2560 clocks, shared memory 336 KB = 2690; 209 KB of shared memory.
  * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P and dS as operands 32 = 224 of 240. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/wide.cuh"
 
@@ -326,4 +325,3 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
 }
 
 } // namespace flash_hopper
-#endif

@@ -4,8 +4,7 @@
  * Before: delta = rowsum(dO O), lse in base 2, zeroed sums unless their first adder stores; reads 2 and writes at most 1
  * tensor. After: the fp32 sums of dQ, which are in the order of the products' fragments, go to rows of the tensor; it reads
  * all sums, adds them in that order, and writes one tensor. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PASSES_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PASSES_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/steps.cuh"
 #include "kernels/kernels.h"
@@ -231,4 +230,3 @@ __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_par
 }
 
 } // namespace flash_hopper
-#endif

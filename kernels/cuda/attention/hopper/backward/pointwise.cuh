@@ -2,8 +2,7 @@
 /* What both main kernels of the Hopper backward do with transposed scores, S^T and dP^T of 64 keys and N / 32 * 64 queries,
  * in the fragments of a thread: two keys, and pairs of queries. lse2 and delta are in fragment_order; a thread's numbers of
  * 16 queries begin at twice its first query. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_POINTWISE_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_POINTWISE_CUH
+#pragma once
 
 #include "kernels/cuda/hopper/tile.cuh"
 
@@ -103,4 +102,3 @@ __device__ __forceinline__ uint32_t transposed_place(int warp, int lane)
 }
 
 } // namespace flash_hopper
-#endif

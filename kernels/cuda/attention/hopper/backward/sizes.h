@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the Hopper backward's choice of a kernel and its order of additions both start from: what a choice is, and the
  * sizes of a problem as the kernels cut it. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_SIZES_H
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_SIZES_H
+#pragma once
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 
@@ -48,5 +47,4 @@ int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_order)
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the wide backward and the pair backward share: parameters, shared memory, barriers, which steps a block takes, and the
  * first warpgroup, which loads them and keeps the order of additions to dQ. See wide.cuh. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_STEPS_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_STEPS_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/hopper/store.cuh"
@@ -552,5 +551,3 @@ __device__ __forceinline__ void backward_pass_on(const backward_params &p, backw
 /* The main kernel of pair.cuh, with the wide kernel's parameters. */
 sb_status flash_backward_pair_launch(const flash_hopper::backward_params &p, const sb_attention *a,
                                      cudaStream_t stream);
-
-#endif

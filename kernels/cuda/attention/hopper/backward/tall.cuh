@@ -8,8 +8,7 @@
  * A step of 64 queries on an SM: products 2880 clocks; shared memory 532 KB (S 84, dP 84, dV 84, dK 84, dQ 60, P and dS 24, loads 48, dQ
  * on its way out 64) = 4260; additions to dQ 48 KB.
  * Registers of a consumer thread: dK 72, dV 72, S 24 and dP 24 or dQ 48 = 192 of 240. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_TALL_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_TALL_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/backward/alone.cuh"
 
@@ -366,4 +365,3 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_tall(const
 }
 
 } // namespace flash_hopper
-#endif

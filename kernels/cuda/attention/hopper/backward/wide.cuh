@@ -9,8 +9,7 @@
  * memory. Deterministic: the adders of a sum add in the order in which their blocks start, which idle warps watch (order.c).
  * A step of 64 queries at D 128 on an SM: products 2560 clocks, shared memory 304 KB = 2430; D 96: 1920, D 80: 1600.
  * Registers of a consumer thread at D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P or dS as operand 16 = 208 of 240. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/fp32_parts.cuh"
 #include "kernels/cuda/attention/hopper/backward/pointwise.cuh"
@@ -631,4 +630,3 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
 }
 
 } // namespace flash_hopper
-#endif

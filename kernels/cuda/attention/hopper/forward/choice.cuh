@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which instance of the Hopper forward runs a problem, and how many blocks share a tile. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_CHOICE_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_CHOICE_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/attention/hopper/forward/layout.cuh"
@@ -22,4 +21,3 @@ const forward_list &forward_list_for(const sb_attention *a);
 forward_choice choose_forward(const sb_attention *a, flash_forward_kernel kernel, const int *clusters);
 
 } // namespace flash_hopper
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the Hopper forward chooses, for tests. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_CHOICE_H
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_CHOICE_H
+#pragma once
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 
@@ -21,5 +20,4 @@ flash_forward_choice flash_forward_choose(const sb_attention *a, flash_forward_k
 
 #ifdef __cplusplus
 }
-#endif
 #endif

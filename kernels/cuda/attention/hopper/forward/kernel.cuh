@@ -8,8 +8,7 @@
  * shares one, each block a range of its keys, and they merge through distributed shared memory (merge.cuh), in a fixed order.
  * Numbers that steer a loop are told to be the same in every lane (uniform): otherwise ptxas moves every descriptor to uniform
  * registers before each product. Shared memory is in layout.cuh; registers of a thread at D 128: 192 of 232. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
+#pragma once
 
 #include <float.h>
 
@@ -778,4 +777,3 @@ forward_instance make_window_instance()
 }
 
 } // namespace flash_hopper
-#endif

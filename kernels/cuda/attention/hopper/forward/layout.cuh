@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* FlashAttention forward for Hopper: parameters, shared memory, barriers and jobs of the kernel, and the list of its
  * instances that the host chooses from. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LAYOUT_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LAYOUT_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/documents.h"
 #include "kernels/cuda/hopper/tile.cuh"
@@ -194,4 +193,3 @@ extern const forward_list forward_bf16_window, forward_fp16_window;
 extern const forward_list forward_bf16_packed, forward_fp16_packed;
 
 } // namespace flash_hopper
-#endif

@@ -2,8 +2,7 @@
 /* FlashAttention forward for Hopper: the way out of a tile. A block that had all keys of its rows writes them; the blocks
  * of a cluster, each of which had a range of the keys, leave partial O, max and sum in shared memory, and each finishes
  * its share of the rows through distributed shared memory. The order of the merge is fixed. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_MERGE_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_MERGE_CUH
+#pragma once
 
 #include "kernels/cuda/attention/hopper/forward/layout.cuh"
 #include "kernels/cuda/hopper/store.cuh"
@@ -155,4 +154,3 @@ __device__ __forceinline__ void merge_cluster(unsigned char *smem, int split, in
 }
 
 } // namespace flash_hopper
-#endif

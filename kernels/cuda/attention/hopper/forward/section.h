@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How many heads the Hopper forward walks together, so that their K and V stay in L2. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_SECTION_H
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_SECTION_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -19,5 +18,4 @@ int flash_forward_section(const sb_attention *a);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

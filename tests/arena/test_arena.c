@@ -14,9 +14,8 @@
 
 /* ---- the timeline ---- */
 
-static void timeline(void **state)
+TEST(timeline)
 {
-    (void)state;
     arena *a = arena_create();
     arena_plan_begin(a);
     assert_true(arena_planning(a));
@@ -74,9 +73,8 @@ static void timeline(void **state)
     arena_free(NULL);
 }
 
-static void names(void **state)
+TEST(names)
 {
-    (void)state;
     for (int k = 0; k < MEMORY_KINDS; k++)
         for (int j = 0; j < k; j++)
             assert_string_not_equal(memory_kind_name(k), memory_kind_name(j));
@@ -86,9 +84,8 @@ static void names(void **state)
 
 /* ---- pointers, and walks that differ ---- */
 
-static void pointers(void **state)
+TEST(pointers)
 {
-    (void)state;
     arena *a = arena_create();
     char *block = NULL;
     for (int walk = 0; walk < 3; walk++) {
@@ -178,7 +175,7 @@ static void run_faulty(int f)
     arena_run_end(planned);
 }
 
-static void walks_that_differ(void **state)
+TEST(walks_that_differ)
 {
     static const char *const words[FAULTS] = {
         [OTHER_BYTES] = "takes x (301 bytes) where its plan takes x (300 bytes, layer 0, op 0)",
@@ -235,7 +232,7 @@ static void misuse(int which)
         arena_attach(a, (void *)(uintptr_t)16); /* NOLINT(performance-no-int-to-ptr) */
 }
 
-static void misuses(void **state)
+TEST(misuses)
 {
     static const char *const words[] = {"outside of its place",
                                         "outside of its place",
@@ -248,13 +245,4 @@ static void misuses(void **state)
     (void)state;
     for (int i = 0; i < (int)(sizeof words / sizeof *words); i++)
         dies_saying(misuse, i, words[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timeline),          cmocka_unit_test(names),   cmocka_unit_test(pointers),
-        cmocka_unit_test(walks_that_differ), cmocka_unit_test(misuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,9 +96,8 @@ static void random_walk(arena *a, uint64_t seed, int steps)
     }
 }
 
-static void random_plans(void **state)
+TEST(random_plans)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 150; seed++) {
         arena *a = arena_create();
         const int steps = seed % 10 == 9 ? 600 : 40;
@@ -240,7 +239,7 @@ static void step_walk(arena *a, const shape *s)
     free(slots);
 }
 
-static void transformers(void **state)
+TEST(transformers)
 {
     enum { MIB = 1 << 20 };
     const int64_t m = MIB;
@@ -284,7 +283,7 @@ static void transformers(void **state)
 
 /* Micro-batches one after another: each like the one before it lies where that did, the block is as large as for one, and
  * one more costs no more planning. */
-static void periods(void **state)
+TEST(periods)
 {
     enum { MIB = 1 << 20, MOST = 40 };
     shape s = {"forward",           24, 640 * (int64_t)MIB, 200 * (int64_t)MIB, 100 * (int64_t)MIB, 98 * (int64_t)MIB,
@@ -311,11 +310,4 @@ static void periods(void **state)
             check_plan(a);
         arena_free(a);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_plans), cmocka_unit_test(transformers),
-                                       cmocka_unit_test(periods)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

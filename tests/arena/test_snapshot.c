@@ -86,7 +86,7 @@ static const arena_event sample[] = {
 enum { SAMPLE = sizeof sample / sizeof *sample };
 static const int64_t sample_arena = ((int64_t)5 << 30) + 4096;
 
-static void a_step_reads_back(void **state)
+TEST_IN_FOLDER(a_step_reads_back)
 {
     char *path = folder_path(*state, "snapshot.pickle");
     assert_true(snapshot_write(path, sample, SAMPLE, sample_arena));
@@ -102,7 +102,7 @@ static void a_step_reads_back(void **state)
 }
 
 /* Categories without an "unknown" one stop the viewer's page, so there are none. */
-static void no_category_without_the_unknown_one(void **state)
+TEST_IN_FOLDER(no_category_without_the_unknown_one)
 {
     char *path = folder_path(*state, "snapshot.pickle");
     assert_true(snapshot_write(path, sample + 2, 2, sample_arena));
@@ -112,7 +112,7 @@ static void no_category_without_the_unknown_one(void **state)
     free(path);
 }
 
-static void a_long_trace_is_whole(void **state)
+TEST_IN_FOLDER(a_long_trace_is_whole)
 {
     enum { TENSORS = 2600 };
     arena_event *events = xcalloc(2 * TENSORS, sizeof *events);
@@ -131,7 +131,7 @@ static void a_long_trace_is_whole(void **state)
     free(events);
 }
 
-static void bytes_are_those_of_protocol_2(void **state)
+TEST_IN_FOLDER(bytes_are_those_of_protocol_2)
 {
     char *path = folder_path(*state, "snapshot.pickle");
     assert_true(snapshot_write(path, sample, 0, 0));
@@ -147,15 +147,4 @@ static void bytes_are_those_of_protocol_2(void **state)
     char *missing = folder_path(*state, "none/snapshot.pickle");
     assert_false(snapshot_write(missing, sample, SAMPLE, sample_arena));
     free(missing);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(bytes_are_those_of_protocol_2),
-        in_folder(a_step_reads_back),
-        in_folder(no_category_without_the_unknown_one),
-        in_folder(a_long_trace_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

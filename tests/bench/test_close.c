@@ -20,9 +20,8 @@ void __wrap_device_close(device *d)
         pause();
 }
 
-static void a_device_that_does_not_close(void **state)
+TEST_IN_RANKS_FOLDER(a_device_that_does_not_close)
 {
-    (void)state;
     const int code = ranks_run("bench_roofline", "--device cpu --machine test-x1 --csv rows.csv --quiet --variant gemm "
                                                  "--dtype fp32 --size 64 --iters 1 --settle 0 --timeout 1");
     assert_int_equal(code, EXIT_CODE_TIMEOUT);
@@ -31,11 +30,4 @@ static void a_device_that_does_not_close(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 2);
 }
 
-int main(int argc, char **argv)
-{
-    const char *slash = strrchr(argv[0], '/');
-    if (strcmp(slash ? slash + 1 : argv[0], "bench_roofline") == 0)
-        return bench_main_roofline(argc, argv);
-    const struct CMUnitTest tests[] = {in_ranks_folder(a_device_that_does_not_close)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+PROGRAM("bench_roofline", bench_main_roofline)

@@ -37,7 +37,7 @@ static csv *rows_in(const char *folder)
     return c;
 }
 
-static void each_case_has_its_process(void **state)
+TEST_IN_FOLDER(each_case_has_its_process)
 {
     assert_int_equal(run(*state, "--warmup 0,1 --precision fp32,bf16 --iters 2 --cold"), EXIT_CODE_OK);
     csv *c = rows_in(*state);
@@ -60,15 +60,9 @@ static void each_case_has_its_process(void **state)
     csv_free(c);
 }
 
-static void codes_of_processes_are_one(void **state)
+TEST_IN_FOLDER(codes_of_processes_are_one)
 {
     assert_int_equal(run(*state, "--variant graph,kernels --precision fp32 --cold 1"), EXIT_CODE_OK);
     assert_int_equal(run(*state, "--variant graph --precision fp32,bf16 --cold 1"), EXIT_CODE_UNSUPPORTED);
     assert_int_equal(run(*state, "--variant graph,kernels --precision fp32 --cold 1 --machine /"), EXIT_CODE_USAGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(each_case_has_its_process), in_folder(codes_of_processes_are_one)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

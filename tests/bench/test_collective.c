@@ -23,7 +23,7 @@ static csv *rows_of(const char *folder, const char *arguments)
     return c;
 }
 
-static void several_calls_are_checked(void **state)
+TEST_IN_FOLDER(several_calls_are_checked)
 {
     csv *c = rows_of(*state, "--ranks 2,3 --bytes 30K --dtype fp32,bf16 --in-place 0,1 --calls 9 "
                              "--variant all-reduce,all-gather,reduce-scatter,broadcast,reduce,all-to-all,"
@@ -45,7 +45,7 @@ static void several_calls_are_checked(void **state)
 }
 
 /* Calls back to back take no longer each than calls apart; a sample that is not divided would be 30 calls long. */
-static void a_sample_is_divided_by_its_calls(void **state)
+TEST_IN_FOLDER(a_sample_is_divided_by_its_calls)
 {
     csv *one = rows_of(*state, "--ranks 2 --bytes 4M --variant all-reduce --calls 1");
     csv *many = rows_of(*state, "--ranks 2 --bytes 4M --variant all-reduce --calls 30");
@@ -55,13 +55,4 @@ static void a_sample_is_divided_by_its_calls(void **state)
                  csv_real(many, 0, "min_ms"));
     csv_free(one);
     csv_free(many);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(several_calls_are_checked),
-        in_folder(a_sample_is_divided_by_its_calls),
-    };
-    return cmocka_run_group_tests_name("collective", tests, NULL, NULL);
 }

@@ -159,36 +159,22 @@ static void rows_are(const char *fault, const char *in_place, const char *mode, 
     free(arguments);
 }
 
-static void right_graphs_pass(void **state)
+TEST_IN_RANKS_FOLDER(right_graphs_pass)
 {
-    (void)state;
     rows_are("none", "0", "graph", "ok", "");
     rows_are("none", "1", "graph", "ok", "");
 }
 
-static void wrong_graphs_fail(void **state)
+TEST_IN_RANKS_FOLDER(wrong_graphs_fail)
 {
-    (void)state;
     rows_are("graph", "0", "graph", "fail", "after timing");
     rows_are("nothing", "0", "graph", "fail", "after timing");
     rows_are("nothing", "1", "graph", "fail", "after timing");
 }
 
-static void wrong_calls_fail(void **state)
+TEST_IN_RANKS_FOLDER(wrong_calls_fail)
 {
-    (void)state;
     rows_are("calls", "0", "eager", "fail", "before timing");
 }
 
-int main(int argc, char **argv)
-{
-    const char *name = strrchr(argv[0], '/');
-    if (strcmp(name ? name + 1 : argv[0], "bench_allreduce") == 0)
-        return bench_main_allreduce(argc, argv);
-    const struct CMUnitTest tests[] = {
-        in_ranks_folder(right_graphs_pass),
-        in_ranks_folder(wrong_graphs_fail),
-        in_ranks_folder(wrong_calls_fail),
-    };
-    return cmocka_run_group_tests_name("graphs of collectives", tests, NULL, NULL);
-}
+PROGRAM("bench_allreduce", bench_main_allreduce)

@@ -75,7 +75,7 @@ static const column_rule roofline_rules[] = {{"time_us", MEASURED, roofline_us, 
                                              {"err_rel", MEASURED, NULL, 0},
                                              {0}};
 
-static void roofline(void **state)
+TEST(roofline)
 {
     columns_have_rules(*state, "bench_roofline", roofline_rules);
     known = false;
@@ -215,7 +215,7 @@ static const column_rule flash_rules[] = {{"fwd_ms", MEASURED, fwd_ms, 0},
                                           {"err_ratio", DERIVED, err_ratio, 0},
                                           {0}};
 
-static void flash(void **state)
+TEST(flash)
 {
     columns_have_rules(*state, "bench_flash", flash_rules);
     known = true;
@@ -268,7 +268,7 @@ static const column_rule attention_rules[] = {{"fwd_ms", MEASURED, fwd_ms, 0},
                                               {"err_bwd", MEASURED, NULL, 0},
                                               {0}};
 
-static void attention(void **state)
+TEST(attention)
 {
     columns_have_rules(*state, "bench_attention", attention_rules);
     known = true;
@@ -440,7 +440,7 @@ static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 
                                                 {"err_param", MEASURED, NULL, 0},
                                                 {0}};
 
-static void transformer(void **state)
+TEST(transformer)
 {
     static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16"};
     columns_have_rules(*state, "bench_transformer", transformer_rules);
@@ -556,7 +556,7 @@ static const column_rule recompute_rules[] = {{"fwd_ms", MEASURED, NULL, 0},
                                               {"err_param", MEASURED, NULL, 0},
                                               {0}};
 
-static void recomputation(void **state)
+TEST(recomputation)
 {
     known = false;
     columns_have_rules(*state, "bench_recompute", recompute_rules);
@@ -678,7 +678,7 @@ static const column_rule mixed_rules[] = {{"fwd_ms", MEASURED, mixed_fwd, 0},
                                           {"speedup_with_cast", DERIVED, mixed_speedup_with_cast, 0},
                                           {0}};
 
-static void mixed_precision(void **state)
+TEST(mixed_precision)
 {
     columns_have_rules(*state, "bench_mixed_precision", mixed_rules);
     known = true;
@@ -761,7 +761,7 @@ static const column_rule memory_rules[] = {{"peak_bytes", DERIVED, memory_peak, 
                                            {"loss", MEASURED, NULL, 0},
                                            {0}};
 
-static void memory_of_a_step(void **state)
+TEST(memory_of_a_step)
 {
     static const char *const more[] = {"--mode forward,train-step", "--mode train-step --moments bf16"};
     columns_have_rules(*state, "bench_memory", memory_rules);
@@ -792,15 +792,8 @@ static int clean(void **state)
     return folder_remove(state);
 }
 
-int main(void)
-{
+TESTS_WITH(build, clean)
+
 #ifdef __SANITIZE_ADDRESS__
-    return skip_program(); /* of numbers alone: the plain build is enough */
+TESTS_NEED(false) /* of numbers alone: the plain build is enough */
 #endif
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roofline),      cmocka_unit_test(flash),           cmocka_unit_test(attention),
-        cmocka_unit_test(transformer),   cmocka_unit_test(mixed_precision), cmocka_unit_test(memory_of_a_step),
-        cmocka_unit_test(recomputation),
-    };
-    return cmocka_run_group_tests_name("columns", tests, build, clean);
-}

@@ -282,7 +282,7 @@ static const column_rule rules[] = {{"state_bytes", DERIVED, state_bytes, 0},
                                     {"used_bandwidth", MEASURED, NULL, 0},
                                     {0}};
 
-static void by_variants(void **state)
+TEST(by_variants)
 {
     static const char *const runs[] = {"--variant memory,fsdp --matrices 2,3 --tokens 0,4096",
                                        "--variant compute_bound --batch 0,4096 --weight-bits 8,16 --matrices 2,3",
@@ -297,11 +297,8 @@ static void by_variants(void **state)
     columns_were_seen("bench_accounting", rules);
 }
 
-int main(void)
-{
+TESTS_WITH(folder_create, folder_remove)
+
 #ifdef __SANITIZE_ADDRESS__
-    return skip_program(); /* of numbers alone: the plain build is enough */
+TESTS_NEED(false) /* of numbers alone: the plain build is enough */
 #endif
-    const struct CMUnitTest tests[] = {cmocka_unit_test(by_variants)};
-    return cmocka_run_group_tests_name("columns on paper", tests, folder_create, folder_remove);
-}

@@ -54,7 +54,7 @@ static const column_rule allreduce_rules[] = {{"median_ms", DERIVED, middle, 1e-
                                               {"err_elements", MEASURED, none, 0},
                                               {0}};
 
-static void allreduce(void **state)
+TEST_IN_FOLDER(allreduce)
 {
     columns_have_rules(*state, "bench_allreduce", allreduce_rules);
     columns_hold(rows_of(*state, "bench_allreduce",
@@ -159,7 +159,7 @@ static void strategy(const char *folder, const char *bench, const column_rule *r
     columns_were_seen(bench, rules);
 }
 
-static void naive_flat_overlap(void **state)
+TEST_IN_FOLDER(naive_flat_overlap)
 {
     strategy(*state, "bench_ddp_naive", ddp_rules, "");
     strategy(*state, "bench_ddp_flat", ddp_rules, "");
@@ -179,7 +179,7 @@ static double recorded_ms(const csv *spans, int rank, const char *lane)
 }
 
 /* The file has the spans, the row what they add up to on the rank with most of it. */
-static void recorded(void **state)
+TEST_IN_FOLDER(recorded)
 {
     enum { RANKS = 2 };
     const double slack_ms = 0.01, slack_pct = 0.5; /* of spans in a file with fewer digits */
@@ -402,7 +402,7 @@ static const column_rule bucketed_rules[] = {DDP_RULES,
                                              {"err_exposed_pct", SOMETIMES, err_exposed, 1e-3},
                                              {0}};
 
-static void bucketed(void **state)
+TEST_IN_FOLDER(bucketed)
 {
     strategy(*state, "bench_ddp_bucketed", bucketed_rules, "--bucket-mb 0.02,1");
 }
@@ -445,7 +445,7 @@ static const column_rule zero1_rules[] = {DDP_RULES,
                                           {"err_measured_pct", DERIVED, err_measured, 0.02},
                                           {0}};
 
-static void zero1(void **state)
+TEST_IN_FOLDER(zero1)
 {
     strategy(*state, "bench_zero1", zero1_rules, "--bucket-mb 0.02 --variant all");
 }
@@ -497,7 +497,7 @@ static const column_rule fsdp_rules[] = {DDP_RULES_OF(units_wire),
                                          {"update_peak_bytes", MEASURED, NULL, 0},
                                          {0}};
 
-static void fsdp(void **state)
+TEST_IN_FOLDER(fsdp)
 {
     strategy(*state, "bench_fsdp", fsdp_rules,
              "--bucket-mb 0.02 --micro-batches 1,3 --variant ddp,zero1,zero2,fsdp,fsdp-keep");
@@ -524,7 +524,7 @@ static const column_rule qualify_rules[] = {{"behind_pct", DERIVED, behind, 1e-6
                                             {0}};
 
 /* Four ranks, so that each is compared with the others; one may well be slow here. */
-static void qualify(void **state)
+TEST_IN_FOLDER(qualify)
 {
 #ifndef HAVE_GLOO
     skip();
@@ -538,16 +538,6 @@ static void qualify(void **state)
     columns_were_seen("bench_qualify", qualify_rules);
 }
 
-int main(void)
-{
 #ifdef __SANITIZE_ADDRESS__
-    return skip_program(); /* of numbers alone: the plain build is enough */
+TESTS_NEED(false) /* of numbers alone: the plain build is enough */
 #endif
-    const struct CMUnitTest tests[] = {
-        in_folder(allreduce), in_folder(naive_flat_overlap),
-        in_folder(recorded),  in_folder(bucketed),
-        in_folder(zero1),     in_folder(fsdp),
-        in_folder(qualify),
-    };
-    return cmocka_run_group_tests_name("columns of ranks", tests, NULL, NULL);
-}

@@ -63,9 +63,8 @@ static void by_the_counter(const csv *c, const char *joules, const char *time, d
         fail_msg("%s %g: %s is %g s, at %d W", joules, j, time, s, POWER_W);
 }
 
-static void joules_of_a_step(void **state)
+TEST_IN_RANKS_FOLDER(joules_of_a_step)
 {
-    (void)state;
     csv *c =
         rows_of("bench_transformer",
                 "--size tiny --batch 2 --micro-batches 3 --seq 16 --precision fp32 --mode train-step --variant none");
@@ -75,9 +74,8 @@ static void joules_of_a_step(void **state)
 }
 
 /* 4 B H S^2 D forward, 2.5 times that backward. */
-static void joules_of_attention(void **state)
+TEST_IN_RANKS_FOLDER(joules_of_attention)
 {
-    (void)state;
     csv *c =
         rows_of("bench_flash", "--variant flash --dtype fp32 --batch 1 --heads 2 --seq 64 --head-dim 16 --causal 0");
     const double tflop = 4.0 * 2 * 64 * 64 * 16 * 1e-12;
@@ -89,9 +87,8 @@ static void joules_of_attention(void **state)
     csv_free(c);
 }
 
-static void joules_of_a_product(void **state)
+TEST_IN_RANKS_FOLDER(joules_of_a_product)
 {
-    (void)state;
     csv *c = rows_of("bench_roofline", "--variant gemm --dtype fp32 --size 96 --sustain 1.6");
     const double tflop = 2.0 * 96 * 96 * 96 * 1e-12;
     per_joule(c, "energy_j", "tflop_per_j", tflop);
@@ -101,16 +98,6 @@ static void joules_of_a_product(void **state)
     csv_free(c);
 }
 
-int main(int argc, char **argv)
-{
-    const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
-    if (strcmp(name, "bench_transformer") == 0)
-        return bench_main_transformer(argc, argv);
-    if (strcmp(name, "bench_flash") == 0)
-        return bench_main_flash(argc, argv);
-    if (strcmp(name, "bench_roofline") == 0)
-        return bench_main_roofline(argc, argv);
-    const struct CMUnitTest tests[] = {in_ranks_folder(joules_of_a_step), in_ranks_folder(joules_of_attention),
-                                       in_ranks_folder(joules_of_a_product)};
-    return cmocka_run_group_tests_name("columns of energy", tests, NULL, NULL);
-}
+PROGRAM("bench_transformer", bench_main_transformer)
+PROGRAM("bench_flash", bench_main_flash)
+PROGRAM("bench_roofline", bench_main_roofline)

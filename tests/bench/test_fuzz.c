@@ -350,9 +350,8 @@ static void parse(const bench *b, const line *l)
     options_free(o);
 }
 
-static void the_parser_takes_or_refuses(void **state)
+TEST(the_parser_takes_or_refuses)
 {
-    (void)state;
     for (int i = 0; i < PARSED; i++) {
         const bench *b = &benches[(size_t)i % bench_count];
         line l = {0};
@@ -405,7 +404,7 @@ static void expect_end(const char *folder, const bench *b, const line *l, const 
     free(said);
 }
 
-static void programs_end_as_documented(void **state)
+TEST(programs_end_as_documented)
 {
     static const int codes[] = {EXIT_CODE_OK, EXIT_CODE_USAGE, -1};
     for (int i = 0; i < DRY; i++) {
@@ -422,7 +421,7 @@ static void programs_end_as_documented(void **state)
     }
 }
 
-static void tiny_runs_end_as_documented(void **state)
+TEST(tiny_runs_end_as_documented)
 {
     static const struct {
         const char *bench, *arguments;
@@ -455,14 +454,11 @@ static void tiny_runs_end_as_documented(void **state)
     }
 }
 
+TESTS_WITH(find_benches, forget_benches)
+
 int main(void)
 {
     const char *seed = getenv("STEPBENCH_FUZZ_SEED");
     random_state = seed ? strtoull(seed, NULL, 10) : 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_parser_takes_or_refuses),
-        cmocka_unit_test(programs_end_as_documented),
-        cmocka_unit_test(tiny_runs_end_as_documented),
-    };
-    return cmocka_run_group_tests(tests, find_benches, forget_benches);
+    return tests_run();
 }

@@ -61,14 +61,13 @@ static void expect_refused(const char *folder, const char *way, const char *load
 }
 
 /* Every test of a run has the same environment: they test what was built. */
-static void these_tests_have_their_own_library(void **state)
+TEST(these_tests_have_their_own_library)
 {
-    (void)state;
     library_check();
     assert_string_not_equal(build_kernels(), "unknown");
 }
 
-static void another_library_is_refused(void **state)
+TEST_IN_FOLDER(another_library_is_refused)
 {
     copy_with(*state, build_kernels(), "0123456789ab-0123456789ab");
     expect_refused(*state, "LD_LIBRARY_PATH", "0123456789ab-0123456789ab");
@@ -77,18 +76,8 @@ static void another_library_is_refused(void **state)
     expect_refused(*state, "LD_LIBRARY_PATH", "unknown");
 }
 
-static void a_library_may_have_moved(void **state)
+TEST_IN_FOLDER(a_library_may_have_moved)
 {
     copy_with(*state, build_kernels(), build_kernels());
     expect(*state, "LD_LIBRARY_PATH", EXIT_CODE_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(these_tests_have_their_own_library),
-        in_folder(another_library_is_refused),
-        in_folder(a_library_may_have_moved),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

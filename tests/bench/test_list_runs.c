@@ -150,9 +150,8 @@ static facts facts_of(const char *bench)
     return f;
 }
 
-static void every_bench(void **state)
+TEST(every_bench)
 {
-    (void)state;
     int orders[BENCHES_MAX], quick_s[MACHINES] = {0}, normal_s[MACHINES] = {0};
     for (size_t i = 0; i < count; i++) {
         const facts f = facts_of(benches[i]);
@@ -178,9 +177,8 @@ static void every_bench(void **state)
 }
 
 /* One of the programs test_columns... checks the columns of each. */
-static void every_bench_has_rules(void **state)
+TEST(every_bench_has_rules)
 {
-    (void)state;
     for (size_t i = 0; i < count; i++) {
         char *command = xasprintf("grep -qE 'columns_have_rules\\([^,]*, \"%s\"|strategy\\([^,]*, \"%s\"' "
                                   "tests/bench/test_columns*.c",
@@ -191,8 +189,4 @@ static void every_bench_has_rules(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bench), cmocka_unit_test(every_bench_has_rules)};
-    return cmocka_run_group_tests(tests, find_benches, NULL);
-}
+TESTS_WITH(find_benches, NULL)

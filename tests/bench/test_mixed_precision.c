@@ -43,7 +43,7 @@ static size_t row_with(const csv *c, const char *column, const char *value, cons
     return r;
 }
 
-static void sums_have_every_bit(void **state)
+TEST_IN_FOLDER(sums_have_every_bit)
 {
     static const struct {
         const char *sum, *pair, *bits;
@@ -72,7 +72,7 @@ static void sums_have_every_bit(void **state)
     csv_free(c);
 }
 
-static void other_sums_are_free(void **state)
+TEST_IN_FOLDER(other_sums_are_free)
 {
     csv *c = rows_of(*state, "--variant accumulation --tensor loss --width 8 --pair fp32+fp32 --sum 3x-0.5,1x7", 0);
     assert_true(csv_real(c, 0, "value") == -1.5 && csv_real(c, 1, "value") == 7);
@@ -85,7 +85,7 @@ static void other_sums_are_free(void **state)
     }
 }
 
-static void autocast_has_the_dtypes_of_pytorch(void **state)
+TEST_IN_FOLDER(autocast_has_the_dtypes_of_pytorch)
 {
     csv *golden = csv_read("tests/golden/autocast.csv");
     csv *c = rows_of(*state, "--variant autocast --pair fp32+fp32 --width 8 --magnitude 1", EXIT_CODE_OK);
@@ -111,7 +111,7 @@ static double norm_value(const csv *c, const char *norm, const char *dtype, cons
     return NAN;
 }
 
-static void norms_overflow_in_fp16_and_stall_in_bf16(void **state)
+TEST_IN_FOLDER(norms_overflow_in_fp16_and_stall_in_bf16)
 {
     csv *c = rows_of(*state, "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 2560 --dtype fp16,bf16",
                      EXIT_CODE_OK);
@@ -131,7 +131,7 @@ static void norms_overflow_in_fp16_and_stall_in_bf16(void **state)
     csv_free(c);
 }
 
-static void eps_vanishes_in_fp16(void **state)
+TEST_IN_FOLDER(eps_vanishes_in_fp16)
 {
     csv *c = rows_of(*state,
                      "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 16 --dtype fp16,bf16 --norm rms "
@@ -146,7 +146,7 @@ static void eps_vanishes_in_fp16(void **state)
     csv_free(c);
 }
 
-static void speed_ups_are_over_fp32(void **state)
+TEST_IN_FOLDER(speed_ups_are_over_fp32)
 {
     static const char tiny[] = "--variant timing --pair fp32+fp32 --tensor loss --width 8 --norm rms --iters 3 --seq 8";
     char *arguments = xasprintf("%s --precision fp32,bf16", tiny);
@@ -183,7 +183,7 @@ static double of_row(const csv *c, const char *product, const char *values, cons
 }
 
 /* What casts and sums lose, as theory and an H100 have it. */
-static void float8_loses_what_it_must(void **state)
+TEST_IN_FOLDER(float8_loses_what_it_must)
 {
     csv *c = rows_of(*state, "--variant float8 --shape 32x64x1024 --values all --iters 3", EXIT_CODE_OK);
     assert_int_equal(c->rows, 5 * 9);
@@ -204,19 +204,4 @@ static void float8_loses_what_it_must(void **state)
             assert_true(csv_real(c, r, "predicted_pct") == 100 && csv_real(c, r, "saturated") == 0);
     csv_free(c);
     csv_free(rows_of(*state, "--variant float8 --shape 32x33x64", EXIT_CODE_USAGE));
-}
-
-int main(void)
-{
-
-    const struct CMUnitTest tests[] = {
-        in_folder(sums_have_every_bit),
-        in_folder(other_sums_are_free),
-        in_folder(autocast_has_the_dtypes_of_pytorch),
-        in_folder(norms_overflow_in_fp16_and_stall_in_bf16),
-        in_folder(eps_vanishes_in_fp16),
-        in_folder(speed_ups_are_over_fp32),
-        in_folder(float8_loses_what_it_must),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

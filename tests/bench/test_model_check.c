@@ -53,7 +53,7 @@ static void skipped(const char *folder, const char *reason, const char *options)
     csv_free(c);
 }
 
-static void each_mode_has_its_errors(void **state)
+TEST(each_mode_has_its_errors)
 {
     csv *c = passing(*state, SEQ_COUNT * 5 * 3 * 2 * 3,
                      "--seq " SEQS " --overlap auto,gradients,none --mode forward,forward-backward,train-step");
@@ -72,7 +72,7 @@ static void each_mode_has_its_errors(void **state)
     csv_free(c);
 }
 
-static void moments_in_16_bits(void **state)
+TEST(moments_in_16_bits)
 {
     csv *c = passing(*state, SEQ_COUNT * 5 * 2 * 2 * 2 * 2,
                      "--seq " SEQS " --moments fp32,bf16 --overlap gradients,none --grad-dtype policy,fp32");
@@ -83,7 +83,7 @@ static void moments_in_16_bits(void **state)
 }
 
 /* Several micro-batches and clipped gradients, in every policy; and where they mean nothing. */
-static void micro_batches_and_clipping(void **state)
+TEST(micro_batches_and_clipping)
 {
     csv *c = passing(*state, 5 * 2 * 2 * 2 * 2 * 2,
                      "--seq 16 --micro-batches 1,4 --clip 0,0.01 --overlap all,none --recompute none,block");
@@ -103,9 +103,4 @@ static void micro_batches_and_clipping(void **state)
     skipped(*state, "--clip is for --mode train-step", "--clip 1 --mode forward-backward");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_mode_has_its_errors), cmocka_unit_test(moments_in_16_bits),
-                                       cmocka_unit_test(micro_batches_and_clipping)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

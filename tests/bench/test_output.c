@@ -42,7 +42,7 @@ static size_t rows_of(const char *folder, const char *name)
     return rows;
 }
 
-static void a_full_stdout_is_a_failure(void **state)
+TEST_IN_FOLDER(a_full_stdout_is_a_failure)
 {
     static const char *const calls[] = {"bench_flash --help",
                                         "bench_flash --version",
@@ -71,14 +71,14 @@ static void a_full_stdout_is_a_failure(void **state)
     assert_int_equal(rows_of(*state, "kept.csv"), 2);
 }
 
-static void a_worse_code_stays(void **state)
+TEST_IN_FOLDER(a_worse_code_stays)
 {
     char *said = stderr_of(*state, "report --check .", ">/dev/full", EXIT_CODE_GATE);
     assert_non_null(strstr(said, LOST));
     free(said);
 }
 
-static void a_full_csv_is_a_failure(void **state)
+TEST_IN_FOLDER(a_full_csv_is_a_failure)
 {
     char *said = stderr_of(*state, CASE "--csv /dev/full", ">/dev/null", EXIT_CODE_FAILURE);
     assert_non_null(strstr(said, "cannot write a row to /dev/full: No space left on device"));
@@ -86,7 +86,7 @@ static void a_full_csv_is_a_failure(void **state)
 }
 
 /* Else the file that is opened next is stdout, and gets the table. */
-static void closed_streams_are_no_files(void **state)
+TEST_IN_FOLDER(closed_streams_are_no_files)
 {
     free(stderr_of(*state, CASE "--csv closed.csv", "<&- >&-", EXIT_CODE_OK));
     assert_int_equal(rows_of(*state, "closed.csv"), 1);
@@ -97,13 +97,4 @@ static void closed_streams_are_no_files(void **state)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(a_full_stdout_is_a_failure),
-        in_folder(a_worse_code_stays),
-        in_folder(a_full_csv_is_a_failure),
-        in_folder(closed_streams_are_no_files),
-    };
-    return access("/dev/full", W_OK) == 0 ? cmocka_run_group_tests(tests, NULL, NULL) : skip_program();
-}
+TESTS_NEED(access("/dev/full", W_OK) == 0)

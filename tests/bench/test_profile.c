@@ -153,7 +153,7 @@ static void check_report(const char *folder)
     free(program);
 }
 
-static void a_training_step(void **state)
+TEST_IN_FOLDER(a_training_step)
 {
     run(*state, "bench_transformer",
         "--size tiny --seq 16 --batch 2 --iters 3 --warmup 1 --precision fp32 --attention unfused,flash --profile");
@@ -183,7 +183,7 @@ static void a_training_step(void **state)
 }
 
 /* Timing first: no row is written twice, and none after the first recording. */
-static void rows_come_first(void **state)
+TEST_IN_FOLDER(rows_come_first)
 {
     run(*state, "bench_flash", "--seq 32,64 --head-dim 16 --iters 3 --profile");
     check_sums(*state);
@@ -204,7 +204,7 @@ static void rows_come_first(void **state)
     free(text);
 }
 
-static void without_it_there_is_nothing(void **state)
+TEST_IN_FOLDER(without_it_there_is_nothing)
 {
     run(*state, "bench_flash", "--seq 32 --head-dim 16 --iters 3");
     char *path = folder_path(*state, "profile");
@@ -212,7 +212,7 @@ static void without_it_there_is_nothing(void **state)
     free(path);
 }
 
-static void two_ranks(void **state)
+TEST_IN_FOLDER(two_ranks)
 {
 #ifndef HAVE_GLOO
     (void)state;
@@ -277,9 +277,8 @@ static void check_graph_as_eager(const csv *kernels)
 }
 
 /* What H200s recorded (docs/profile.md): kernels eager and in a graph, collectives of two ranks. */
-static void a_recording_of_gpus(void **state)
+TEST(a_recording_of_gpus)
 {
-    (void)state;
     check_sums("tests/golden");
     csv *totals = table("tests/golden", "totals"), *kernels = table("tests/golden", "kernels"),
         *c = table("tests/golden", "collectives");
@@ -301,16 +300,4 @@ static void a_recording_of_gpus(void **state)
     csv_free(totals);
     csv_free(kernels);
     csv_free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(a_training_step),
-        in_folder(rows_come_first),
-        in_folder(without_it_there_is_nothing),
-        in_folder(two_ranks),
-        cmocka_unit_test(a_recording_of_gpus),
-    };
-    return cmocka_run_group_tests_name("profile", tests, NULL, NULL);
 }

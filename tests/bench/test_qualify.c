@@ -54,7 +54,7 @@ static void said(const char *folder, const char *what)
     free(path);
 }
 
-static void nothing_to_compare_with(void **state)
+TEST(nothing_to_compare_with)
 {
     assert_int_equal(run(*state, ""), EXIT_CODE_UNSUPPORTED); /* nobody takes it for a node that is well */
     csv *c = rows(*state);
@@ -74,7 +74,7 @@ static void nothing_to_compare_with(void **state)
 }
 
 /* A driver that is lost leaves no GPU: the CPUs are no substitute. A GPU that is missing is a fault, too. */
-static void no_gpu_and_too_few(void **state)
+TEST(no_gpu_and_too_few)
 {
     char *programs = realpath(getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".", NULL);
     static const struct {
@@ -99,7 +99,7 @@ static void no_gpu_and_too_few(void **state)
 }
 
 /* The text that a monitor reads: gauges, each declared before its values, and an end. It is there whatever the verdict. */
-static void metrics_are_openmetrics(void **state)
+TEST(metrics_are_openmetrics)
 {
     folder_write(*state, "reference.csv", "metric,gpus,shape,value,floor\ncopy_gb_s,1,bytes=65536,1e6,\n");
     assert_int_equal(run(*state, "--reference reference.csv --variant copy,verdict --expect 2 --metrics q.prom"),
@@ -130,7 +130,7 @@ static void metrics_are_openmetrics(void **state)
     said(*state, "--metrics no/folder/q.prom can't be written");
 }
 
-static void a_reference_that_is_missed(void **state)
+TEST(a_reference_that_is_missed)
 {
     char *path = folder_path(*state, "reference.csv");
     file_write(path, "metric,gpus,shape,value,floor\ncopy_gb_s,1,bytes=65536,1e6,\nstep_ms,1,model=tiny,1e6,\n"
@@ -162,7 +162,7 @@ static void a_reference_that_is_missed(void **state)
 }
 
 /* Each line of docs/qualify.md with jq, on the rows of a GPU that is slow. */
-static void the_lines_with_jq(void **state)
+TEST(the_lines_with_jq)
 {
     static const char *const wants[] = {
         "0\tslow\tcopy_gb_s ", "{\"rank\":1,\"pair\":\"\",\"metric\":\"copy_gb_s\",\"value\":", "[\n  0,\n  1\n]\n"};
@@ -187,7 +187,7 @@ static void the_lines_with_jq(void **state)
     free(text);
 }
 
-static void a_planted_wrong_bit(void **state)
+TEST(a_planted_wrong_bit)
 {
     assert_int_equal(run(*state, "--ranks 3 --plant-error bits --variant step,verdict"), EXIT_CODE_VERIFY);
     csv *c = rows(*state);
@@ -198,7 +198,7 @@ static void a_planted_wrong_bit(void **state)
     csv_free(c);
 }
 
-static void one_rank_and_four(void **state)
+TEST(one_rank_and_four)
 {
     assert_int_equal(run(*state, "--ranks 1"), EXIT_CODE_UNSUPPORTED);
     csv *c = rows(*state);
@@ -220,7 +220,7 @@ static void one_rank_and_four(void **state)
     csv_free(c);
 }
 
-static void bad_input(void **state)
+TEST(bad_input)
 {
     static const struct {
         const char *arguments, *sentence;
@@ -240,12 +240,4 @@ static void bad_input(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_to_compare_with), cmocka_unit_test(no_gpu_and_too_few),
-        cmocka_unit_test(metrics_are_openmetrics), cmocka_unit_test(a_reference_that_is_missed),
-        cmocka_unit_test(the_lines_with_jq),       cmocka_unit_test(a_planted_wrong_bit),
-        cmocka_unit_test(one_rank_and_four),       cmocka_unit_test(bad_input)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

@@ -34,7 +34,7 @@ static void same(double got, double want, double of)
         fail_msg("%.9g, want %.9g", got, want);
 }
 
-static void derived_columns(void **state)
+TEST_IN_FOLDER(derived_columns)
 {
     csv *c = run(*state, "--size tiny --d-model 32 --layers 5 --seq 16 --batch 2 --group 2", EXIT_CODE_OK);
     const size_t none = row_of(c, "none"), group = row_of(c, "group"), nested = row_of(c, "nested");
@@ -59,7 +59,7 @@ static void derived_columns(void **state)
     csv_free(c);
 }
 
-static void plans_keep_to_their_budget(void **state)
+TEST_IN_FOLDER(plans_keep_to_their_budget)
 {
     /* Narrow blocks and many tokens: else AdamW's moments are most of it, and the budget is of no consequence. */
     csv *c = run(*state,
@@ -75,7 +75,7 @@ static void plans_keep_to_their_budget(void **state)
     csv_free(c);
 }
 
-static void refusals(void **state)
+TEST_IN_FOLDER(refusals)
 {
     assert_null(run(*state, "--mode forward", EXIT_CODE_USAGE));
     assert_null(run(*state, "--budget -1", EXIT_CODE_USAGE));
@@ -83,14 +83,4 @@ static void refusals(void **state)
                  EXIT_CODE_UNSUPPORTED);
     assert_non_null(strstr(csv_cell(c, 0, "reason"), "no schedule fits"));
     csv_free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(derived_columns),
-        in_folder(plans_keep_to_their_budget),
-        in_folder(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

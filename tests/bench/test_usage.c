@@ -24,7 +24,7 @@ static char *complaint_of(const char *folder, const char *bench, const char *arg
     return text;
 }
 
-static void refused_with_its_reason(void **state)
+TEST(refused_with_its_reason)
 {
     static const struct {
         const char *bench, *arguments, *words;
@@ -52,8 +52,4 @@ static void refused_with_its_reason(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(refused_with_its_reason)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

@@ -40,7 +40,7 @@ static void right_ones_pass(const char *folder, const char *bench, const char *a
     csv_free(c);
 }
 
-static void attention(void **state)
+TEST(attention)
 {
     static const struct {
         const char *bench, *arguments;
@@ -62,7 +62,7 @@ static void attention(void **state)
 
 /* Few keys, where right results pass, too, although lse is near 0 and gradients cancel: with a query that sees one key dq
  * is 0. A mask that is missing shows from two queries on. */
-static void short_attention(void **state)
+TEST(short_attention)
 {
     static const struct {
         const char *wrong, *in;
@@ -86,7 +86,7 @@ static void short_attention(void **state)
 }
 
 /* Right results at few keys: of three in a thousand the gradients cancel. */
-static void short_attention_passes(void **state)
+TEST(short_attention_passes)
 {
     static const char grid[] =
         "--seq 1,2,3,4 --head-dim 16,24,128 --dtype bf16,fp16,tf32,fp32 --causal 0,1 --batch 3 --heads 1,2 "
@@ -98,7 +98,7 @@ static void short_attention_passes(void **state)
     }
 }
 
-static void roofline(void **state)
+TEST(roofline)
 {
     static const char product[] = "--variant gemm --dtype fp32 --size 64 --iters 1 --warmup 0",
                       copy[] = "--variant copy_kernel --bytes 4K --iters 1 --warmup 0";
@@ -109,14 +109,14 @@ static void roofline(void **state)
 }
 
 /* The first call is the reference's. */
-static void steps(void **state)
+TEST(steps)
 {
     static const char step[] = "--size tiny --seq 8 --precision fp32 --iters 1 --mode forward-backward";
     found(*state, "table 2", "bench_transformer", step, "step_ms", "gradient of token_embeddings.weight");
     found(*state, "loss 2", "bench_transformer", step, "step_ms", "loss of the checked slice");
 }
 
-static void updates(void **state)
+TEST(updates)
 {
     static const char step[] = "--size tiny --seq 8 --precision fp32,bf16 --iters 1",
                       timing[] = "--variant timing --size tiny --seq 8 --precision fp32,bf16 --iters 1";
@@ -143,11 +143,4 @@ static int clean(void **state)
     return folder_remove(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention), cmocka_unit_test(short_attention), cmocka_unit_test(short_attention_passes),
-        cmocka_unit_test(roofline),  cmocka_unit_test(steps),           cmocka_unit_test(updates),
-    };
-    return cmocka_run_group_tests_name("wrong", tests, build, clean);
-}
+TESTS_WITH(build, clean)

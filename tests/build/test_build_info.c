@@ -87,7 +87,7 @@ static void need_git(void)
 #define CHANGED HASH "\\+" HASH " 1 " KERNELS
 #define UNKNOWN "src-" HASH " -1 " KERNELS " "
 
-static void a_commit_alone_is_one_of_unchanged_sources(void **state)
+TEST_WITH(a_commit_alone_is_one_of_unchanged_sources, repository_create, folder_remove)
 {
     static const char *const compiled[][2] = {
         {"echo 1 >reference/a.csv", GIT "checkout -q reference"},
@@ -104,7 +104,7 @@ static void a_commit_alone_is_one_of_unchanged_sources(void **state)
 }
 
 /* Two changes of one commit are two builds; so are two trees without a commit. */
-static void changed_sources_are_told_apart(void **state)
+TEST_WITH(changed_sources_are_told_apart, repository_create, folder_remove)
 {
     static const char *const trees[][2] = {{"true", CHANGED},
                                            {"mv .git git-was", UNKNOWN "[^\n]*not a git repository[^\n]*"}};
@@ -124,7 +124,7 @@ static void changed_sources_are_told_apart(void **state)
     }
 }
 
-static void a_tree_that_git_refuses_says_why(void **state)
+TEST_WITH(a_tree_that_git_refuses_says_why, repository_create, folder_remove)
 {
     need_git();
     free(commit_in(*state, "tree", "true", "GIT_TEST_ASSUME_DIFFERENT_OWNER=1 GIT_CONFIG_GLOBAL=/dev/null",
@@ -135,7 +135,7 @@ static void a_tree_that_git_refuses_says_why(void **state)
 }
 
 /* Copied into another repository, or called by a hook of one, a tree has not that one's commit. */
-static void another_repository_is_not_ones_own(void **state)
+TEST_WITH(another_repository_is_not_ones_own, repository_create, folder_remove)
 {
     need_git();
     char *own = commit_in(*state, "tree", "true", "", CLEAN),
@@ -166,7 +166,7 @@ static void another_repository_is_not_ones_own(void **state)
 }
 
 /* An archive knows its commit (make dist), and the environment may give one: neither knows the sources. */
-static void a_word_is_no_proof(void **state)
+TEST_WITH(a_word_is_no_proof, repository_create, folder_remove)
 {
     expect(*state, "printf '%040d\\n' 7 >common/build/commit", "0{12}\\+" HASH " -1 " KERNELS);
     char *one = commit_in(*state, "tree", "true", "STEPBENCH_COMMIT='a b' STEPBENCH_DIRTY=0",
@@ -178,7 +178,7 @@ static void a_word_is_no_proof(void **state)
 }
 
 /* The kernels' hash knows their sources and how they are compiled, and nothing else. */
-static void kernels_have_a_hash(void **state)
+TEST_WITH(kernels_have_a_hash, repository_create, folder_remove)
 {
     static const char *const changes[] = {"true", "echo 1 >bench/a.c", "echo 1 >kernels/a.c",
                                           "echo 1 >common/core/rng.h"};
@@ -198,7 +198,7 @@ static void kernels_have_a_hash(void **state)
 }
 
 /* Once a build, not whenever make runs. */
-static void make_says_why_there_is_no_commit(void **state)
+TEST_WITH(make_says_why_there_is_no_commit, repository_create, folder_remove)
 {
     static const char make[] = "make CC=true CXX=true CUDA=0 SETUP=0 BUILD=out out/common/core/build_info.c.o; touch "
                                "out/common/core/build_info.c.o",
@@ -214,20 +214,4 @@ static void make_says_why_there_is_no_commit(void **state)
     free(said);
     free(again);
     free(flags);
-}
-
-#define IN_TREE(test) cmocka_unit_test_setup_teardown(test, repository_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_TREE(a_commit_alone_is_one_of_unchanged_sources),
-        IN_TREE(changed_sources_are_told_apart),
-        IN_TREE(a_tree_that_git_refuses_says_why),
-        IN_TREE(another_repository_is_not_ones_own),
-        IN_TREE(a_word_is_no_proof),
-        IN_TREE(kernels_have_a_hash),
-        IN_TREE(make_says_why_there_is_no_commit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static int check(const char *folder, const char *before, const char *name, const
     return code;
 }
 
-static void a_spill_ends_the_build_where_it_was_measured(void **state)
+TEST_IN_FOLDER(a_spill_ends_the_build_where_it_was_measured)
 {
     static const struct {
         const char *before, *name, *log;
@@ -81,7 +81,7 @@ static void a_spill_ends_the_build_where_it_was_measured(void **state)
     }
 }
 
-static void each_architecture_has_its_line(void **state)
+TEST_IN_FOLDER(each_architecture_has_its_line)
 {
     char *said;
     assert_int_equal(check(*state, "NVCC_VERSION=13.0 SOME=1", "a.txt",
@@ -95,13 +95,4 @@ static void each_architecture_has_its_line(void **state)
         strstr(said, "sm_120: 1 instances of kernels that spill nothing on sm_90 with nvcc 13.0 spill up to 20 bytes"));
     assert_null(strstr(said, "sm_90:"));
     free(said);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(a_spill_ends_the_build_where_it_was_measured),
-        in_folder(each_architecture_has_its_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 #include "common/core/error.h"
 
-static void runs_of_one_gpu(void **state)
+TEST_IN_FOLDER(runs_of_one_gpu)
 {
     const char *folder = *state;
     char here[4096];
@@ -49,10 +49,4 @@ static void runs_of_one_gpu(void **state)
                         "9,01,chosen by 0,0,0,0,0,0,0,0,0,0,0,0,2,3,1,0,0,0,0\n,,,,,,,,,,,,,,,,9,,,,\n");
     free(kept);
     free(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(runs_of_one_gpu)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 
 #include "common/core/error.h"
 
-static void every_column_is_read(void **state)
+TEST(every_column_is_read)
 {
-    (void)state;
     const char *bin = getenv("STEPBENCH_BIN");
     char *command = xasprintf("bash common/build/unread.sh '%s' 2>&1", bin ? bin : ".");
     int code;
@@ -17,10 +16,4 @@ static void every_column_is_read(void **state)
         fail_msg("%s", said);
     free(said);
     free(command);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_column_is_read)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,37 +62,37 @@ static void expect(const char *folder, const char *rule, const char *part)
 
 static const char *const rules[] = {"table", "includes", "files", "folders", "size", "functions", "mirror"};
 
-static void a_good_tree_passes(void **state)
+TEST_WITH(a_good_tree_passes, tree_create, folder_remove)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         expect(*state, rules[i], NULL);
 }
 
-static void an_upward_include_is_found(void **state)
+TEST_WITH(an_upward_include_is_found, tree_create, folder_remove)
 {
     plant(*state, "common/core/stats.c", "int n;\n#include \"common/device/device.h\"\n");
     expect(*state, "includes", "common/core/stats.c:2: \"common/device/device.h\" points upward");
 }
 
-static void an_include_that_the_table_lacks_is_found(void **state)
+TEST_WITH(an_include_that_the_table_lacks_is_found, tree_create, folder_remove)
 {
     plant(*state, "common/build/rooms.txt", "common/core:\ncommon/device: common/core\ncommon/train: common/core\n");
     expect(*state, "includes", "common/train/trainer.c:1: \"common/device/device.h\" is not allowed");
 }
 
-static void a_table_that_looks_up_is_found(void **state)
+TEST_WITH(a_table_that_looks_up_is_found, tree_create, folder_remove)
 {
     plant(*state, "common/build/rooms.txt", "common/core: common/train\ncommon/device: common/core\ncommon/train:\n");
     expect(*state, "table", "common/core allows common/train, which is no room above this line");
 }
 
-static void a_folder_without_a_room_is_found(void **state)
+TEST_WITH(a_folder_without_a_room_is_found, tree_create, folder_remove)
 {
     plant(*state, "common/spare/spare.c", "int spare;\n");
     expect(*state, "table", "common/spare: this folder has no line");
 }
 
-static void circles_are_found(void **state)
+TEST_WITH(circles_are_found, tree_create, folder_remove)
 {
     plant(*state, "common/core/a.h", "#include \"common/core/b.h\"\n");
     plant(*state, "common/core/b.h", "#include \"common/core/c.h\"\n");
@@ -114,7 +114,7 @@ static void compile(const char *folder, const char *room)
     assert_int_equal(system(command), 0);
 }
 
-static void a_circle_behind_a_shared_header_is_found(void **state)
+TEST_WITH(a_circle_behind_a_shared_header_is_found, tree_create, folder_remove)
 {
     plant(*state, "common/core/shared.h", "int a_of(int x);\nint b_of(int x);\nint c_of(int x);\n");
     plant(*state, "common/core/a.c", "#include \"common/core/shared.h\"\nint a_of(int x) { return b_of(x); }\n");
@@ -128,7 +128,7 @@ static void a_circle_behind_a_shared_header_is_found(void **state)
     expect(*state, "links build", "circle: common/core/a.c -> common/core/b.c -> common/core/c.c");
 }
 
-static void a_header_that_fronts_too_much_is_found(void **state)
+TEST_WITH(a_header_that_fronts_too_much_is_found, tree_create, folder_remove)
 {
     char name[64], text[64], header[512] = "";
     for (int i = 0; i < 5; i++) {
@@ -146,7 +146,7 @@ static void a_header_that_fronts_too_much_is_found(void **state)
     expect(*state, "fronts build", "common/train/parts.h: fronts 5 sources");
 }
 
-static void a_long_function_is_found(void **state)
+TEST_WITH(a_long_function_is_found, tree_create, folder_remove)
 {
     char text[512] = "int long_one(void)\n{\n";
     for (int i = 0; i < 120; i++)
@@ -155,12 +155,12 @@ static void a_long_function_is_found(void **state)
     expect(*state, "functions", "common/core/long.c:2: a function of 121 lines");
 }
 
-static void links_without_objects_are_no_proof(void **state)
+TEST_WITH(links_without_objects_are_no_proof, tree_create, folder_remove)
 {
     expect(*state, "links build", "build has no object of a source");
 }
 
-static void a_crowded_folder_is_found(void **state)
+TEST_WITH(a_crowded_folder_is_found, tree_create, folder_remove)
 {
     for (int i = 0; i < 31; i++) {
         char name[64];
@@ -170,30 +170,10 @@ static void a_crowded_folder_is_found(void **state)
     expect(*state, "size", "common/train: 32 sources");
 }
 
-static void a_test_folder_without_a_room_is_found(void **state)
+TEST_WITH(a_test_folder_without_a_room_is_found, tree_create, folder_remove)
 {
     plant(*state, "tests/device/test_device.c", "int x;\n");
     expect(*state, "mirror", NULL);
     plant(*state, "tests/spare/test_spare.c", "int x;\n");
     expect(*state, "mirror", "tests/spare: there is no common/spare");
-}
-
-int main(void)
-{
-#define IN_A_TREE(test) cmocka_unit_test_setup_teardown(test, tree_create, folder_remove)
-    const struct CMUnitTest tests[] = {
-        IN_A_TREE(a_good_tree_passes),
-        IN_A_TREE(an_upward_include_is_found),
-        IN_A_TREE(an_include_that_the_table_lacks_is_found),
-        IN_A_TREE(a_table_that_looks_up_is_found),
-        IN_A_TREE(a_folder_without_a_room_is_found),
-        IN_A_TREE(circles_are_found),
-        IN_A_TREE(a_circle_behind_a_shared_header_is_found),
-        IN_A_TREE(a_header_that_fronts_too_much_is_found),
-        IN_A_TREE(a_long_function_is_found),
-        IN_A_TREE(links_without_objects_are_no_proof),
-        IN_A_TREE(a_crowded_folder_is_found),
-        IN_A_TREE(a_test_folder_without_a_room_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void expect_probes(const char *folder, const char *change, size_t n)
     free(said);
 }
 
-static void a_clock_that_was_set_back(void **state)
+TEST_WITH(a_clock_that_was_set_back, tree_create, folder_remove)
 {
     static const char later[] = "find . -exec touch -d '+2 hours' {} +";
     expect_probes(*state, later, 1);
@@ -64,7 +64,7 @@ static void a_clock_that_was_set_back(void **state)
     expect_probes(*state, "rm out/config.mk", 1);
 }
 
-static void warnings_end_the_build_in_ci_alone(void **state)
+TEST_WITH(warnings_end_the_build_in_ci_alone, tree_create, folder_remove)
 {
     static const struct {
         const char *variables;
@@ -78,13 +78,4 @@ static void warnings_end_the_build_in_ci_alone(void **state)
         free(said);
         free(arguments);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_clock_that_was_set_back, tree_create, folder_remove),
-        cmocka_unit_test_setup_teardown(warnings_end_the_build_in_ci_alone, tree_create, folder_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

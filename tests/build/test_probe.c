@@ -25,7 +25,7 @@ static int probe(const char *folder, const char *environment, char **said)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void a_wrong_place_is_refused(void **state)
+TEST(a_wrong_place_is_refused)
 {
     char *said, *empty = folder_path(*state, "empty"), *environment = xasprintf("CUDA=0 MPI_HOME='%s'", empty);
     mkdir(empty, 0777);
@@ -42,7 +42,7 @@ static void a_wrong_place_is_refused(void **state)
     free(empty);
 }
 
-static void the_reason_for_no_cuda_is_right(void **state)
+TEST(the_reason_for_no_cuda_is_right)
 {
     static const struct {
         const char *environment, *reason;
@@ -62,7 +62,7 @@ static void the_reason_for_no_cuda_is_right(void **state)
 }
 
 /* An nvcc that compiles everything, and knows two architectures. */
-static void an_architecture_that_nvcc_lacks(void **state)
+TEST(an_architecture_that_nvcc_lacks)
 {
     char *nvcc = folder_path(*state, "nvcc"), *config = folder_path(*state, "build/config.mk"), *said;
     folder_program(*state, "nvcc",
@@ -86,12 +86,4 @@ static void an_architecture_that_nvcc_lacks(void **state)
     free(nvcc);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_place_is_refused),
-        cmocka_unit_test(the_reason_for_no_cuda_is_right),
-        cmocka_unit_test(an_architecture_that_nvcc_lacks),
-    };
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

@@ -114,7 +114,7 @@ static void expect_said(const char *folder, const char *part)
 
 #define BESIDE "--device cpu --machine lab"
 
-static void a_machine_gets_its_runs(void **state)
+TEST_WITH(a_machine_gets_its_runs, tree_create, folder_remove)
 {
     static const struct {
         const char *environment, *arguments, *calls;
@@ -148,7 +148,7 @@ static void a_machine_gets_its_runs(void **state)
 }
 
 /* Each repeat of a headline is a run of its own, so that the report sees how far they are apart. */
-static void repeats_are_runs_of_their_own(void **state)
+TEST_WITH(repeats_are_runs_of_their_own, tree_create, folder_remove)
 {
     assert_int_equal(run_all(*state, "", "--headlines"), EXIT_CODE_OK);
     char *campaigns = folder_text(*state, "campaigns"), *rest = campaigns, *line;
@@ -160,7 +160,7 @@ static void repeats_are_runs_of_their_own(void **state)
 }
 
 /* Peers that stand beside the named benches, as part of this run: its lock is their file 9. */
-static void peers_are_told_what_they_stand_beside(void **state)
+TEST_WITH(peers_are_told_what_they_stand_beside, tree_create, folder_remove)
 {
     static const struct {
         const char *arguments, *told;
@@ -183,14 +183,14 @@ static void peers_are_told_what_they_stand_beside(void **state)
     }
 }
 
-static void a_bench_without_lists_runs_with_its_defaults(void **state)
+TEST_WITH(a_bench_without_lists_runs_with_its_defaults, tree_create, folder_remove)
 {
     plant(*state, "lists/bench_more", "name\tbench_more\norder\t2\nsummary\tMore?\nsmall\t--tiny\n");
     assert_int_equal(run_all(*state, "", "--only more"), EXIT_CODE_OK);
     expect_calls(*state, "bench_more\n");
 }
 
-static void it_says_what_will_run_and_for_how_long(void **state)
+TEST_WITH(it_says_what_will_run_and_for_how_long, tree_create, folder_remove)
 {
     assert_int_equal(run_all(*state, "", "--dry-run"), EXIT_CODE_OK);
     expect_calls(*state, "");
@@ -206,7 +206,7 @@ static void it_says_what_will_run_and_for_how_long(void **state)
     expect_said(*state, "  bench_one                  0");
 }
 
-static void the_worst_code_is_the_exit_code(void **state)
+TEST_WITH(the_worst_code_is_the_exit_code, tree_create, folder_remove)
 {
     plant(*state, "exits", "77 --d\n");
     assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
@@ -219,7 +219,7 @@ static void the_worst_code_is_the_exit_code(void **state)
     expect_said(*state, "  bench_ranks               77");
 }
 
-static void a_node_is_qualified_whole(void **state)
+TEST_WITH(a_node_is_qualified_whole, tree_create, folder_remove)
 {
     plant(*state, "exits", "4 bench_qualify\n");
     assert_int_equal(run_all(*state, "", "--qualify"), EXIT_CODE_GATE);
@@ -233,7 +233,7 @@ static void a_node_is_qualified_whole(void **state)
 }
 
 /* A second one would mix its rows with those of the first. */
-static void one_at_a_time(void **state)
+TEST_WITH(one_at_a_time, tree_create, folder_remove)
 {
     char *command = xasprintf("cd '%s' && mkdir -p build && { (flock 9 && exec sleep 20) 9>build/.run_all.lock & "
                               "echo $! >holder; } && sleep 0.3",
@@ -269,7 +269,7 @@ static void expect_unwritable(const char *folder, const char *environment, const
     expect_calls(folder, "");
 }
 
-static void it_says_what_cannot_be_written(void **state)
+TEST_WITH(it_says_what_cannot_be_written, tree_create, folder_remove)
 {
     if (geteuid() == 0 && system("command -v setpriv >/dev/null") != 0)
         skip();
@@ -309,7 +309,7 @@ static char *said_by(const char *folder, const char *command, int want)
     return said;
 }
 
-static void any_shell_will_do(void **state)
+TEST_WITH(any_shell_will_do, tree_create, folder_remove)
 {
     static const char *const shells[] = {"sh", "POSIXLY_CORRECT=1 bash", "bash --posix"};
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
@@ -321,7 +321,7 @@ static void any_shell_will_do(void **state)
     }
 }
 
-static void a_full_stdout_is_a_failure(void **state)
+TEST_WITH(a_full_stdout_is_a_failure, tree_create, folder_remove)
 {
     if (access("/dev/full", W_OK) != 0)
         skip();
@@ -334,7 +334,7 @@ static void a_full_stdout_is_a_failure(void **state)
     free(said_by(*state, "bash run_all.sh --list >/dev/full", EXIT_CODE_FAILURE));
 }
 
-static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
+TEST_WITH(resume_goes_on_on_the_same_gpus_at_the_same_commit, tree_create, folder_remove)
 {
     plant(*state, "exits", "1 --d\n");
     assert_int_equal(run_all(*state, "", "--resume --only one"), EXIT_CODE_FAILURE);
@@ -364,7 +364,7 @@ static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
 }
 
 /* Programs that were built from changed files have one commit, and may still differ. */
-static void resume_compares_programs_of_changed_files(void **state)
+TEST_WITH(resume_compares_programs_of_changed_files, tree_create, folder_remove)
 {
     assert_int_equal(run_all(*state, "DIRTY=1", "--only one"), EXIT_CODE_OK);
     assert_int_equal(run_all(*state, "DIRTY=1", "--resume --only one"), EXIT_CODE_OK);
@@ -376,7 +376,7 @@ static void resume_compares_programs_of_changed_files(void **state)
     expect_calls(*state, "bench_one\nbench_one --d\n");
 }
 
-static void bad_options_are_refused(void **state)
+TEST_WITH(bad_options_are_refused, tree_create, folder_remove)
 {
     static const char *const bad[] = {"--quick --full",
                                       "--small --quick",
@@ -403,27 +403,4 @@ static void bad_options_are_refused(void **state)
         expect_said(*state, "; ./run_all.sh --help lists the options");
         expect_calls(*state, "");
     }
-}
-
-#define IN_TREE(test) cmocka_unit_test_setup_teardown(test, tree_create, folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_TREE(a_machine_gets_its_runs),
-        IN_TREE(repeats_are_runs_of_their_own),
-        IN_TREE(peers_are_told_what_they_stand_beside),
-        IN_TREE(a_bench_without_lists_runs_with_its_defaults),
-        IN_TREE(it_says_what_will_run_and_for_how_long),
-        IN_TREE(the_worst_code_is_the_exit_code),
-        IN_TREE(a_node_is_qualified_whole),
-        IN_TREE(one_at_a_time),
-        IN_TREE(it_says_what_cannot_be_written),
-        IN_TREE(any_shell_will_do),
-        IN_TREE(a_full_stdout_is_a_failure),
-        IN_TREE(resume_goes_on_on_the_same_gpus_at_the_same_commit),
-        IN_TREE(resume_compares_programs_of_changed_files),
-        IN_TREE(bad_options_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static int code_of(pid_t pid)
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
-static void failures_count(void **state)
+TEST_IN_FOLDER(failures_count)
 {
     folder_program(*state, "fine", "#!/bin/sh\necho '[  PASSED  ] 3 test(s).'\n");
     folder_program(*state, "fails",
@@ -60,7 +60,7 @@ static int result_of(const char *folder, const char *text)
     return code_of(start(folder, "planted"));
 }
 
-static void a_program_without_a_test_fails(void **state)
+TEST_IN_FOLDER(a_program_without_a_test_fails)
 {
     assert_int_equal(result_of(*state, "[  PASSED  ] 1 test(s)."), 0);
     assert_int_equal(result_of(*state, "[  SKIPPED ] 1 test(s)"), 0);
@@ -74,7 +74,7 @@ static bool is_there(const char *path)
 }
 
 /* Started side by side, and after the others: with Ctrl-C, which the whole group gets, and with a signal to the runner alone. */
-static void nothing_goes_on_after_a_signal(void **state)
+TEST_IN_FOLDER(nothing_goes_on_after_a_signal)
 {
     static const char *const names[] = {"slow", "test_clock"};
     folder_program(*state, "slow", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
@@ -99,14 +99,4 @@ static void nothing_goes_on_after_a_signal(void **state)
         }
     }
     free(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(failures_count),
-        in_folder(a_program_without_a_test_fails),
-        in_folder(nothing_goes_on_after_a_signal),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

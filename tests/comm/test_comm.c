@@ -579,9 +579,8 @@ static void expect(const char *arguments, int code)
         fail_msg("%s: exit code %d, not %d: %s", arguments, got, code, ranks_text("err.txt"));
 }
 
-static void every_op_on_one_to_four_ranks(void **state)
+TEST_IN_RANKS_FOLDER(every_op_on_one_to_four_ranks)
 {
-    (void)state;
     if (no_gloo())
         skip();
     expect(CPU "--ranks 1 --variant ops,bits,streams", EXIT_CODE_OK);
@@ -591,18 +590,16 @@ static void every_op_on_one_to_four_ranks(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 1 + 4 * 3);
 }
 
-static void the_first_ranks_alone(void **state)
+TEST_IN_RANKS_FOLDER(the_first_ranks_alone)
 {
-    (void)state;
     if (no_gloo())
         skip();
     expect(CPU "--ranks 2,3,1 --variant ops,bits,streams", EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3 * 3);
 }
 
-static void sends_and_receives(void **state)
+TEST_IN_RANKS_FOLDER(sends_and_receives)
 {
-    (void)state;
     if (no_gloo())
         skip();
     expect(CPU "--ranks 2,3,4 --variant pairs --timeout 20", EXIT_CODE_OK);
@@ -610,9 +607,8 @@ static void sends_and_receives(void **state)
 }
 
 /* Ranks 0 to 7 are a mesh, and in the second case ranks 0 to 3 of them. */
-static void groups_of_a_mesh(void **state)
+TEST_IN_RANKS_FOLDER(groups_of_a_mesh)
 {
-    (void)state;
     if (no_gloo())
         skip();
     expect(CPU "--ranks 8,4 --variant axes --timeout 20", EXIT_CODE_OK);
@@ -620,9 +616,8 @@ static void groups_of_a_mesh(void **state)
 }
 
 /* Whoever notices first, the rank that is gone is named, and not those that lost their connection to it. */
-static void a_killed_rank_is_named(void **state)
+TEST_IN_RANKS_FOLDER(a_killed_rank_is_named)
 {
-    (void)state;
     if (no_gloo())
         skip();
     const double start = ranks_seconds();
@@ -635,9 +630,8 @@ static void a_killed_rank_is_named(void **state)
     assert_non_null(strstr(said, "rows so far are in rows.csv"));
 }
 
-static void a_stopped_rank_is_named(void **state)
+TEST_IN_RANKS_FOLDER(a_stopped_rank_is_named)
 {
-    (void)state;
     if (no_gloo())
         skip();
     const double start = ranks_seconds();
@@ -650,9 +644,8 @@ static void a_stopped_rank_is_named(void **state)
 }
 
 #ifndef HAVE_GLOO
-static void without_gloo_it_is_said(void **state)
+TEST_IN_RANKS_FOLDER(without_gloo_it_is_said)
 {
-    (void)state;
     expect(CPU "--ranks 2 --variant ops", EXIT_CODE_FAILURE);
     assert_non_null(strstr(ranks_text("err.txt"), "libgloo-dev"));
 }
@@ -695,9 +688,8 @@ static bool make_two_hosts(void)
     return made;
 }
 
-static void two_hosts(void **state)
+TEST_WITH(two_hosts, ranks_enter_folder, leave_two_hosts)
 {
-    (void)state;
     char self[512] = "", arguments[1024];
     pid_t pids[3];
     if (no_gloo())
@@ -723,22 +715,4 @@ static void two_hosts(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 1 + 2);
 }
 
-int main(int argc, char **argv)
-{
-    const char *name = strrchr(argv[0], '/');
-    if (strcmp(name ? name + 1 : argv[0], "bench_comm") == 0)
-        return rank_main(argc, argv);
-    const struct CMUnitTest tests[] = {
-        in_ranks_folder(every_op_on_one_to_four_ranks),
-        in_ranks_folder(the_first_ranks_alone),
-        in_ranks_folder(sends_and_receives),
-        in_ranks_folder(groups_of_a_mesh),
-        in_ranks_folder(a_killed_rank_is_named),
-        in_ranks_folder(a_stopped_rank_is_named),
-#ifndef HAVE_GLOO
-        in_ranks_folder(without_gloo_it_is_said),
-#endif
-        cmocka_unit_test_setup_teardown(two_hosts, ranks_enter_folder, leave_two_hosts),
-    };
-    return cmocka_run_group_tests_name("comm", tests, NULL, NULL);
-}
+PROGRAM("bench_comm", rank_main)

@@ -23,32 +23,28 @@ static void expect_right(int ranks, int slow, uint32_t epoch, uint32_t stale)
                  got.overwritten, got.wrong, got.states_right ? "right" : "wrong");
 }
 
-static void nothing_is_overwritten_before_it_is_read(void **state)
+TEST(nothing_is_overwritten_before_it_is_read)
 {
-    (void)state;
     for (int ranks = 2; ranks <= PEER_MACHINE_RANKS; ranks++)
         for (int slow = -1; slow < (ranks < 4 ? ranks : 1); slow++)
             expect_right(ranks, slow, 0, 0);
 }
 
-static void epochs_go_round(void **state)
+TEST(epochs_go_round)
 {
-    (void)state;
     expect_right(3, -1, UINT32_MAX - 40, 1u << 31);
 }
 
 /* With one half a rank that is quick sends what the next call needs onto what a slow one has not read. */
-static void one_half_would_not_do(void **state)
+TEST(one_half_would_not_do)
 {
-    (void)state;
     assert_true(peer_machine_run(3, 400, 0, true, 0, 0).overwritten > 0);
 }
 
 /* ---- sizes ---- */
 
-static void places_are_apart_and_inside(void **state)
+TEST(places_are_apart_and_inside)
 {
-    (void)state;
     for (int ranks = 2; ranks <= SB_DIRECT_RANKS_MAX; ranks++)
         for (size_t message = 1; message < 700; message += 37) {
             const size_t bytes = sb_direct_mailbox_bytes(message, ranks), capacity = direct_capacity(bytes, ranks);
@@ -72,9 +68,8 @@ static void places_are_apart_and_inside(void **state)
         }
 }
 
-static void grids_cover_a_message_once(void **state)
+TEST(grids_cover_a_message_once)
 {
-    (void)state;
     for (size_t n = 1; n < 1 << 20; n += n < 600 ? 1 : n / 7) {
         unsigned blocks, threads;
         direct_grid(n, &blocks, &threads);
@@ -87,9 +82,8 @@ static void grids_cover_a_message_once(void **state)
 
 /* ---- the gate ---- */
 
-static void a_gate_opens_once_its_number_was_begun(void **state)
+TEST(a_gate_opens_once_its_number_was_begun)
 {
-    (void)state;
     for (uint32_t number = UINT32_MAX - 3; number != 4; number++) { /* numbers go round */
         assert_false(direct_gate_is_open(number - 1, number));
         assert_true(direct_gate_is_open(number, number));
@@ -97,9 +91,8 @@ static void a_gate_opens_once_its_number_was_begun(void **state)
     }
 }
 
-static void a_header_has_room_for_the_gate(void **state)
+TEST(a_header_has_room_for_the_gate)
 {
-    (void)state;
     assert_true(DIRECT_GATE_PASSED >= (int)sizeof(uint64_t)); /* behind the state of the all-reduces */
     assert_true(DIRECT_GATE_SLOTS >= DIRECT_GATE_PASSED + (int)sizeof(uint32_t));
     assert_true(DIRECT_GATE_SLOTS + SB_DIRECT_RANKS_MAX * (int)sizeof(uint32_t) <= DIRECT_HEADER_BYTES);
@@ -114,9 +107,8 @@ static void refused(const sb_direct_all_reduce *p, sb_status want, const char *s
     text_has(sb_last_message(), sentence);
 }
 
-static void wrong_arguments_are_refused(void **state)
+TEST(wrong_arguments_are_refused)
 {
-    (void)state;
     _Alignas(128) static char boxes[3][128], in[64], out[64];
     static const uint32_t leave = 0;
     const sb_direct_all_reduce good = {.rank = 1,
@@ -164,9 +156,8 @@ static void wrong_arguments_are_refused(void **state)
 #endif
 }
 
-static void wrong_gathers_are_refused(void **state)
+TEST(wrong_gathers_are_refused)
 {
-    (void)state;
     _Alignas(128) static char slices[3][64], out[192];
     const sb_direct_all_gather good = {
         .rank = 1, .ranks = 3, .slices = {slices[0], slices[1], slices[2]}, .out = out, .bytes = 64};
@@ -193,9 +184,8 @@ static void wrong_gathers_are_refused(void **state)
 #endif
 }
 
-static void wrong_gates_are_refused(void **state)
+TEST(wrong_gates_are_refused)
 {
-    (void)state;
     _Alignas(128) static char boxes[2][128];
     static const uint32_t leave = 0;
     const sb_direct_gate good = {.rank = 1, .ranks = 2, .mailboxes = {boxes[0], boxes[1]}, .leave = &leave};
@@ -220,9 +210,8 @@ static void pass_refused(const sb_direct_adamw *p, sb_status want, const char *s
     text_has(sb_last_message(), sentence);
 }
 
-static void wrong_passes_are_refused(void **state)
+TEST(wrong_passes_are_refused)
 {
-    (void)state;
     _Alignas(16) static char memory[8][64];
     static const sb_optimizer_state optimizer;
     const sb_direct_adamw good = {.rank = 1,
@@ -296,32 +285,15 @@ static void peers_run(session *s, const bench_case *c, row *w)
     peers_close(p);
 }
 
-static void without_gpus_it_is_skipped(void **state)
+TEST_IN_RANKS_FOLDER(without_gpus_it_is_skipped)
 {
-    (void)state;
     assert_int_equal(ranks_run("bench_peers", "--device cpu --csv rows.csv --ranks 2,3"), EXIT_CODE_UNSUPPORTED);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 2);
     assert_non_null(strstr(ranks_text("rows.csv"), "skip,ranks on CPUs have no GPU's memory to reach"));
 }
 
-int main(int argc, char **argv)
+static int peers_main(int argc, char **argv)
 {
-    const char *name = strrchr(argv[0], '/');
-    if (strcmp(name ? name + 1 : argv[0], "bench_peers") == 0)
-        return launch_main(&info, &(session_hooks){.run = peers_run}, argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_overwritten_before_it_is_read),
-        cmocka_unit_test(epochs_go_round),
-        cmocka_unit_test(one_half_would_not_do),
-        cmocka_unit_test(places_are_apart_and_inside),
-        cmocka_unit_test(grids_cover_a_message_once),
-        cmocka_unit_test(a_gate_opens_once_its_number_was_begun),
-        cmocka_unit_test(a_header_has_room_for_the_gate),
-        cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(wrong_gathers_are_refused),
-        cmocka_unit_test(wrong_gates_are_refused),
-        cmocka_unit_test(wrong_passes_are_refused),
-        in_ranks_folder(without_gpus_it_is_skipped),
-    };
-    return cmocka_run_group_tests_name("peer", tests, NULL, NULL);
+    return launch_main(&info, &(session_hooks){.run = peers_run}, argc, argv);
 }
+PROGRAM("bench_peers", peers_main)

@@ -109,9 +109,8 @@ static void run(session *s, const bench_case *c, row *w)
 
 /* ---- the tests ---- */
 
-static void the_rank_is_named(void **state)
+TEST_IN_RANKS_FOLDER(the_rank_is_named)
 {
-    (void)state;
 #ifndef HAVE_GLOO
     skip();
 #endif
@@ -131,12 +130,8 @@ static void the_rank_is_named(void **state)
         }
 }
 
-int main(int argc, char **argv)
+static int stuck_main(int argc, char **argv)
 {
-    const char *name = strrchr(argv[0], '/');
-    const session_hooks hooks = {.run = run};
-    if (strcmp(name ? name + 1 : argv[0], "bench_mesh_stuck") == 0)
-        return launch_main(&info, &hooks, argc, argv);
-    const struct CMUnitTest tests[] = {in_ranks_folder(the_rank_is_named)};
-    return cmocka_run_group_tests_name("stuck", tests, NULL, NULL);
+    return launch_main(&info, &(session_hooks){.run = run}, argc, argv);
 }
+PROGRAM("bench_mesh_stuck", stuck_main)

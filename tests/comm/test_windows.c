@@ -230,25 +230,23 @@ static int run_ranks(int ranks, int slow, bool late)
     return wrong;
 }
 
-static void rows_come_whole_and_in_time(void **state)
+TEST(rows_come_whole_and_in_time)
 {
-    (void)state;
     for (int ranks = 2; ranks <= RANKS; ranks++)
         for (int slow = -1; slow < 2; slow++)
             if (run_ranks(ranks, slow, false))
                 fail_msg("%d ranks, rank %d slow: wrong numbers", ranks, slow);
 }
 
-static void late_rows_are_seen(void **state)
+TEST(late_rows_are_seen)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* which sees the race */
 #endif
     assert_true(run_ranks(3, -1, true) > 0);
 }
 
-static void sums_are_refused(void **state)
+TEST(sums_are_refused)
 {
     static _Alignas(16) float x[8];
     const sb_direct_sum good = {.dtype = SB_FP32, .count = 1, .n = 8, .parts = {x}, .out = x};
@@ -263,11 +261,4 @@ static void sums_are_refused(void **state)
     assert_int_equal(sb_direct_sum_check(&p), SB_INVALID);
     p = good, p.dtype = SB_E5M2;
     assert_int_equal(sb_direct_sum_check(&p), SB_UNSUPPORTED);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_come_whole_and_in_time),
-                                       cmocka_unit_test(late_rows_are_seen), cmocka_unit_test(sums_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,8 @@ static void count(size_t counts[4], double ratio, size_t runs, double noise)
     }
 }
 
-static void equal_runs_get_no_false_verdict(void **state)
+TEST(equal_runs_get_no_false_verdict)
 {
-    (void)state;
     for (size_t runs = 1; runs <= 3; runs += 2) {
         size_t n[4] = {0};
         count(n, 1, runs, 0.01);
@@ -68,9 +67,8 @@ static void equal_runs_get_no_false_verdict(void **state)
     }
 }
 
-static void five_percent_is_found_in_three_runs(void **state)
+TEST(five_percent_is_found_in_three_runs)
 {
-    (void)state;
     size_t n[4] = {0}, mirrored[4] = {0}, noisier[4] = {0};
     count(n, 1.05, 3, 0.007);
     assert_true(n[VERDICT_SLOWER] >= 3800); /* 95 % */
@@ -81,9 +79,8 @@ static void five_percent_is_found_in_three_runs(void **state)
     assert_true(noisier[VERDICT_SLOWER] >= 3800);
 }
 
-static void sides_swapped_mirror_the_verdict(void **state)
+TEST(sides_swapped_mirror_the_verdict)
 {
-    (void)state;
     const timed a = {1, 1, 0.002, NAN, 1980, false}, b = {1, 1.2, 0.004, NAN, 1980, false};
     const judgement there = judge_times(&a, &b, 0.01, 0.03), back = judge_times(&b, &a, 0.01, 0.03);
     assert_int_equal(there.verdict, VERDICT_SLOWER);
@@ -93,9 +90,8 @@ static void sides_swapped_mirror_the_verdict(void **state)
     assert_true(fabs(there.hi - (log(1.2) + 1.96 * s)) < 1e-12);
 }
 
-static void doubt_has_a_reason(void **state)
+TEST(doubt_has_a_reason)
 {
-    (void)state;
     const timed quiet = {1, 1, 0.001, NAN, 1980, false};
     timed b = {1, 1.5, NAN, NAN, 1980, false};
     judgement j = judge_times(&quiet, &b, 0.01, 0.03);
@@ -114,9 +110,8 @@ static void doubt_has_a_reason(void **state)
     assert_int_equal(judge_times(&quiet, &(timed){1, NAN, 0.1, NAN, 1, false}, 0.01, 0.03).verdict, VERDICT_UNCLEAR);
 }
 
-static void error_of_a_median(void **state)
+TEST(error_of_a_median)
 {
-    (void)state;
     assert_true(isnan(median_error(1, 0.1, 2.563, 5, NAN))); /* too few */
     assert_true(isnan(median_error(1, NAN, 2.563, 100, NAN)));
     assert_true(fabs(median_error(2, 2.563 * 0.1, 2.563, 100, NAN) - 1.253 * 0.005) < 1e-12);
@@ -174,7 +169,7 @@ static const compare_entry *find(const comparison *c, const char *name, compare_
     return NULL;
 }
 
-static void planted_differences_are_found(void **state)
+TEST_IN_FOLDER(planted_differences_are_found)
 {
     char *a = write_rows(*state, "a", before, BEFORE), *b = write_rows(*state, "b", after, AFTER);
     const compare_options o = {.margin = log1p(0.03), .noise = 0.005, .across = ""};
@@ -201,7 +196,7 @@ static void planted_differences_are_found(void **state)
 }
 
 /* A file of the time before attention had windows and values of another width: its cases are those without. */
-static void parameters_that_one_side_lacks(void **state)
+TEST_IN_FOLDER(parameters_that_one_side_lacks)
 {
     static const char *const extra[] = {"-1,0", "512,0", "-1,128"};
     char *a = write_rows(*state, "without", before, 1), *dir = folder_path(*state, "with"),
@@ -231,7 +226,7 @@ static void parameters_that_one_side_lacks(void **state)
 }
 
 /* The median of two runs of one commit counts; the noise from run to run is at least what is seen. */
-static void runs_of_one_commit_are_taken_together(void **state)
+TEST_IN_FOLDER(runs_of_one_commit_are_taken_together)
 {
     const planted_row runs[] = {{"1", "ok", "NVIDIA H200", "run-1", 128, 1.0, 1024},
                                 {"1", "ok", "NVIDIA H200", "run-2", 128, 1.4, 1024},
@@ -262,7 +257,7 @@ static char *write_side(const char *folder, const char *name, const char *bench,
 }
 
 /* Cold, unverified, or timed otherwise: no run of the same case. Each differs from the newest in one column. */
-static void runs_under_other_conditions_are_left_out(void **state)
+TEST_IN_FOLDER(runs_under_other_conditions_are_left_out)
 {
     static const char header[] = "schema,method,bench,variant,status,reason,seq,fwd_ms,fwd_p10_ms,fwd_p90_ms,n_fwd,"
                                  "timer_fwd,hosts,run_id,machine,gpu,device,check,l2,timer_asked,commit,dirty,utc\n";
@@ -295,7 +290,7 @@ static void runs_under_other_conditions_are_left_out(void **state)
 }
 
 /* A row that is not ok has no timer, backend or hosts: that is no other condition, but a broken case. */
-static void broken_cases_lack_their_timers(void **state)
+TEST_IN_FOLDER(broken_cases_lack_their_timers)
 {
     static const char header[] = "schema,method,bench,variant,status,reason,seq,fwd_ms,timer_fwd,backend,hosts,run_id,"
                                  "machine,gpu,device,l2,commit,dirty,utc\n";
@@ -316,7 +311,7 @@ static void broken_cases_lack_their_timers(void **state)
 }
 
 /* Whatever was set for NCCL counts, of rows that used it. */
-static void environment_of_nccl_is_a_condition(void **state)
+TEST_IN_FOLDER(environment_of_nccl_is_a_condition)
 {
     static const struct {
         const char *backend_a, *backend_b, *a, *b, *across, *why;
@@ -392,7 +387,7 @@ static void expect(const char *where, int code, const char *wanted, const char *
     "3,1,bench_flash," variant ",ok,," seq ",bf16," ms "," low "," high ",20,1000," run ",box-x1," gpu                 \
     ",cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
 
-static void a_row_beside_its_baseline(void **state)
+TEST_IN_FOLDER(a_row_beside_its_baseline)
 {
     static const struct {
         const char *row, *said;
@@ -416,7 +411,7 @@ static void a_row_beside_its_baseline(void **state)
     free(path);
 }
 
-static void program_has_its_exit_codes(void **state)
+TEST_IN_FOLDER(program_has_its_exit_codes)
 {
     char *a = write_rows(*state, "a", before, BEFORE), *b = write_rows(*state, "b", after, AFTER);
     expect(*state, 0, "SLOWER", "--noise 0.5 a b");
@@ -444,7 +439,7 @@ static void program_has_its_exit_codes(void **state)
     free(c);
 }
 
-static void commits_are_operands(void **state)
+TEST_IN_FOLDER(commits_are_operands)
 {
     char *dir = write_rows(*state, "kept", before, BEFORE);
     char *git = xasprintf("cd '%s' && git init -q . && git add kept && git -c user.name=t -c user.email=t@localhost "
@@ -466,25 +461,4 @@ static void commits_are_operands(void **state)
     free(temporary);
     free(git);
     free(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_runs_get_no_false_verdict),
-        cmocka_unit_test(five_percent_is_found_in_three_runs),
-        cmocka_unit_test(sides_swapped_mirror_the_verdict),
-        cmocka_unit_test(doubt_has_a_reason),
-        cmocka_unit_test(error_of_a_median),
-        in_folder(planted_differences_are_found),
-        in_folder(parameters_that_one_side_lacks),
-        in_folder(runs_of_one_commit_are_taken_together),
-        in_folder(runs_under_other_conditions_are_left_out),
-        in_folder(broken_cases_lack_their_timers),
-        in_folder(environment_of_nccl_is_a_condition),
-        in_folder(a_row_beside_its_baseline),
-        in_folder(program_has_its_exit_codes),
-        in_folder(commits_are_operands),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

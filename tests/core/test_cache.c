@@ -14,9 +14,8 @@ static void destroy(void *value)
     destroyed += *(int *)value;
 }
 
-static void values_are_found_by_kind_and_key(void **state)
+TEST(values_are_found_by_kind_and_key)
 {
-    (void)state;
     cache *c = cache_create();
     assert_null(cache_find(c, "fit", "2 ranks"));
     int *fit = cache_add(c, "fit", "2 ranks", 3 * sizeof *fit, NULL);
@@ -38,9 +37,8 @@ static void values_are_found_by_kind_and_key(void **state)
     cache_free(c);
 }
 
-static void a_kind_is_dropped_alone(void **state)
+TEST(a_kind_is_dropped_alone)
 {
-    (void)state;
     cache *c = cache_create();
     destroyed = 0;
     *(int *)cache_add(c, "a", "x", sizeof(int), destroy) = 1;
@@ -56,11 +54,4 @@ static void a_kind_is_dropped_alone(void **state)
     cache_free(c);
     assert_int_equal(destroyed, 111);
     cache_free(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values_are_found_by_kind_and_key),
-                                       cmocka_unit_test(a_kind_is_dropped_alone)};
-    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

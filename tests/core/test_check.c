@@ -37,9 +37,8 @@ static void fill(double *ref, double *got, const char *dtype, bool decay, uint64
 
 static double ref[N], got[N];
 
-static void rounded_data_passes(void **state)
+TEST(rounded_data_passes)
 {
-    (void)state;
     for (int d = 0; d < 4; d++)
         for (int backward = 0; backward < 2; backward++)
             for (uint64_t seed = 0; seed < 20; seed++) {
@@ -56,9 +55,8 @@ static void rounded_data_passes(void **state)
 }
 
 /* A long causal output: the first rows are a hundred times larger than the rest, and are rounded in proportion. */
-static void uneven_rows_pass(void **state)
+TEST(uneven_rows_pass)
 {
-    (void)state;
     for (int d = 0; d < 4; d++) {
         fill(ref, got, dtypes[d], false, 3);
         for (int i = ROW; i < N; i++) {
@@ -79,9 +77,8 @@ static void expect_caught(check_bound bound, const char *what, size_t worst, siz
     assert_int_equal(r.nonfinite, nonfinite);
 }
 
-static void planted_errors(void **state)
+TEST(planted_errors)
 {
-    (void)state;
     for (int d = 0; d < 4; d++)
         for (int backward = 0; backward < 2; backward++)
             for (int decay = 0; decay < 2; decay++) {
@@ -121,9 +118,8 @@ static void planted_errors(void **state)
 }
 
 /* One row out of many: too little to show in rel_l2, and no element stands out. */
-static void wrong_row_among_many(void **state)
+TEST(wrong_row_among_many)
 {
-    (void)state;
     fill(ref, got, "bf16", false, 1);
     check_bound bound = check_attention_bound("bf16", false);
     for (int i = 0; i < ROW; i++)
@@ -134,9 +130,8 @@ static void wrong_row_among_many(void **state)
     assert_true(r.max_abs <= bound.max_abs && r.rel_row > bound.rel_row);
 }
 
-static void not_finite_references(void **state)
+TEST(not_finite_references)
 {
-    (void)state;
     check_bound bound = check_attention_bound("fp32", false);
     double a[4] = {1, -INFINITY, 2, NAN}, b[4] = {1, -INFINITY, 2, NAN};
     assert_true(check_compare(a, b, 4, 4, bound).ok);
@@ -155,9 +150,8 @@ static void not_finite_references(void **state)
     assert_true(check_compare(none, none, 2, 1, bound).ok);
 }
 
-static void zero_references(void **state)
+TEST(zero_references)
 {
-    (void)state;
     double zero[8] = {0}, noise[8] = {1e-3, -1e-3, 2e-3, 0, 0, 0, 0, 0};
     assert_true(check_compare(zero, zero, 8, 4, check_attention_bound("bf16", false)).ok);
     assert_false(check_compare(zero, noise, 8, 4, check_attention_bound("bf16", false)).ok);
@@ -178,9 +172,8 @@ static void zero_references(void **state)
 }
 
 /* Row 3 is a hundredth of its terms, and row 5 nothing at all: each may be as wrong as the terms are. */
-static void terms_that_cancel(void **state)
+TEST(terms_that_cancel)
 {
-    (void)state;
     for (int d = 0; d < 4; d++) {
         double terms[ROWS];
         const check_bound bound = check_terms_bound(dtypes[d], terms), without = check_attention_bound(dtypes[d], true);
@@ -215,9 +208,8 @@ static void terms_that_cancel(void **state)
 }
 
 /* The terms of few rows may not hide errors of the others: this is how dq of a long causal sequence looks. */
-static void large_terms_elsewhere(void **state)
+TEST(large_terms_elsewhere)
 {
-    (void)state;
     double terms[ROWS];
     for (int d = 0; d < 4; d++) {
         const check_bound bound = check_terms_bound(dtypes[d], terms);
@@ -236,9 +228,8 @@ static void large_terms_elsewhere(void **state)
     }
 }
 
-static void logarithms(void **state)
+TEST(logarithms)
 {
-    (void)state;
     for (int d = 0; d < 4; d++) {
         const check_bound bound = check_attention_bound(dtypes[d], false);
         const double e = bound.rel_l2, want[] = {1e-9, -0.5, 12, -INFINITY};
@@ -265,9 +256,8 @@ static void logarithms(void **state)
     }
 }
 
-static void nan_bounds_and_nothing(void **state)
+TEST(nan_bounds_and_nothing)
 {
-    (void)state;
     double x[2] = {1, 2};
     assert_false(check_compare(x, x, 2, 2, (check_bound){.rel_l2 = NAN, .rel_row = 1, .max_abs = 1}).ok);
     assert_false(check_compare(x, x, 0, 1, check_attention_bound("bf16", false)).ok);
@@ -275,9 +265,8 @@ static void nan_bounds_and_nothing(void **state)
     assert_false(check_compare(big, other, 2, 2, check_attention_bound("bf16", false)).ok);
 }
 
-static void short_last_row(void **state)
+TEST(short_last_row)
 {
-    (void)state;
     double a[7] = {1, 2, 3, 4, 5, 6, 7}, b[7] = {1, 2, 3, 4, 5, 6, 7};
     assert_true(check_compare(a, b, 7, 3, check_attention_bound("fp32", false)).ok);
     b[6] = 6;
@@ -286,9 +275,8 @@ static void short_last_row(void **state)
     assert_int_equal(r.worst, 6);
 }
 
-static void description(void **state)
+TEST(description)
 {
-    (void)state;
     double a[2] = {1, 1.25}, b[2] = {1, NAN};
     check_bound bound = check_attention_bound("bf16", false);
     check_result r = check_compare(a, b, 2, 2, bound);
@@ -298,23 +286,4 @@ static void description(void **state)
     assert_non_null(strstr(text, "1 not finite"));
     check_describe(&r, bound, small, sizeof small);
     assert_string_equal(small, "rel_l2 ");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounded_data_passes),
-        cmocka_unit_test(uneven_rows_pass),
-        cmocka_unit_test(planted_errors),
-        cmocka_unit_test(wrong_row_among_many),
-        cmocka_unit_test(not_finite_references),
-        cmocka_unit_test(zero_references),
-        cmocka_unit_test(terms_that_cancel),
-        cmocka_unit_test(large_terms_elsewhere),
-        cmocka_unit_test(logarithms),
-        cmocka_unit_test(nan_bounds_and_nothing),
-        cmocka_unit_test(short_last_row),
-        cmocka_unit_test(description),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

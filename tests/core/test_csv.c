@@ -21,7 +21,7 @@ static csv *read_text(void **state, const char *text)
     return c;
 }
 
-static void plain(void **state)
+TEST(plain)
 {
     csv *c = read_text(state, "a,b,c\n1,x,2.5\n-3,,nan\n");
     assert_int_equal(c->rows, 2);
@@ -42,7 +42,7 @@ static void plain(void **state)
     csv_free(c);
 }
 
-static void torn_lines_are_named(void **state)
+TEST(torn_lines_are_named)
 {
     csv *c = read_text(state, "# run\n\na,b\n1,\"two\nlines\"\n\n3\n4,5\n6,7,8\n9,\"no end\n");
     assert_int_equal(c->rows, 2);
@@ -52,7 +52,7 @@ static void torn_lines_are_named(void **state)
 }
 
 /* What spreadsheets, editors and broken disks make of a file: it can be read, or what cannot is named. */
-static void damaged_files(void **state)
+TEST(damaged_files)
 {
 #define FILE_OF(text) text, sizeof text - 1
     static const struct {
@@ -100,7 +100,7 @@ static void damaged_files(void **state)
     free(path);
 }
 
-static void quoted(void **state)
+TEST(quoted)
 {
     csv *c = read_text(state, "\"a\",b\r\n\"x,\"\"y\"\"\",\"two\nlines\"\r\n\"\",\"z\"\r\n");
     assert_int_equal(c->rows, 2);
@@ -113,7 +113,7 @@ static void quoted(void **state)
     csv_free(c);
 }
 
-static void comments_and_empty_lines(void **state)
+TEST(comments_and_empty_lines)
 {
     csv *c = read_text(state, "# gpu=x\n\na,b\n# one, two\n1,2\n\r\n\n3,4 # no comment\n#");
     assert_int_equal(c->rows, 2);
@@ -122,7 +122,7 @@ static void comments_and_empty_lines(void **state)
     csv_free(c);
 }
 
-static void torn_rows(void **state)
+TEST(torn_rows)
 {
     static const struct {
         const char *tail;
@@ -140,7 +140,7 @@ static void torn_rows(void **state)
     }
 }
 
-static void empty_and_absent(void **state)
+TEST(empty_and_absent)
 {
     csv *c = read_text(state, "");
     assert_int_equal(c->columns, 0);
@@ -157,7 +157,7 @@ static void empty_and_absent(void **state)
     free(path);
 }
 
-static void long_file(void **state)
+TEST(long_file)
 {
     enum { ROWS = 20000 };
     char *text = xmalloc(32 * ROWS), *at = text + sprintf(text, "i,square\n");
@@ -170,7 +170,7 @@ static void long_file(void **state)
     csv_free(c);
 }
 
-static void quoting(void **state)
+TEST(quoting)
 {
     static const char *const texts[] = {"", "plain", "a,b", "say \"no\"", "\"", "two\nlines", "#first", "a # b", " x "};
     char cleaned[8];
@@ -192,14 +192,4 @@ static void quoting(void **state)
     assert_string_equal(small, "\"a,");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain),         cmocka_unit_test(torn_lines_are_named),
-        cmocka_unit_test(quoted),        cmocka_unit_test(comments_and_empty_lines),
-        cmocka_unit_test(torn_rows),     cmocka_unit_test(empty_and_absent),
-        cmocka_unit_test(long_file),     cmocka_unit_test(quoting),
-        cmocka_unit_test(damaged_files),
-    };
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

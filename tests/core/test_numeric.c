@@ -15,9 +15,8 @@ static void expect_split(uint32_t bits, uint16_t bf16, int remainder)
                  float_bits(float_join(upper, lower)), bf16, remainder);
 }
 
-static void test_edges(void **state)
+TEST(test_edges)
 {
-    (void)state;
     expect_split(0x00000000, 0x0000, 0); /* zeros */
     expect_split(0x80000000, 0x8000, 0);
     expect_split(0x3f800000, 0x3f80, 0);
@@ -40,7 +39,7 @@ static void test_edges(void **state)
     expect_split(0xff800000, 0xff80, 0);
 }
 
-static void test_nan(void **state)
+TEST(test_nan)
 {
     static const uint32_t nans[] = {0x7f800001, 0x7fc00000, 0x7fffffff, 0x7f808000, 0xff800001, 0xffffffff, 0xffff8000};
     (void)state;
@@ -54,9 +53,8 @@ static void test_nan(void **state)
 }
 
 /* A 251st of all bit patterns, every low half among them: exact, and no bf16 is nearer. */
-static void test_every_low_half(void **state)
+TEST(test_every_low_half)
 {
-    (void)state;
     for (uint64_t i = 0; i <= 0xffffffff; i += 251) {
         const uint32_t bits = (uint32_t)i;
         const float x = float_of_bits(bits);
@@ -93,9 +91,8 @@ static double value_of(const format *f, int code)
     return code & 0x80 ? -magnitude : magnitude;
 }
 
-static void test_every_code(void **state)
+TEST(test_every_code)
 {
-    (void)state;
     assert_true(e4m3_to_float(0x7e) == 448 && e5m2_to_float(0x7b) == 57344);
     for (size_t i = 0; i < 2; i++)
         for (int code = 0; code < 256; code++) {
@@ -135,7 +132,7 @@ static int nearest(const format *f, double x)
     return best | (signbit(x) ? 0x80 : 0);
 }
 
-static void test_every_16_bit_number(void **state)
+TEST(test_every_16_bit_number)
 {
     static const int powers[] = {-20, -9, -1, 0, 3, 11, 20};
     (void)state;
@@ -148,16 +145,4 @@ static void test_every_16_bit_number(void **state)
                     fail_msg("format %zu: %.9g becomes %02x, the nearest is %02x", i, x, formats[i].from(x),
                              nearest(&formats[i], x));
             }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_every_low_half),
-        cmocka_unit_test(test_every_code),
-        cmocka_unit_test(test_every_16_bit_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "common/core/error.h"
 #include "common/core/results.h"
 
-static void rows_have_what_holds_for_their_run(void **state)
+TEST_IN_FOLDER(rows_have_what_holds_for_their_run)
 {
     static const char *const keys[] = {"device", "machine", "note", NULL};
     char *path = folder_path(*state, "bench_x.csv"), *machine = results_machine(path), *lines = NULL;
@@ -43,9 +43,8 @@ static void rows_have_what_holds_for_their_run(void **state)
     free(path);
 }
 
-static void another_schema_is_refused(void **state)
+TEST(another_schema_is_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *why; /* NULL: it is read */
     } table[] = {
@@ -66,11 +65,4 @@ static void another_schema_is_refused(void **state)
         csv_free(c);
     }
     assert_null(results_refusal(NULL, "x.csv"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(rows_have_what_holds_for_their_run),
-                                       cmocka_unit_test(another_schema_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

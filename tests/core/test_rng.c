@@ -8,9 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-static void philox_vectors(void **state)
+TEST(philox_vectors)
 {
-    (void)state;
     /* Known answers of the Random123 library for philox4x32 with 10 rounds. */
     static const struct {
         uint32_t counter[4], key[2], expected[4];
@@ -30,9 +29,8 @@ static void philox_vectors(void **state)
     }
 }
 
-static void normal_moments(void **state)
+TEST(normal_moments)
 {
-    (void)state;
     enum { N = 1 << 18 };
     static float x[N];
     rng_normal(x, N, 42, 7, 0, 2.0f);
@@ -46,9 +44,8 @@ static void normal_moments(void **state)
     assert_true(fabs(sum[4] / N - 3) < 0.1);
 }
 
-static void any_order(void **state)
+TEST(any_order)
 {
-    (void)state;
     enum { N = 1003 };
     float all[N], part[N], other[N];
     rng_normal(all, N, 5, 1, 0, 1);
@@ -66,9 +63,8 @@ static void any_order(void **state)
     assert_memory_not_equal(all, other, sizeof all);
 }
 
-static void uniform(void **state)
+TEST(uniform)
 {
-    (void)state;
     double sum = 0;
     for (uint64_t i = 0; i < 100000; i++) {
         double u = rng_uniform(3, 0, i);
@@ -79,18 +75,16 @@ static void uniform(void **state)
     assert_true(rng_uniform(3, 0, 9) == rng_uniform(3, 0, 9));
 }
 
-static void hashes(void **state)
+TEST(hashes)
 {
-    (void)state;
     assert_true(rng_hash(1, "seq=128") == rng_hash(1, "seq=128"));
     assert_true(rng_hash(1, "seq=128") != rng_hash(2, "seq=128"));
     assert_true(rng_hash(1, "seq=128") != rng_hash(1, "seq=129"));
     assert_true(rng_hash(0, "") != rng_hash(1, ""));
 }
 
-static void bf16(void **state)
+TEST(bf16)
 {
-    (void)state;
     for (uint32_t i = 0; i < 65536; i++) {
         float x = bf16_to_float((uint16_t)i);
         if (isnan(x))
@@ -109,9 +103,8 @@ static void bf16(void **state)
 }
 
 /* Every fp16 value, every midpoint between neighbours, and just beside the midpoints. */
-static void fp16(void **state)
+TEST(fp16)
 {
-    (void)state;
     for (uint32_t i = 0; i < 65536; i++) {
         float x = fp16_to_float((uint16_t)i);
         if (isnan(x)) {
@@ -134,23 +127,12 @@ static void fp16(void **state)
     assert_int_equal(fp16_from_float(-1e-30f), 0x8000);
 }
 
-static void tf32(void **state)
+TEST(tf32)
 {
-    (void)state;
     assert_true(tf32_round(1) == 1);
     assert_true(tf32_round(1 + 0x1p-10f) == 1 + 0x1p-10f);
     assert_true(tf32_round(1 + 0x1p-11f) == 1 + 0x1p-10f); /* a tie goes away from zero */
     assert_true(tf32_round(-1 - 0x1p-11f) == -1 - 0x1p-10f);
     assert_true(tf32_round(1 + 0x1p-12f) == 1);
     assert_true(isnan(tf32_round(NAN)) && tf32_round(-INFINITY) == -INFINITY);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_vectors), cmocka_unit_test(normal_moments), cmocka_unit_test(any_order),
-        cmocka_unit_test(uniform),        cmocka_unit_test(hashes),         cmocka_unit_test(bf16),
-        cmocka_unit_test(fp16),           cmocka_unit_test(tf32),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void count_each(void *arg, size_t first, size_t count)
         seen[i]++;
 }
 
-static void every_element_once(void **state)
+TEST(every_element_once)
 {
     static const size_t sizes[] = {0, 1, 6, 7, 8, 7 * 4 - 1, 7 * 4, 7 * 4 + 1, 100000};
     (void)state;
@@ -45,7 +45,7 @@ static spread_sums three_sums(const void *arg, size_t first, size_t count)
     return s;
 }
 
-static void sums_do_not_depend_on_threads(void **state)
+TEST(sums_do_not_depend_on_threads)
 {
     const size_t n = (size_t)SPREAD_PIECE * 6 + 5;
     float *x = xmalloc(n * sizeof *x);
@@ -67,7 +67,7 @@ static void sums_do_not_depend_on_threads(void **state)
     free(x);
 }
 
-static void copies(void **state)
+TEST(copies)
 {
     const size_t n = ((size_t)5 << 20) + 3;
     unsigned char *from = xmalloc(n), *to = xcalloc(n + 1, 1);
@@ -81,7 +81,7 @@ static void copies(void **state)
     free(to);
 }
 
-static void pages_are_there(void **state)
+TEST(pages_are_there)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = ((size_t)9 << 20) / page, n = pages * page - page / 2;
     unsigned char *p = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -98,15 +98,4 @@ static void pages_are_there(void **state)
             fail_msg("page %zu of %zu is not there", i, pages);
     munmap(p, pages * page);
     free(there);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_once),
-        cmocka_unit_test(sums_do_not_depend_on_threads),
-        cmocka_unit_test(copies),
-        cmocka_unit_test(pages_are_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,9 +18,8 @@ static stats of(const double *x, size_t n)
     return r;
 }
 
-static void nothing(void **state)
+TEST(nothing)
 {
-    (void)state;
     stats r = of(NULL, 0);
     assert_int_equal(r.n, 0);
     assert_true(isnan(r.min) && isnan(r.p10) && isnan(r.median) && isnan(r.p90) && isnan(r.p99) && isnan(r.max) &&
@@ -28,9 +27,8 @@ static void nothing(void **state)
     assert_true(isnan(quantile_nearest(NULL, 0, 0.5)));
 }
 
-static void few(void **state)
+TEST(few)
 {
-    (void)state;
     stats r = of((double[]){4}, 1);
     assert_true(r.min == 4 && r.p10 == 4 && r.median == 4 && r.p90 == 4 && r.max == 4 && r.mean == 4 && r.stdev == 0);
     r = of((double[]){3, 1}, 2);
@@ -44,9 +42,8 @@ static void few(void **state)
     assert_true(r.median == 3.5);
 }
 
-static void many(void **state)
+TEST(many)
 {
-    (void)state;
     samples s = {0};
     for (int i = 0; i < 99; i++)
         samples_add(&s, (i * 37) % 99 + 1); /* 1..99 out of order */
@@ -63,9 +60,8 @@ static void many(void **state)
     samples_free(&s);
 }
 
-static void quantiles(void **state)
+TEST(quantiles)
 {
-    (void)state;
     double x[200];
     for (int i = 0; i < 200; i++)
         x[i] = i + 1;
@@ -77,9 +73,8 @@ static void quantiles(void **state)
             assert_true(quantile_nearest(x, n, (double)percent / 100) == (double)((percent * n + 99) / 100));
 }
 
-static void not_a_number(void **state)
+TEST(not_a_number)
 {
-    (void)state;
     stats r = of((double[]){1, NAN, 2}, 3);
     assert_int_equal(r.n, 3);
     assert_true(isnan(r.median) && isnan(r.min) && isnan(r.max));
@@ -87,7 +82,7 @@ static void not_a_number(void **state)
 
 /* Two sets of 61 normal numbers whose medians differ by 3: the interval is as wide as theory has it for 95 % (a median
  * has sqrt(pi / 2) the standard deviation of a mean), and holds 3 nearly always. */
-static void interval_of_a_difference(void **state)
+TEST(interval_of_a_difference)
 {
     enum { N = 61, SETS = 40 };
     (void)state;
@@ -112,13 +107,4 @@ static void interval_of_a_difference(void **state)
     if (!(fabs(width / theory - 1) < 0.2 && held >= SETS * 85 / 100))
         fail_msg("the interval is %g wide, not %g, and holds the difference in %d of %d sets", width, theory, held,
                  SETS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing),   cmocka_unit_test(few),          cmocka_unit_test(many),
-        cmocka_unit_test(quantiles), cmocka_unit_test(not_a_number), cmocka_unit_test(interval_of_a_difference),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

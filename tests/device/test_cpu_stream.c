@@ -35,9 +35,8 @@ static void wait_for_flag(void *arg)
         usleep(100);
 }
 
-static void a_stream_keeps_the_order(void **state)
+TEST(a_stream_keeps_the_order)
 {
-    (void)state;
     int list[STEPS], n = 0;
     void *s = device_stream_create(cpu, STREAM_NORMAL, "one");
     for (int i = 0; i < STEPS; i++)
@@ -52,9 +51,8 @@ static void a_stream_keeps_the_order(void **state)
 }
 
 /* Plain ints written on one stream and read on the other: without the events this would be a race. */
-static void events_order_streams(void **state)
+TEST(events_order_streams)
 {
-    (void)state;
     int list[2 * STEPS], n = 0;
     void *s[2] = {device_stream_create(cpu, STREAM_NORMAL, "ping"), device_stream_create(cpu, STREAM_NORMAL, "pong")};
     device_event *e[2] = {device_event_create(cpu), device_event_create(cpu)};
@@ -73,9 +71,8 @@ static void events_order_streams(void **state)
     }
 }
 
-static void streams_overlap(void **state)
+TEST(streams_overlap)
 {
-    (void)state;
     atomic_bool go = false, *flag = &go;
     void *slow = device_stream_create(cpu, STREAM_NORMAL, "slow"),
          *fast = device_stream_create(cpu, STREAM_NORMAL, "fast");
@@ -87,9 +84,8 @@ static void streams_overlap(void **state)
 }
 
 /* A wait is for the latest record before it: neither for a later one nor for none. */
-static void a_wait_is_for_the_latest_record(void **state)
+TEST(a_wait_is_for_the_latest_record)
 {
-    (void)state;
     atomic_bool go = false, *flag = &go;
     int list[4], n = 0;
     void *a = device_stream_create(cpu, STREAM_NORMAL, "a"), *b = device_stream_create(cpu, STREAM_NORMAL, "b");
@@ -116,9 +112,8 @@ static void a_wait_is_for_the_latest_record(void **state)
     assert_int_equal(n, 3);
 }
 
-static void events_tell_the_time(void **state)
+TEST(events_tell_the_time)
 {
-    (void)state;
     void *s = device_stream_create(cpu, STREAM_NORMAL, "timed");
     device_event *from = device_event_create(cpu), *to = device_event_create(cpu);
     assert_true(isnan(device_event_ms(cpu, from, to)));
@@ -132,9 +127,8 @@ static void events_tell_the_time(void **state)
     device_event_destroy(cpu, to);
 }
 
-static void without_a_stream_it_is_the_caller(void **state)
+TEST(without_a_stream_it_is_the_caller)
 {
-    (void)state;
     int list[2], n = 0;
     device_event *e = device_event_create(cpu);
     device_stream_run(cpu, NULL, append_value, &(append){list, &n, 5}, sizeof(append));
@@ -152,9 +146,8 @@ static void without_a_stream_it_is_the_caller(void **state)
     device_event_destroy(cpu, e);
 }
 
-static void the_caller_waits_for_a_stream(void **state)
+TEST(the_caller_waits_for_a_stream)
 {
-    (void)state;
     int list[3], n = 0;
     void *s = device_stream_create(cpu, STREAM_NORMAL, "late");
     device_event *e = device_event_create(cpu);
@@ -186,16 +179,4 @@ static int close_cpu(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_keeps_the_order),
-        cmocka_unit_test(events_order_streams),
-        cmocka_unit_test(streams_overlap),
-        cmocka_unit_test(a_wait_is_for_the_latest_record),
-        cmocka_unit_test(events_tell_the_time),
-        cmocka_unit_test(without_a_stream_it_is_the_caller),
-        cmocka_unit_test(the_caller_waits_for_a_stream),
-    };
-    return cmocka_run_group_tests_name("cpu_stream", tests, open_cpu, close_cpu);
-}
+TESTS_WITH(open_cpu, close_cpu)

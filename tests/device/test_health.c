@@ -11,9 +11,8 @@
 #include "common/core/error.h"
 #include "common/device/health.h"
 
-static void xids_of_one_gpu(void **state)
+TEST(xids_of_one_gpu)
 {
-    (void)state;
     static const char log[] = "4,1,2,-;NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', GPU has fallen off the bus.\n"
                               "4,1,2,-;NVRM: Xid (PCI:0000:1B:00): 79, again\n"
                               "4,1,2,-;NVRM: Xid (PCI:0000:43:00): 48, another GPU\n"
@@ -27,9 +26,8 @@ static void xids_of_one_gpu(void **state)
     assert_string_equal(small, "79+7");
 }
 
-static void a_process_in_words(void **state)
+TEST(a_process_in_words)
 {
-    (void)state;
     char text[256], pid[32];
     snprintf(pid, sizeof pid, "pid %d, ", (int)getpid());
     health_describe((int)getpid(), text, sizeof text);
@@ -40,7 +38,7 @@ static void a_process_in_words(void **state)
     assert_string_equal(text, "pid 4194305, which is not visible here");
 }
 
-static void what_nvml_says(void **state)
+TEST(what_nvml_says)
 {
     const char *cc = getenv("CC");
     char *path = folder_path(*state, "nvml.so");
@@ -70,9 +68,4 @@ static void what_nvml_says(void **state)
     assert_true(isnan(still.nvlink_errors) && !still.xids_known);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(xids_of_one_gpu), cmocka_unit_test(a_process_in_words),
-                                       cmocka_unit_test(what_nvml_says)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

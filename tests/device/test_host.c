@@ -9,7 +9,7 @@
 #include "common/core/error.h"
 #include "common/device/host.h"
 
-static void a_quota_is_read(void **state)
+TEST_IN_FOLDER(a_quota_is_read)
 {
     static const struct {
         const char *group, *file, *text, *other, *more;
@@ -49,10 +49,4 @@ static void a_quota_is_read(void **state)
         free(root);
     }
     assert_true(isnan(host_cpu_quota("/nowhere")));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(a_quota_is_read)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Device memory: what is held, the peak, reuse, and asking for more than there is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "tests/support/test.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "common/device/memory.h"
 
@@ -29,9 +25,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void counts_current_and_peak(void **state)
+TEST_WITH(counts_current_and_peak, set_up, tear_down)
 {
-    (void)state;
     void *a = memory_alloc(m, 1024, "a"), *b = memory_alloc(m, 2048, "b");
     assert_non_null(a);
     assert_non_null(b);
@@ -47,9 +42,8 @@ static void counts_current_and_peak(void **state)
     assert_int_equal(memory_peak(m), 1024);
 }
 
-static void rounds_to_256_bytes_and_aligns(void **state)
+TEST_WITH(rounds_to_256_bytes_and_aligns, set_up, tear_down)
 {
-    (void)state;
     for (size_t bytes = 0; bytes <= 257; bytes++) {
         void *p = memory_alloc(m, bytes, "odd");
         assert_non_null(p);
@@ -59,9 +53,8 @@ static void rounds_to_256_bytes_and_aligns(void **state)
     }
 }
 
-static void reuses_only_an_equal_block(void **state)
+TEST_WITH(reuses_only_an_equal_block, set_up, tear_down)
 {
-    (void)state;
     void *a = memory_alloc(m, 4096, "a"), *held = memory_alloc(m, 4096, "held");
     memory_release(m, a);
     assert_ptr_equal(memory_alloc(m, 4000, "the same after rounding"), a);
@@ -71,9 +64,8 @@ static void reuses_only_an_equal_block(void **state)
     assert_int_equal(memory_current(m), 3 * 4096);
 }
 
-static void release_all_frees_what_is_held(void **state)
+TEST_WITH(release_all_frees_what_is_held, set_up, tear_down)
 {
-    (void)state;
     memory_release(m, memory_alloc(m, 4096, "kept"));
     assert_non_null(memory_alloc(m, 8192, "held"));
     memory_release_all(m);
@@ -81,9 +73,8 @@ static void release_all_frees_what_is_held(void **state)
     assert_non_null(memory_alloc(m, 8192, "again"));
 }
 
-static void too_much_is_remembered(void **state)
+TEST_WITH(too_much_is_remembered, set_up, tear_down)
 {
-    (void)state;
     const size_t absurd[] = {(size_t)1 << 50, SIZE_MAX, SIZE_MAX - 100};
     size_t asked;
     const char *tag;
@@ -101,9 +92,8 @@ static void too_much_is_remembered(void **state)
     memory_release(m, a);
 }
 
-static void data_goes_there_and_back(void **state)
+TEST_WITH(data_goes_there_and_back, set_up, tear_down)
 {
-    (void)state;
     char text[] = "a tensor", back[sizeof text] = "";
     void *a = memory_alloc(m, sizeof text, "a"), *b = memory_alloc(m, sizeof text, "b");
     device_upload(dev, a, text, sizeof text);
@@ -113,17 +103,4 @@ static void data_goes_there_and_back(void **state)
     device_memset(dev, b, 0xff, sizeof text);
     device_download(dev, back, b, sizeof text);
     assert_int_equal((unsigned char)back[3], 0xff);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(counts_current_and_peak, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(rounds_to_256_bytes_and_aligns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(reuses_only_an_equal_block, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(release_all_frees_what_is_held, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(too_much_is_remembered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(data_goes_there_and_back, set_up, tear_down),
-    };
-    return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }

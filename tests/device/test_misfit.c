@@ -12,7 +12,7 @@
 #include "common/core/error.h"
 #include "common/device/device.h"
 
-static void which_code_runs_where(void **state)
+TEST(which_code_runs_where)
 {
     static const struct {
         int major, minor;
@@ -35,9 +35,8 @@ static void which_code_runs_where(void **state)
     }
 }
 
-static void the_sentence_says_what_to_do(void **state)
+TEST(the_sentence_says_what_to_do)
 {
-    (void)state;
     assert_string_equal(
         device_misfit(&(device_info){.name = "NVIDIA A100", .compute_major = 8}, "90"),
         "NVIDIA A100 has compute capability 8.0, and this build is for 90; make CUDA_ARCH=80 builds for this GPU");
@@ -106,7 +105,7 @@ static void expect_end(const char *folder, bool look, const char *part)
     free(path);
 }
 
-static void a_program_ends_before_it_runs(void **state)
+TEST_IN_FOLDER(a_program_ends_before_it_runs)
 {
     static const char old_driver[] = "the NVIDIA driver is for CUDA 11.8 at most, and this build needs ";
     driver_says = cudaErrorInsufficientDriver;
@@ -116,15 +115,3 @@ static void a_program_ends_before_it_runs(void **state)
     expect_end(*state, false, "Tesla T4 has compute capability 7.5");
 }
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_code_runs_where),
-        cmocka_unit_test(the_sentence_says_what_to_do),
-#ifdef HAVE_CUDA
-        in_folder(a_program_ends_before_it_runs),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

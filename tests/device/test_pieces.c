@@ -60,26 +60,15 @@ static void both_ways(device_kind kind, size_t bytes, int pieces)
     device_close(d);
 }
 
-static void in_the_hosts_memory(void **state)
+TEST(in_the_hosts_memory)
 {
-    (void)state;
     both_ways(DEVICE_CPU, ((size_t)5 << 20) + 2, 1);
 }
 
-static void through_pinned_pieces(void **state)
+TEST(through_pinned_pieces)
 {
-    (void)state;
     both_ways(DEVICE_CUDA, 0, 0);
     both_ways(DEVICE_CUDA, 6, 1);
     both_ways(DEVICE_CUDA, (size_t)2 * SIXTEEN, 1);
     both_ways(DEVICE_CUDA, (size_t)5 * SIXTEEN + 2, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_the_hosts_memory),
-        cmocka_unit_test(through_pinned_pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@ static double rate_of(double tick_s, double seconds)
     return energy_rate_w(r, n);
 }
 
-static void energy_is_counted_from_tick_to_tick(void **state)
+TEST(energy_is_counted_from_tick_to_tick)
 {
-    (void)state;
     for (double seconds = 0.7; seconds < 4; seconds += 0.01) {
         const double allowed = 0.021 / (seconds - 0.24); /* a reading; the ends without a tick do not count */
         assert_true(fabs(rate_of(0.1, seconds) / 700 - 1) < allowed);
@@ -62,9 +61,8 @@ static void close_fake(device *d)
     device_close(d);
 }
 
-static void windows_make_the_conditions_of_a_case(void **state)
+TEST(windows_make_the_conditions_of_a_case)
 {
-    (void)state;
     device *d = open_fake(0.002);
     const fake_gpu busy = fake;
     fake.sm_mhz[0] = fake.sm_mhz[1] = fake.sm_mhz[2] = 345; /* the sensors still show what was before */
@@ -105,9 +103,8 @@ static void windows_make_the_conditions_of_a_case(void **state)
 
 /* A case has one power: that of the counter, which its energy is made of, though readings were others. Above the limit the
  * GPU has not settled. */
-static void power_is_the_counters_and_may_be_above_the_cap(void **state)
+TEST(power_is_the_counters_and_may_be_above_the_cap)
 {
-    (void)state;
     static const struct {
         double energy_w, limit_w;
         const char *throttle;
@@ -129,9 +126,8 @@ static void power_is_the_counters_and_may_be_above_the_cap(void **state)
 }
 
 /* The steady state that is measured after a case must not show in it. */
-static void what_follows_a_hold_is_no_part_of_the_case(void **state)
+TEST(what_follows_a_hold_is_no_part_of_the_case)
 {
-    (void)state;
     device *d = open_fake(0.002);
     device_state_note(d);
     device_state_hold(d);
@@ -148,9 +144,8 @@ static void what_follows_a_hold_is_no_part_of_the_case(void **state)
     close_fake(d);
 }
 
-static void short_windows_and_old_drivers_have_no_energy(void **state)
+TEST(short_windows_and_old_drivers_have_no_energy)
 {
-    (void)state;
     device *d = open_fake(0.002);
     device_sense_begin(d);
     usleep(60 * 1000);
@@ -172,9 +167,8 @@ static void short_windows_and_old_drivers_have_no_energy(void **state)
 }
 
 /* The caller pays for a switch, not for a driver that takes its time. */
-static void begin_and_end_do_not_wait_for_the_sensors(void **state)
+TEST(begin_and_end_do_not_wait_for_the_sensors)
 {
-    (void)state;
     device *d = open_fake(0.001);
     const double start = host_seconds();
     for (int i = 0; i < 200; i++) {
@@ -185,9 +179,8 @@ static void begin_and_end_do_not_wait_for_the_sensors(void **state)
     close_fake(d);
 }
 
-static void without_sensors_everything_is_unknown(void **state)
+TEST(without_sensors_everything_is_unknown)
 {
-    (void)state;
     device *d = device_open(DEVICE_CPU, 0);
     for (int on = 0; on < 2; on++) {
         device_sense(d, on ? 0.001 : 0);
@@ -205,18 +198,4 @@ static void without_sensors_everything_is_unknown(void **state)
     usleep(20 * 1000);
     assert_true(isnan(device_sense_end(d, true).power_w) && fake_readings == 0);
     close_fake(d);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(energy_is_counted_from_tick_to_tick),
-        cmocka_unit_test(windows_make_the_conditions_of_a_case),
-        cmocka_unit_test(power_is_the_counters_and_may_be_above_the_cap),
-        cmocka_unit_test(what_follows_a_hold_is_no_part_of_the_case),
-        cmocka_unit_test(short_windows_and_old_drivers_have_no_energy),
-        cmocka_unit_test(begin_and_end_do_not_wait_for_the_sensors),
-        cmocka_unit_test(without_sensors_everything_is_unknown),
-    };
-    return cmocka_run_group_tests_name("sampler", tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 
 #include "common/device/visible.h"
 
-static void entries_are_counted_up_to_the_first_wrong_one(void **state)
+TEST(entries_are_counted_up_to_the_first_wrong_one)
 {
-    (void)state;
     static const struct {
         const char *text;
         int gpus, visible;
@@ -39,9 +38,8 @@ static void entries_are_counted_up_to_the_first_wrong_one(void **state)
                      visible_count(values[i].text, values[i].gpus), values[i].visible);
 }
 
-static void the_variable_its_value_and_the_gpus_are_named(void **state)
+TEST(the_variable_its_value_and_the_gpus_are_named)
 {
-    (void)state;
     char said[256];
     visible_none("7", 2, said, sizeof said);
     assert_string_equal(said, "CUDA_VISIBLE_DEVICES=7 leaves no GPU to use: this machine has 2, numbers 0 to 1 "
@@ -50,11 +48,4 @@ static void the_variable_its_value_and_the_gpus_are_named(void **state)
     assert_non_null(strstr(said, "CUDA_VISIBLE_DEVICES=GPU-1 leaves no GPU to use: this machine has one, number 0 "));
     visible_none("7", -1, said, sizeof said);
     assert_non_null(strstr(said, "which GPUs there are could not be found out"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(entries_are_counted_up_to_the_first_wrong_one),
-                                       cmocka_unit_test(the_variable_its_value_and_the_gpus_are_named)};
-    return cmocka_run_group_tests_name("visible", tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static char *small_command(const char *command)
     return line;
 }
 
-static void every_command_runs(void **state)
+TEST(every_command_runs)
 {
     char *text = file_text("docs/course.md"), *at = text;
     size_t ran = 0, failed = 0;
@@ -123,7 +123,7 @@ static char *result(const char *folder, const char *name)
     return text;
 }
 
-static void the_report_answers(void **state)
+TEST(the_report_answers)
 {
     char *line = xasprintf("'%s/results/course-x1'", (char *)*state);
     report_run(line);
@@ -162,10 +162,11 @@ static void the_report_answers(void **state)
     free(report);
 }
 
+TESTS_WITH(folder_create, folder_remove)
+
 int main(void)
 {
     const char *where = getenv("STEPBENCH_BIN");
     programs = realpath(where ? where : ".", NULL);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_command_runs), cmocka_unit_test(the_report_answers)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+    return tests_run();
 }

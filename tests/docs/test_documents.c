@@ -216,9 +216,8 @@ static int check_figures(const document *d, int *count)
     return wrong;
 }
 
-static void figures(void **state)
+TEST(figures)
 {
-    (void)state;
     documents d = documents_open();
     int wrong = 0, count = 0;
     for (size_t i = 0; i < d.n; i++)
@@ -229,7 +228,7 @@ static void figures(void **state)
 }
 
 /* The checker itself. */
-static void wrong_figures(void **state)
+TEST_IN_FOLDER(wrong_figures)
 {
     char *path = folder_path(*state, "t.csv");
     file_write(path,
@@ -296,9 +295,8 @@ static bool leads_somewhere(const document *d, const char *target)
     return leads;
 }
 
-static void links(void **state)
+TEST(links)
 {
-    (void)state;
     documents all = documents_open();
     int wrong = 0;
     for (size_t i = 0; i < all.n; i++) {
@@ -319,9 +317,8 @@ static void links(void **state)
 
 /* `common/rows/rows.h` in backquotes must be there; a wildcard must match something. A path and a colon at the end of a
  * line give a name to the code below, which test_example.c tries. */
-static void paths(void **state)
+TEST(paths)
 {
-    (void)state;
     static const char *const folders[] = {"bench/", "common/", "kernels/", "plots/", "tests/", "docs/"};
     documents all = documents_open();
     int wrong = 0;
@@ -388,9 +385,8 @@ static int check_commands(const document *d, const char *before, int *count)
     return wrong;
 }
 
-static void commands(void **state)
+TEST(commands)
 {
-    (void)state;
     documents d = documents_open();
     int wrong = 0, count = 0;
     for (size_t i = 0; i < d.n; i++)
@@ -404,9 +400,8 @@ static void commands(void **state)
 /* ---- sections ---- */
 
 /* docs/course.md names *sections of the report*: each is a heading of a committed report, or of the program's text. */
-static void sections(void **state)
+TEST(sections)
 {
-    (void)state;
     char *text = file_text("docs/course.md");
     int wrong = 0, count = 0;
     for (const char *at = text; (at = strstr(at, " *"));) {
@@ -429,7 +424,7 @@ static void sections(void **state)
 /* ---- columns ---- */
 
 /* make columns has a section for every bench. */
-static void columns(void **state)
+TEST_IN_FOLDER(columns)
 {
     char *now = folder_path(*state, "columns.md");
     char *command = xasprintf("bash common/build/columns.sh %s >%s && for b in bench/bench_*.c; do "
@@ -439,13 +434,4 @@ static void columns(void **state)
     free(command);
     free(now);
     assert_int_equal(status, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures),  in_folder(wrong_figures),   cmocka_unit_test(links), cmocka_unit_test(paths),
-        cmocka_unit_test(commands), cmocka_unit_test(sections), in_folder(columns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

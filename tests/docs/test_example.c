@@ -9,7 +9,7 @@
 
 static char *build; /* the folder of this build, such as build/cpu */
 
-static void three_files_are_a_bench(void **state)
+TEST_IN_FOLDER(three_files_are_a_bench)
 {
     char *flags_path = folder_path(build, "cc.flags"), *flags = file_text(flags_path);
     const bool sanitized = strstr(flags, "-fsanitize") != NULL;
@@ -31,8 +31,7 @@ int main(int argc, char **argv)
     if (!tests)
         die(EXIT_CODE_USAGE, "%s: run it as BUILD/tests/docs/test_example from the project's root", argv[0]);
     *tests = 0;
-    const struct CMUnitTest all[] = {in_folder(three_files_are_a_bench)};
-    const int failed = cmocka_run_group_tests(all, NULL, NULL);
+    const int failed = tests_run();
     free(build);
     return failed;
 }

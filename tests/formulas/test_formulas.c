@@ -25,9 +25,8 @@ static double counted_in_window(const sb_attention *s)
     return pairs;
 }
 
-static void pairs(void **state)
+TEST(pairs)
 {
-    (void)state;
     for (int64_t sq = 1; sq <= 40; sq++)
         for (int64_t sk = 1; sk <= 40; sk++)
             for (int causal = 0; causal < 2; causal++) {
@@ -37,7 +36,7 @@ static void pairs(void **state)
             }
 }
 
-static void pairs_in_windows(void **state)
+TEST(pairs_in_windows)
 {
     static const int64_t lengths[] = {1, 2, 7, 16, 33}, sides[] = {-1, 0, 1, 5, 15, 40};
     (void)state;
@@ -60,9 +59,8 @@ static void pairs_in_windows(void **state)
     }
 }
 
-static void flops(void **state)
+TEST(flops)
 {
-    (void)state;
     sb_attention s = {.batch = 1, .heads = 16, .heads_kv = 16, .seq_q = 16384, .seq_k = 16384, .head_dim = 128};
     assert_true(attention_forward_flops(&s) == 4.0 * 16 * 16384 * 16384 * 128);
     s.causal = true;
@@ -75,7 +73,7 @@ static void flops(void **state)
 }
 
 /* Values of another width, product by product: each is some rows times columns, over a length of its own. */
-static void flops_of_wide_values(void **state)
+TEST(flops_of_wide_values)
 {
     static const int widths[][2] = {{192, 128}, {24, 16}, {64, 256}, {128, 128}};
     (void)state;
@@ -101,9 +99,8 @@ static void flops_of_wide_values(void **state)
     assert_int_equal(attention_head_dim_v(&same), 72);
 }
 
-static void bytes(void **state)
+TEST(bytes)
 {
-    (void)state;
     sb_attention s = {.batch = 2, .heads = 6, .heads_kv = 3, .seq_q = 10, .seq_k = 20, .head_dim = 8};
     double q = 2 * 6 * 10 * 8, k = 2 * 3 * 20 * 8, lse = 4 * 2 * 6 * 10;
     assert_true(attention_forward_bytes(&s, 2) == 2 * (2 * q + 2 * k) + lse);
@@ -114,7 +111,7 @@ static void bytes(void **state)
 }
 
 /* Packed documents, some of which have no queries or no keys: their sum, by the rule of each. */
-static void documents(void **state)
+TEST(documents)
 {
     static const int q[] = {0, 3, 3, 10, 30}, k[] = {0, 3, 8, 8, 41};
     (void)state;
@@ -141,12 +138,4 @@ static void documents(void **state)
         }
         assert_true(attention_backward_flops(&s) == 10 * 2 * 8 * pairs);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs), cmocka_unit_test(pairs_in_windows),     cmocka_unit_test(documents),
-        cmocka_unit_test(flops), cmocka_unit_test(flops_of_wide_values), cmocka_unit_test(bytes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

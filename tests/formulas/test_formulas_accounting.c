@@ -38,9 +38,8 @@ static void near(double value, double wanted, double relative)
 
 /* ---- (a) and (b) ---- */
 
-static void memory_of_xxl(void **state)
+TEST(memory_of_xxl)
 {
-    (void)state;
     double bytes = ACCOUNTING_STATE_BYTES * (double)ffn_parameters(&xxl);
     assert_int_equal(ffn_parameters(&xxl), 219848638464);
     assert_true(bytes == 3517578215424.0);
@@ -60,9 +59,8 @@ static void memory_of_xxl(void **state)
     assert_int_equal(ffn_saved_per_token(&swiglu), 2 * 48 * (1600 + 3 * 6400));
 }
 
-static void devices_of_fsdp(void **state)
+TEST(devices_of_fsdp)
 {
-    (void)state;
     static const struct {
         double tokens, devices;
     } known[] = {{0, 38}, {1024, 41}, {2048, 46}, {4096, 61}, {8192, 156}, {10827, 458080}};
@@ -85,9 +83,8 @@ static void devices_of_fsdp(void **state)
 
 /* ---- (c) and (d) ---- */
 
-static void compute_bound_batch(void **state)
+TEST(compute_bound_batch)
 {
-    (void)state;
     double tokens = mesh_tokens(&xxl, &tpus, in_turn);
     digits(mesh_intensity(&tpus), 1, "2555.6");
     digits(ceil(tokens), 0, "25302");
@@ -112,9 +109,8 @@ static void compute_bound_batch(void **state)
     digits(tpus.y * mesh_intensity(&tpus), 0, "10222");
 }
 
-static void ways_to_a_smaller_batch(void **state)
+TEST(ways_to_a_smaller_batch)
 {
-    (void)state;
     mesh_split best = mesh_best_split(&xxl, &tpus), whole = mesh_best_whole_split(&xxl, &tpus);
     digits(best.tokens_per_device, 1, "245.3");
     digits(best.x, 1, "6.1");
@@ -153,9 +149,8 @@ static double bisected_tokens(const ffn_stack *s, const ffn_mesh *m, mesh_rules 
     return hi;
 }
 
-static void bounds_of_many_meshes(void **state)
+TEST(bounds_of_many_meshes)
 {
-    (void)state;
     for (int i = 0; i < 4096; i++) {
         ffn_stack s = {.d_model = 4096, .d_ff = 4096 << (i & 3), .blocks = 2, .matrices = 2 + (i >> 2 & 1)};
         ffn_mesh m = tpus;
@@ -192,9 +187,8 @@ static void bounds_of_many_meshes(void **state)
 
 /* ---- the forms of 2026 ---- */
 
-static void forms_of_one_axis(void **state)
+TEST(forms_of_one_axis)
 {
-    (void)state;
     const double rho = tpus.bandwidth / tpus.flops, f = (double)xxl.d_ff, b = 30000;
     near(all_reduce_alternate_s(1e9, 64, 1e11), 0.63, 1e-14);
     near(all_reduce_alternate_s(1e9, 64, 1e11) / all_reduce_s(1e9, 64, 1e11), 32, 1e-14);
@@ -225,9 +219,8 @@ static bool holds(double x, double y, double b, bool together)
     return (together ? fmax(gather, reduce) : gather + reduce) <= math;
 }
 
-static void forms_of_two_axes(void **state)
+TEST(forms_of_two_axes)
 {
-    (void)state;
     for (int k = 0; k < 2; k++)
         for (double b = 4000; b < 3e5; b *= 1.7) {
             closed_answer a = closed_form_of(k ? FORM_2D_AT_ONCE : FORM_2D_IN_TURN, &xxl, &tpus, b);
@@ -250,9 +243,8 @@ static void forms_of_two_axes(void **state)
     near(closed_form_of(FORM_2D_IN_TURN, &wide, &tpus, 1e8).devices, 3.0 / 8 * 1e8 * 1e8 * rho * rho, 1e-3);
 }
 
-static void least_batch_of_two_axes(void **state)
+TEST(least_batch_of_two_axes)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         closed_answer a = closed_form_of(k ? FORM_2D_AT_ONCE : FORM_2D_IN_TURN, &xxl, &tpus, 0);
         near(a.comm_s, a.math_s, 1e-12);
@@ -261,15 +253,4 @@ static void least_batch_of_two_axes(void **state)
     ffn_mesh m = tpus;
     m.y = 40; /* more than 1 + 1.5 F rho */
     assert_true(isinf(closed_form_of(FORM_2D_IN_TURN, &xxl, &m, 0).tokens));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_of_xxl),         cmocka_unit_test(devices_of_fsdp),
-        cmocka_unit_test(compute_bound_batch),   cmocka_unit_test(ways_to_a_smaller_batch),
-        cmocka_unit_test(bounds_of_many_meshes), cmocka_unit_test(forms_of_one_axis),
-        cmocka_unit_test(forms_of_two_axes),     cmocka_unit_test(least_batch_of_two_axes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,8 @@
 
 #include "common/formulas/collective.h"
 
-static void factors(void **state)
+TEST(factors)
 {
-    (void)state;
     assert_true(collective_bus_factor(COLLECTIVE_ALL_REDUCE, 2) == 1);
     assert_true(collective_bus_factor(COLLECTIVE_ALL_REDUCE, 4) == 1.5);
     assert_true(collective_bus_factor(COLLECTIVE_ALL_REDUCE, 8) == 1.75);
@@ -22,9 +21,8 @@ static void factors(void **state)
     assert_true(rate > 328.3 && rate < 328.4);
 }
 
-static void sizes(void **state)
+TEST(sizes)
 {
-    (void)state;
     static const struct {
         int64_t bytes;
         const char *text;
@@ -37,10 +35,4 @@ static void sizes(void **state)
         collective_size_text(cases[i].bytes, text, sizeof text);
         assert_string_equal(text, cases[i].text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(factors), cmocka_unit_test(sizes)};
-    return cmocka_run_group_tests_name("formulas_collective", tests, NULL, NULL);
 }

@@ -12,9 +12,8 @@ static void near(double got, double want, double bound)
         fail_msg("%g instead of %g", got, want);
 }
 
-static void every_chunk_has_one_owner(void **state)
+TEST(every_chunk_has_one_owner)
 {
-    (void)state;
     for (int contiguous = 0; contiguous < 2; contiguous++)
         for (int n = 1; n <= 5; n++) {
             const context_shape s = {n, contiguous, true, 4 * n};
@@ -30,9 +29,8 @@ static void every_chunk_has_one_owner(void **state)
 }
 
 /* 8 tokens on 2 ranks: 36 pairs, 18 on each; in a row 10 and 26. */
-static void head_tail_is_balanced(void **state)
+TEST(head_tail_is_balanced)
 {
-    (void)state;
     context_shape s = {2, false, true, 8};
     assert_true(context_pairs(&s, 0) == 18 && context_pairs(&s, 1) == 18);
     assert_true(context_balance_pct(&s, CONTEXT_GATHER) == 100);
@@ -47,9 +45,8 @@ static void head_tail_is_balanced(void **state)
 }
 
 /* A token of 3 elements of q and o and 1 of k and v, 2 bytes each; chunks of 2 tokens. */
-static void moved(void **state)
+TEST(moved)
 {
-    (void)state;
     const context_widths w = {3, 1, 2};
     context_shape s = {3, false, false, 12};
     assert_true(context_moved_bytes(&s, CONTEXT_GATHER, &w) == (2 * 4 + 2 * 2) * 4); /* 4 chunks twice, 2 shares of 2 */
@@ -60,9 +57,8 @@ static void moved(void **state)
 }
 
 /* Two ranks: chunks 0 and 1 come first, of which each rank has one; the first rank sees chunk 2 of the other one, too. */
-static void what_comes_first(void **state)
+TEST(what_comes_first)
 {
-    (void)state;
     context_shape s = {2, false, true, 16};
     assert_int_equal(context_first_chunks(&s), 2);
     near(context_first_share(&s), 0.5, 0);
@@ -74,9 +70,8 @@ static void what_comes_first(void **state)
     near(context_first_share(&s), 1, 0);
 }
 
-static void predicted(void **state)
+TEST(predicted)
 {
-    (void)state;
     context_load l = {CONTEXT_ALL_TO_ALL, 2, 4, 1, 1, 100, 200, 8, 16};
     near(context_predicted_ms(&l), 50 + 100 + 6, 1e-9);
     l.groups = 1;
@@ -93,12 +88,4 @@ static void predicted(void **state)
     near(context_predicted_ms(&l), 300 + 8 + 60, 1e-9);
     l.ranks = 1;
     near(context_predicted_ms(&l), 600, 1e-9);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_chunk_has_one_owner),
-                                       cmocka_unit_test(head_tail_is_balanced), cmocka_unit_test(moved),
-                                       cmocka_unit_test(what_comes_first), cmocka_unit_test(predicted)};
-    return cmocka_run_group_tests_name("context", tests, NULL, NULL);
 }

@@ -15,9 +15,8 @@ static void near(double value, double wanted)
         fail_msg("%.17g is not %.17g", value, wanted);
 }
 
-static void a_measured_size_predicts_itself(void **state)
+TEST(a_measured_size_predicts_itself)
 {
-    (void)state;
     const bucket_load shorter = {.alone = 20, .last = 1, .window = 40}, longer = {.alone = 60, .last = 0, .window = 40};
     const bucket_contention a = bucket_contention_of(&shorter, 5.75, 1), b = bucket_contention_of(&longer, 50, 30);
     near(a.slowdown, 0.25);
@@ -28,9 +27,8 @@ static void a_measured_size_predicts_itself(void **state)
     near(bucket_exposed(&longer, &b), 50);
 }
 
-static void limits(void **state)
+TEST(limits)
 {
-    (void)state;
     const bucket_contention none = {0, 1, 60}, unknown = {0.25, NAN, 20};
     /* Without contention, collectives cost what compute does not cover, and their end. */
     near(bucket_exposed(&(bucket_load){30, 2, 40}, &none), 2);
@@ -46,9 +44,8 @@ static void limits(void **state)
 }
 
 /* Latency, then bandwidth: exact at the points and where a line of logarithms is. */
-static void sizes_between(void **state)
+TEST(sizes_between)
 {
-    (void)state;
     const double bytes[] = {1e4, 1e6, 1e8}, ms[] = {0.01, 0.04, 0.36};
     near(interpolate_log(bytes, ms, 3, 10), 0.01);
     near(interpolate_log(bytes, ms, 3, 1e6), 0.04);
@@ -67,9 +64,8 @@ static double squares(const double *bytes, const double *t, int n, double overhe
 
 /* Points of a line give that line. Of others no line near the fit has smaller squares of relative errors, and the residual is
  * the largest of those. */
-static void cost_of_calls(void **state)
+TEST(cost_of_calls)
 {
-    (void)state;
     const double bytes[] = {1e5, 1e6, 1e7, 1e8}, line[] = {1.1e-5, 2e-5, 1.1e-4, 1.01e-3},
                  t[] = {1.3e-5, 1.8e-5, 1.2e-4, 1e-3};
     const call_cost exact = call_cost_fit(bytes, line, 4), c = call_cost_fit(bytes, t, 4);
@@ -138,21 +134,12 @@ static void predict(const char *path, tally *t)
     csv_free(c);
 }
 
-static void the_committed_rows_are_predicted(void **state)
+TEST(the_committed_rows_are_predicted)
 {
-    (void)state;
     tally t = {0, 0, 0};
     predict("results/h200-x2/bench_ddp_bucketed.csv", &t);
     predict("results/archive/h200-x4/bench_ddp_bucketed.csv", &t);
     assert_true(t.predictions >= 6); /* what the default list of two GPUs and the older rows of four give */
     assert_true(t.off <= t.predictions / 8);
     assert_true(t.worst <= 0.25);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_measured_size_predicts_itself), cmocka_unit_test(limits),
-                                       cmocka_unit_test(sizes_between), cmocka_unit_test(cost_of_calls),
-                                       cmocka_unit_test(the_committed_rows_are_predicted)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,8 @@ static memory_step step_of_size(const char *size, int64_t batch, int64_t seq, in
                          .share_grad_memory = true};
 }
 
-static void states_of_xl(void **state)
+TEST(states_of_xl)
 {
-    (void)state;
     memory_step s = step_of_size("xl", 4, 512, 4);
     memory_bytes b = memory_resident(&s);
     assert_true(b.param == 4 * 1998235200LL);
@@ -54,9 +53,8 @@ static void states_of_xl(void **state)
     assert_true(memory_total(&b) == (14 - 2) * 1998235200LL);
 }
 
-static void residual_stream_of_2_7b(void **state)
+TEST(residual_stream_of_2_7b)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         memory_step s = step_of_size("2.7b", 4, 128 << i, 4);
         assert_true(memory_residual(&s) == (5LL << i) << 20);
@@ -66,9 +64,8 @@ static void residual_stream_of_2_7b(void **state)
 }
 
 /* 8 d + 3 F elements a token, and 2 + H fp32 statistics. */
-static void saved_by_a_block(void **state)
+TEST(saved_by_a_block)
 {
-    (void)state;
     memory_step s = step_of_size("xl", 4, 512, 2);
     assert_true(memory_saved_per_block(&s) == 2048LL * (64000 + 4 * (2 + 25)));
     s.schedule = recompute_uniform(48, RECOMPUTE_SELECTIVE, 1);
@@ -85,9 +82,8 @@ static void saved_by_a_block(void **state)
 
 /* A write-up counts 19 d + 2 H S elements of a token and block for 2.7b in fp32 without flash (with F = 4 d): 20 GB at
  * context 512. We keep one S x S matrix where it has two, but gate, up and their product are three F. */
-static void unfused_next_to_the_published_count(void **state)
+TEST(unfused_next_to_the_published_count)
 {
-    (void)state;
     for (int64_t seq = 128; seq <= 1024; seq *= 2) {
         memory_step s = step_of_size("2.7b", 4, seq, 4);
         const int64_t tokens = 4 * seq, d = 2560, heads = 32, layers = 32;
@@ -100,9 +96,8 @@ static void unfused_next_to_the_published_count(void **state)
     }
 }
 
-static void forward_alone_keeps_nothing(void **state)
+TEST(forward_alone_keeps_nothing)
 {
-    (void)state;
     memory_step s = step_of_size("2.7b", 4, 512, 4);
     s.backward = s.update = false;
     memory_peaks p = memory_predict(&s);
@@ -280,18 +275,6 @@ static step_options draw_options(bench_of_steps *b)
     return o;
 }
 
-static void every_phase_of_a_step_is_predicted(void **state)
-{
-    bench_of_steps *b = *state;
-    for (int i = 0; i < CASES; i++) {
-        const step_options o = draw_options(b);
-        static const size_t scales[] = {0, 1, 256};
-        matmul_scale = scales[draw(b, 3)], norm_scale = scales[draw(b, 3)], sum_scale = scales[draw(b, 3)];
-        salt = (size_t)i;
-        same_as_trainer(b, &o);
-    }
-}
-
 static int open_bench(void **state)
 {
     bench_of_steps *b = calloc(1, sizeof *b);
@@ -318,15 +301,14 @@ static int close_bench(void **state)
     return 0;
 }
 
-int main(void)
+TEST_WITH(every_phase_of_a_step_is_predicted, open_bench, close_bench)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(states_of_xl),
-        cmocka_unit_test(residual_stream_of_2_7b),
-        cmocka_unit_test(saved_by_a_block),
-        cmocka_unit_test(unfused_next_to_the_published_count),
-        cmocka_unit_test(forward_alone_keeps_nothing),
-        cmocka_unit_test_setup_teardown(every_phase_of_a_step_is_predicted, open_bench, close_bench),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    bench_of_steps *b = *state;
+    for (int i = 0; i < CASES; i++) {
+        const step_options o = draw_options(b);
+        static const size_t scales[] = {0, 1, 256};
+        matmul_scale = scales[draw(b, 3)], norm_scale = scales[draw(b, 3)], sum_scale = scales[draw(b, 3)];
+        salt = (size_t)i;
+        same_as_trainer(b, &o);
+    }
 }

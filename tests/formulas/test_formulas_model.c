@@ -29,9 +29,8 @@ static void assert_close(double got, double want, double bound)
         fail_msg("got %.17g, want %.17g", got, want);
 }
 
-static void the_sizes_of_the_course(void **state)
+TEST(the_sizes_of_the_course)
 {
-    (void)state;
     for (int i = 0; i < SIZES; i++) {
         transformer_shape s = shape_of(&sizes[i], 4, 512);
         assert_true(transformer_matmul_parameters(&s) == (double)sizes[i].matmul_parameters);
@@ -44,9 +43,8 @@ static void the_sizes_of_the_course(void **state)
     }
 }
 
-static void conventions(void **state)
+TEST(conventions)
 {
-    (void)state;
     transformer_shape s = shape_of(&sizes[3], 3, 1024);
     double tokens = 3 * 1024.0, n = 1982080000.0, attention = 48.0 * 1024 * 1600;
     assert_close(transformer_step_flops(&s, FLOPS_FULL), (6 * n + 12 * attention) * tokens, 1e-15);
@@ -55,9 +53,8 @@ static void conventions(void **state)
     assert_close(3 * transformer_forward_flops(&s, FLOPS_CAUSAL), transformer_step_flops(&s, FLOPS_CAUSAL), 1e-15);
 }
 
-static void grouped_heads_have_fewer_weights_and_as_many_scores(void **state)
+TEST(grouped_heads_have_fewer_weights_and_as_many_scores)
 {
-    (void)state;
     transformer_shape s = shape_of(&sizes[0], 1, 256), grouped = s;
     grouped.heads_kv = 4; /* of 12 */
     double saved = 12 * 2 * 768.0 * (768 - 256);
@@ -67,9 +64,8 @@ static void grouped_heads_have_fewer_weights_and_as_many_scores(void **state)
 }
 
 /* Full checkpointing: 8 (N - V d) + 6 V d and 16 (8 causal) L S d for each token; the head is not repeated. */
-static void repeats(void **state)
+TEST(repeats)
 {
-    (void)state;
     for (int i = 0; i < SIZES; i++) {
         transformer_shape s = shape_of(&sizes[i], 2, 2048);
         double tokens = transformer_tokens(&s), d = (double)s.d_model, head = 10000.0 * d;
@@ -89,17 +85,15 @@ static void repeats(void **state)
     }
 }
 
-static void large_shapes_do_not_overflow(void **state)
+TEST(large_shapes_do_not_overflow)
 {
-    (void)state;
     transformer_shape s = {1 << 20, 1 << 16, 1 << 18, 1024, 1024, 1024, 65536, 1 << 20};
     double flops = transformer_step_flops(&s, FLOPS_FULL);
     assert_true(isfinite(flops) && flops > 1e25);
 }
 
-static void peaks_of_known_gpus_alone(void **state)
+TEST(peaks_of_known_gpus_alone)
 {
-    (void)state;
     assert_true(peak_tflops("NVIDIA H200", "bf16") == 989.4);
     assert_true(peak_tflops("NVIDIA H100 80GB HBM3", "fp16") == 989.4);
     assert_true(peak_tflops("NVIDIA H200", "fp8") == 1978.9);
@@ -146,9 +140,8 @@ static void peaks_of_known_gpus_alone(void **state)
 }
 
 /* Where attention has a third of the operations of the weights and a peak six times theirs: 4 / (3/10 + 1/60) = 12.63. */
-static void peak_of_two_kinds_of_products(void **state)
+TEST(peak_of_two_kinds_of_products)
 {
-    (void)state;
     /* one block, d 64, F 64, a vocabulary of 2: 2 x (7 x 4096 + 128) operations a token, and 2 S d of attention */
     transformer_shape s = {.vocab = 2, .d_model = 64, .d_ff = 64, .layers = 1, .heads = 1, .heads_kv = 1, .batch = 3};
     s.seq = 2 * (7 * 4096 + 128) / (3 * 2 * 64);
@@ -158,18 +151,4 @@ static void peak_of_two_kinds_of_products(void **state)
     assert_true(fabs(transformer_peak_tflops(&s, 10, 60) - want) < 1e-9);
     assert_true(fabs(transformer_peak_tflops(&s, 10, 10) - 10) < 1e-12);
     assert_true(isnan(transformer_peak_tflops(&s, 10, NAN)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_sizes_of_the_course),
-        cmocka_unit_test(conventions),
-        cmocka_unit_test(grouped_heads_have_fewer_weights_and_as_many_scores),
-        cmocka_unit_test(repeats),
-        cmocka_unit_test(large_shapes_do_not_overflow),
-        cmocka_unit_test(peaks_of_known_gpus_alone),
-        cmocka_unit_test(peak_of_two_kinds_of_products),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

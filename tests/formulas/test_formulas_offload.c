@@ -32,9 +32,8 @@ static void near(double got, double want)
 }
 
 /* Three blocks, of which two leave; every time by hand. */
-static void waits(void **state)
+TEST(waits)
 {
-    (void)state;
     near(exposed(3, 3, 1, 1), 0);    /* 5 ms each way, behind 10 and 20 */
     near(exposed(1, 3, 1, 1), 10);   /* 15 ms out: done at 25 and 40; wanted at 20 and 35 */
     near(exposed(1, 3, 2, 1), 10);   /* wanted at 30 and, by the head, at 30 */
@@ -52,9 +51,8 @@ static void waits(void **state)
     near(offload_exposed_ms(&slow, &again, NULL), 80);
 }
 
-static void every_kth(void **state)
+TEST(every_kth)
 {
-    (void)state;
     for (int layers = 1; layers < 20; layers++)
         for (int every = 1; every < 9; every++) {
             recompute_schedule s = recompute_uniform(layers, RECOMPUTE_NONE, 1);
@@ -65,9 +63,8 @@ static void every_kth(void **state)
         }
 }
 
-static void even_distances(void **state)
+TEST(even_distances)
 {
-    (void)state;
     for (int layers = 1; layers < 70; layers++)
         for (int count = 0; count <= offload_most(layers); count++) {
             recompute_schedule s = recompute_uniform(layers, RECOMPUTE_MLP, 1);
@@ -85,7 +82,7 @@ static void even_distances(void **state)
         }
 }
 
-static void names(void **state)
+TEST(names)
 {
     char text[100];
     (void)state;
@@ -104,9 +101,8 @@ static void names(void **state)
     assert_int_equal(offload_parse("block"), OFFLOAD_RESIDUAL | OFFLOAD_ATTN | OFFLOAD_MLP);
 }
 
-static void what_cannot_leave(void **state)
+TEST(what_cannot_leave)
 {
-    (void)state;
     recompute_schedule s = recompute_uniform(6, RECOMPUTE_BLOCK, 2);
     assert_null(offload_problem(&s));
     for (int l = 0; l < 6; l++) {
@@ -139,7 +135,7 @@ static int64_t bytes_of(void *user, const recompute_schedule *s)
     return bytes + way;
 }
 
-static void plans(void **state)
+TEST(plans)
 {
     enum { LAYERS = 24 };
     recompute_costs costs = {.again_ms = {0, 0.1, 1.5, 1, 2, 2}, .pass_ms = 2};
@@ -172,12 +168,4 @@ static void plans(void **state)
         }
     }
     assert_true(sums[3] < sums[2] && sums[2] < sums[1] && sums[1] <= sums[0]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waits), cmocka_unit_test(every_kth),         cmocka_unit_test(even_distances),
-        cmocka_unit_test(names), cmocka_unit_test(what_cannot_leave), cmocka_unit_test(plans)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 
 #include "common/formulas/recompute.h"
 
-static void groups_keep_their_first_input(void **state)
+TEST(groups_keep_their_first_input)
 {
-    (void)state;
     const recompute_schedule s = recompute_uniform(8, RECOMPUTE_BLOCK, 3);
     for (int l = 0; l < 8; l++)
         assert_int_equal(s.input[l], l % 3 == 0);
@@ -19,9 +18,8 @@ static void groups_keep_their_first_input(void **state)
     assert_memory_equal(&r, &want, sizeof r); /* w2 not of the 3rd, 6th and 8th block */
 }
 
-static void parts_of_blocks(void **state)
+TEST(parts_of_blocks)
 {
-    (void)state;
     recompute_schedule s = recompute_uniform(6, RECOMPUTE_NONE, 1);
     recompute_set(&s, 0, 2, RECOMPUTE_ATTN, 1);
     recompute_set(&s, 2, 1, RECOMPUTE_MLP, 1);
@@ -37,9 +35,8 @@ static void parts_of_blocks(void **state)
 }
 
 /* Keeps ceil(log2 L) + 1 inputs at most, and L/2 log2 L forwards are enough, for any number of blocks. */
-static void nested_is_logarithmic(void **state)
+TEST(nested_is_logarithmic)
 {
-    (void)state;
     for (int layers = 1, log = 0; layers <= RECOMPUTE_LAYERS; layers++) {
         while (1 << log < layers)
             log++;
@@ -70,9 +67,8 @@ static void nested_is_logarithmic(void **state)
 }
 
 /* A group does not reach into blocks that keep their own. */
-static void neighbours(void **state)
+TEST(neighbours)
 {
-    (void)state;
     recompute_schedule s = recompute_uniform(7, RECOMPUTE_BLOCK, 7);
     recompute_set(&s, 2, 2, RECOMPUTE_NONE, 1);
     bool held[RECOMPUTE_LAYERS];
@@ -80,12 +76,4 @@ static void neighbours(void **state)
     const recompute_forwards above = recompute_next(&s, held, 6), below = recompute_next(&s, held, 1);
     assert_true(above.first == 4 && above.advance == 4 && above.keep == 6);
     assert_true(below.first == 0 && below.advance == 0 && below.keep == 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(groups_keep_their_first_input),
-                                       cmocka_unit_test(parts_of_blocks), cmocka_unit_test(nested_is_logarithmic),
-                                       cmocka_unit_test(neighbours)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,9 +42,8 @@ static double cheapest(int layers, int64_t budget)
     return best;
 }
 
-static void plans_fit_and_are_cheap(void **state)
+TEST(plans_fit_and_are_cheap)
 {
-    (void)state;
     enum { LAYERS = 24 };
     for (int64_t budget = 1000 + LAYERS * 10; budget <= 1000 + LAYERS * 105; budget += 7) {
         made_up m = blocks;
@@ -57,9 +56,8 @@ static void plans_fit_and_are_cheap(void **state)
 }
 
 /* attn keeps more than mlp and costs more: no plan has it. */
-static void what_is_beaten_is_left_out(void **state)
+TEST(what_is_beaten_is_left_out)
 {
-    (void)state;
     for (int64_t budget = 1200; budget <= 3400; budget += 50) {
         made_up m = blocks;
         const recompute_plan p = recompute_plan_for(24, &costs, budget, bytes_of, &m);
@@ -67,9 +65,8 @@ static void what_is_beaten_is_left_out(void **state)
     }
 }
 
-static void ends(void **state)
+TEST(ends)
 {
-    (void)state;
     made_up m = blocks;
     const recompute_plan rich = recompute_plan_for(24, &costs, 1 << 20, bytes_of, &m);
     assert_true(rich.fits && rich.ms == 0 && recompute_count(&rich.schedule, RECOMPUTE_NONE) == 24);
@@ -90,17 +87,8 @@ static int64_t bytes_of_groups(void *user, const recompute_schedule *s)
     return 10 * inputs + 40 * ((s->layers + inputs - 1) / inputs);
 }
 
-static void best_group(void **state)
+TEST(best_group)
 {
-    (void)state;
     assert_int_equal(recompute_best_group(36, bytes_of_groups, NULL), 3);
     assert_int_equal(recompute_best_group(1, bytes_of_groups, NULL), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_fit_and_are_cheap),
-                                       cmocka_unit_test(what_is_beaten_is_left_out), cmocka_unit_test(ends),
-                                       cmocka_unit_test(best_group)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static void every_op(const sb_attention *shape, problem_layout layout, uint64_t 
 }
 
 /* Every sequence pair, mask and dtype; head_dim, heads, layout and scale alternate. */
-static void test_odd_shapes(void **state)
+TEST(test_odd_shapes)
 {
     static const int sequences[][2] = {{1, 1},  {17, 17}, {63, 63},  {64, 64},  {65, 65},  {129, 129},
                                        {1, 65}, {64, 65}, {17, 129}, {63, 130}, {129, 17}, {65, 1}};
@@ -82,7 +82,7 @@ static void window_reference(problem *p)
     free(weight);
 }
 
-static void test_windows(void **state)
+TEST(test_windows)
 {
     static const int sequences[][2] = {{65, 65}, {130, 130}, {17, 129}, {129, 17}, {63, 200}, {200, 200}};
     static const int windows[][3] = {
@@ -111,7 +111,7 @@ static void test_windows(void **state)
         }
 }
 
-static void test_wide_heads(void **state)
+TEST(test_wide_heads)
 {
     static const int head_dims[] = {136, 192, 256};
     (void)state;
@@ -129,7 +129,7 @@ static void test_wide_heads(void **state)
 }
 
 /* Values narrower and wider than queries and keys, against the reference, which is held against the definition. */
-static void test_value_widths(void **state)
+TEST(test_value_widths)
 {
     static const int widths[][2] = {{192, 128}, {64, 128}, {24, 16}, {16, 72}, {96, 64}, {40, 256}};
     (void)state;
@@ -166,9 +166,8 @@ static void test_value_widths(void **state)
 }
 
 /* Scores far from zero: softmax must subtract the maximum, also when it grows from tile to tile. */
-static void test_large_scores(void **state)
+TEST(test_large_scores)
 {
-    (void)state;
     sb_attention shape = {
         .batch = 1, .heads = 1, .heads_kv = 1, .seq_q = 70, .seq_k = 200, .head_dim = 64, .dtype = SB_FP32, .scale = 1};
     problem *p = problem_create(&shape, LAYOUT_BHSD, 7);
@@ -195,7 +194,7 @@ static void test_large_scores(void **state)
     problem_free(p);
 }
 
-static void test_blind_rows(void **state)
+TEST(test_blind_rows)
 {
     enum { SEQ_Q = 70, SEQ_K = 3, D = 16, BLIND = SEQ_Q - SEQ_K };
     (void)state;
@@ -260,7 +259,7 @@ static double *numeric_gradient(problem *p, int input)
     return gradient;
 }
 
-static void test_finite_differences(void **state)
+TEST(test_finite_differences)
 {
     static const struct {
         int heads, heads_kv, seq_q, seq_k, causal, windowed, left, right;
@@ -303,7 +302,7 @@ static void test_finite_differences(void **state)
 }
 
 /* The terms of dq and dk, written out product by product: head h of a batch of one reads keys of head h / 2. */
-static void test_reference_terms(void **state)
+TEST(test_reference_terms)
 {
     enum { D = 16, DV = 24, SEQ = 3, HEADS = 4, ROWS = HEADS * SEQ };
     const sb_attention shape = {.batch = 1,
@@ -359,7 +358,7 @@ static void test_reference_terms(void **state)
 }
 
 /* Rows asked for one by one, in any order and more than once, are the rows of the whole. */
-static void test_reference_rows(void **state)
+TEST(test_reference_rows)
 {
     enum { D = 24, DV = 16, SEQ_Q = 9, SEQ_K = 14, N = 5 };
     static const int bh[N] = {5, 0, 5, 11, 0}, q_row[N] = {8, 0, 0, 3, 0};
@@ -404,7 +403,7 @@ static void test_reference_rows(void **state)
     problem_free(p);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const sb_attention good = {.batch = 1, .heads = 6, .heads_kv = 2, .seq_q = 1, .seq_k = 1, .head_dim = 16};
     static const struct {
@@ -470,7 +469,7 @@ static void test_refusals(void **state)
     assert_int_equal(cpu->create(1, &ctx), SB_INVALID);
 }
 
-static void test_gemm(void **state)
+TEST(test_gemm)
 {
     static const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {130, 129, 257}, {64, 200, 300}};
     static const char *const names[] = {"bf16", "fp16", "tf32", "fp32"};
@@ -504,7 +503,7 @@ static void test_gemm(void **state)
     assert_int_equal(cpu->gemm(NULL, SB_FP32, 0, 1, 1, NULL, NULL, NULL, NULL), SB_INVALID);
 }
 
-static void test_fill_and_copy(void **state)
+TEST(test_fill_and_copy)
 {
     enum { N = 2500 };
     static float x[N];
@@ -522,23 +521,4 @@ static void test_fill_and_copy(void **state)
     assert_memory_equal(other, half, sizeof half);
     assert_int_equal(half[N], 0xa5a5);
     assert_int_equal(cpu->nothing(NULL, NULL), SB_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_shapes),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_wide_heads),
-        cmocka_unit_test(test_value_widths),
-        cmocka_unit_test(test_large_scores),
-        cmocka_unit_test(test_blind_rows),
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_reference_rows),
-        cmocka_unit_test(test_reference_terms),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_fill_and_copy),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

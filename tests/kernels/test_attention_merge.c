@@ -83,16 +83,14 @@ static void merge(sb_dtype dtype)
     free(want_lse);
 }
 
-static void test_merge(void **state)
+TEST(test_merge)
 {
-    (void)state;
     for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++)
         merge((sb_dtype)dtype);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-    (void)state;
     float x[64] = {0};
     const sb_attention_merge right = {.dtype = SB_FP32,
                                       .batch = 1,
@@ -113,10 +111,4 @@ static void test_refused(void **state)
     p = right;
     p.dtype = 5;
     expect_refused(train_ops()->attention_merge(NULL, &p, NULL), SB_INVALID, "dtype 5");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_merge), cmocka_unit_test(test_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,9 +106,8 @@ static void with_mask(sb_attention *a, int i)
     a->window_left = masks[i][1], a->window_right = masks[i][2];
 }
 
-static void test_each_alone(void **state)
+TEST(test_each_alone)
 {
-    (void)state;
     for (int i = 0; i < MASKS; i++) {
         sb_attention shape = shape_of_some;
         with_mask(&shape, i);
@@ -119,7 +118,7 @@ static void test_each_alone(void **state)
     }
 }
 
-static void test_every_op(void **state)
+TEST(test_every_op)
 {
     static const int heads[][2] = {{4, 2}, {3, 3}, {6, 1}};
     (void)state;
@@ -140,7 +139,7 @@ static void test_every_op(void **state)
 }
 
 /* One document is the same as none, bit by bit. */
-static void test_one_document(void **state)
+TEST(test_one_document)
 {
     static const int begin[] = {0, 130};
     (void)state;
@@ -162,7 +161,7 @@ static void test_one_document(void **state)
     }
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const struct {
         int q[4];
@@ -199,11 +198,4 @@ static void test_refusals(void **state)
     const sb_attention_rows none = {0};
     a.cu_seqlens_k = NULL;
     assert_int_equal(sb_kernels_cpu()->reference(NULL, &a, &none, NULL), SB_INVALID);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_alone), cmocka_unit_test(test_every_op),
-                                       cmocka_unit_test(test_one_document), cmocka_unit_test(test_refusals)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

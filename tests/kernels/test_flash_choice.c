@@ -41,9 +41,8 @@ static flash_backward_choice forced(sb_attention a, flash_backward_kernel kernel
     return flash_backward_choose(&a, kernel, sms, clusters);
 }
 
-static void long_rows_of_many_heads(void **state)
+TEST(long_rows_of_many_heads)
 {
-    (void)state;
     const sb_attention wide = problem(1, 16, 16, 16384, 128, true, SB_BF16),
                        fp32 = problem(1, 16, 16, 16384, 128, true, SB_FP32),
                        narrow = problem(1, 16, 16, 16384, 64, true, SB_FP16);
@@ -56,9 +55,8 @@ static void long_rows_of_many_heads(void **state)
 }
 
 /* A pair's start and its second tile's empty steps have to be worth it. */
-static void short_rows_of_many_heads(void **state)
+TEST(short_rows_of_many_heads)
 {
-    (void)state;
     assert_int_equal(choice(problem(8, 16, 16, 1024, 128, true, SB_BF16), false).kernel, FLASH_BACKWARD_WIDE);
     assert_int_equal(choice(problem(8, 16, 16, 2048, 128, true, SB_BF16), false).kernel, FLASH_BACKWARD_PAIR);
     assert_int_equal(choice(problem(8, 16, 16, 2048, 96, false, SB_FP16), false).kernel, FLASH_BACKWARD_PAIR);
@@ -72,9 +70,8 @@ static void short_rows_of_many_heads(void **state)
 }
 
 /* Few key tiles are shared by clusters, and by several sums of dQ in order. */
-static void one_head(void **state)
+TEST(one_head)
 {
-    (void)state;
     for (int dtype = SB_BF16; dtype <= SB_BF16X3; dtype++)
         for (int seq = 1024; seq <= 16384; seq *= 2)
             for (int d = 64; d <= 128; d += 64) {
@@ -89,9 +86,8 @@ static void one_head(void **state)
 }
 
 /* With more key tiles than multiprocessors nobody shares one. In order pairs then have several sums, too. */
-static void one_long_head(void **state)
+TEST(one_long_head)
 {
-    (void)state;
     for (int seq = 32768; seq <= 65536; seq *= 2)
         for (int d = 80; d <= 128; d += 16) {
             const sb_attention a = problem(1, 1, 1, seq, d, true, SB_BF16);
@@ -106,9 +102,8 @@ static void one_long_head(void **state)
 }
 
 /* When causal, the first round starts at the diagonal where that saves sums: not if one sum, or one for each adder, is best. */
-static void early_adders(void **state)
+TEST(early_adders)
 {
-    (void)state;
     for (int seq = 1024; seq <= 16384; seq *= 2)
         for (int d = 64; d <= 128; d += 64) {
             const sb_attention a = problem(1, 1, 1, seq, d, true, SB_BF16),
@@ -123,9 +118,8 @@ static void early_adders(void **state)
 }
 
 /* Above head_dim 128 tiles are shared by nobody: of 64 keys, and of 128 where V has up to 128 columns. */
-static void large_heads(void **state)
+TEST(large_heads)
 {
-    (void)state;
     for (int dim = 136; dim <= 256; dim += 8)
         for (int dim_v = 0; dim_v <= 128; dim_v += 128) {
             sb_attention a = problem(1, 4, 2, 1000, dim, true, SB_BF16);
@@ -139,9 +133,8 @@ static void large_heads(void **state)
 }
 
 /* Up to 192 columns, tiles of 96 keys where there are so many that the length of one does not decide, and keys that fill them. */
-static void tall_tiles(void **state)
+TEST(tall_tiles)
 {
-    (void)state;
     for (int causal = 0; causal < 2; causal++)
         for (int dim = 136; dim <= 256; dim += 8) {
             sb_attention many = problem(1, 16, 16, 8192, dim, causal, SB_BF16), packed = many, windowed = many,
@@ -167,9 +160,8 @@ static void tall_tiles(void **state)
 }
 
 /* In order, so many causal heads are walked together that eight tiles of each begin at once; few heads have several sums each. */
-static void large_heads_in_order(void **state)
+TEST(large_heads_in_order)
 {
-    (void)state;
     sb_attention many = problem(2, 32, 20, 8192, 256, true, SB_BF16), few = problem(1, 1, 1, 4096, 256, true, SB_BF16);
     assert_int_equal(choice(many, true).sums, 1);
     assert_int_equal(flash_backward_wide_section(&many, FLASH_BACKWARD_LARGE, sms), 2); /* as fit in L2 */
@@ -184,9 +176,8 @@ static void large_heads_in_order(void **state)
 }
 
 /* A kernel that is asked for runs as suits it best, and has no more sums than adders. */
-static void asked_for(void **state)
+TEST(asked_for)
 {
-    (void)state;
     const sb_attention a = problem(1, 1, 1, 1024, 128, true, SB_BF16),
                        many = problem(2, 9, 3, 1100, 128, false, SB_FP16);
     const flash_backward_choice wide = forced(a, FLASH_BACKWARD_WIDE), pair = forced(a, FLASH_BACKWARD_PAIR),
@@ -208,7 +199,7 @@ static int section(int batch, int heads, int heads_kv, int seq, sb_dtype dtype)
 
 /* Heads of the forward that are walked together: as many as fit in 32 MB, but in equal sections; without a
  * mask those of one key/value head. */
-static void forward_sections(void **state)
+TEST(forward_sections)
 {
     static const struct {
         int batch, heads, heads_kv, seq, head_dim, head_dim_v, section;
@@ -240,9 +231,8 @@ static flash_forward_choice forward(sb_attention a, flash_forward_kernel kernel)
 }
 
 /* Two tiles share K and V in long rows of many heads, where there are such kernels and unless another is asked for. */
-static void forward_pairs(void **state)
+TEST(forward_pairs)
 {
-    (void)state;
     const sb_attention rows = problem(1, 16, 16, 16384, 128, true, SB_BF16),
                        full = problem(8, 16, 16, 2048, 128, false, SB_FP16),
                        few = problem(1, 1, 1, 4096, 128, true, SB_BF16),
@@ -269,9 +259,8 @@ static void forward_pairs(void **state)
 }
 
 /* Documents of equal length are walked as sequences of a batch are: the narrow kernel and the one for pairs, whatever order. */
-static void documents_are_walked_as_sequences(void **state)
+TEST(documents_are_walked_as_sequences)
 {
-    (void)state;
     for (int dim = 64; dim <= 128; dim += 64) {
         sb_attention a = problem(1, 16, 16, 8 * 2048, dim, true, SB_BF16);
         a.packed = true, a.documents = 8;
@@ -288,9 +277,8 @@ static void documents_are_walked_as_sequences(void **state)
 }
 
 /* The first jobs of a section fill the chip, sections are equal, and what they walk stays in L2 where both can be had. */
-static void sections_fill_the_chip(void **state)
+TEST(sections_fill_the_chip)
 {
-    (void)state;
     assert_int_equal(section(8, 16, 16, 2048, SB_BF16), 16); /* 20 fit; 128 are no multiple */
     assert_int_equal(section(8, 16, 16, 512, SB_BF16), 64);  /* 80 fit */
     assert_int_equal(section(1, 16, 16, 8192, SB_BF16), 4);  /* 5 fit */
@@ -309,9 +297,8 @@ static void sections_fill_the_chip(void **state)
 }
 
 /* The sum over rounds that split_time makes, and the average that it takes where there are many, meet. */
-static void rounds_become_an_average(void **state)
+TEST(rounds_become_an_average)
 {
-    (void)state;
     for (int causal = 0; causal < 2; causal++)
         for (int split = 1, i = 0; split <= 8; split *= 2, i++) {
             const int64_t many = 64 * (int64_t)clusters[i];
@@ -324,9 +311,8 @@ static void rounds_become_an_average(void **state)
 
 /* Every kernel, the wide one whole, shared, with several sums, and with early adders, and pairs in order, with early adders or
  * without, serves some case of test_gpu. */
-static void cases_meet_every_kernel(void **state)
+TEST(cases_meet_every_kernel)
 {
-    (void)state;
     enum { ONE_BLOCK, SHARED, SUMS, EARLY, NARROW, PAIR, PAIR_ORDERED, PAIR_EARLY, KINDS };
     int met[KINDS][SB_BF16X3 + 1] = {0}, n;
     test_case *const cases = cases_create(&n);
@@ -357,25 +343,6 @@ static void cases_meet_every_kernel(void **state)
     assert_true(met[PAIR][SB_BF16] >= 6); /* each width, causal or not */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(long_rows_of_many_heads),
-                                       cmocka_unit_test(short_rows_of_many_heads),
-                                       cmocka_unit_test(large_heads),
-                                       cmocka_unit_test(tall_tiles),
-                                       cmocka_unit_test(large_heads_in_order),
-                                       cmocka_unit_test(forward_sections),
-                                       cmocka_unit_test(forward_pairs),
-                                       cmocka_unit_test(one_head),
-                                       cmocka_unit_test(one_long_head),
-                                       cmocka_unit_test(early_adders),
-                                       cmocka_unit_test(asked_for),
-                                       cmocka_unit_test(documents_are_walked_as_sequences),
-                                       cmocka_unit_test(sections_fill_the_chip),
-                                       cmocka_unit_test(rounds_become_an_average),
-                                       cmocka_unit_test(cases_meet_every_kernel)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
 #else
 int main(void)
 {

@@ -30,7 +30,7 @@ static sb_status answer(const char *op, int major, int minor, sb_attention a)
     return sb_attention_find(sb_kernels_cuda(), op)->supported(&ctx, &a);
 }
 
-static void test_narrow_heads(void **state)
+TEST(test_narrow_heads)
 {
     static const char *const ops[] = {"flash", "flash_portable", "unfused", "fused"};
     (void)state;
@@ -44,7 +44,7 @@ static void test_narrow_heads(void **state)
 }
 
 /* 16 bits, both ways, with every mask and on every device. */
-static void test_wide_heads(void **state)
+TEST(test_wide_heads)
 {
     static const char *const ops[] = {"flash", "flash_portable"};
     static const int devices[][2] = {{8, 0}, {8, 6}, {8, 9}, {9, 0}, {10, 0}, {12, 0}};
@@ -64,7 +64,7 @@ static void test_wide_heads(void **state)
 
 /* Above 128 columns the fast backward is the large one, with sums of 192 or 256 columns, for windows and documents, and in order, but
  * not for both: that is portable. */
-static void test_wide_backward(void **state)
+TEST(test_wide_backward)
 {
     sb_context ctx = {.cc_major = 9, .sm_count = 132};
     (void)state;
@@ -97,7 +97,7 @@ static void test_wide_backward(void **state)
 
 /* Values of another width: the large backward of 16 bits takes them where either width is above 128, and computes as many columns of
  * each; all else is portable, but the forward of 16 bits. */
-static void test_value_widths(void **state)
+TEST(test_value_widths)
 {
     static const struct {
         int head_dim, head_dim_v;
@@ -133,7 +133,7 @@ static void test_value_widths(void **state)
 }
 
 /* Both passes refuse, too, before they look at the device. */
-static void test_calls_refuse(void **state)
+TEST(test_calls_refuse)
 {
     static const char *const ops[] = {"flash", "flash_portable"};
     sb_context ctx = {.cc_major = 9};
@@ -151,7 +151,7 @@ static void test_calls_refuse(void **state)
     }
 }
 
-static void test_too_wide(void **state)
+TEST(test_too_wide)
 {
     static const struct {
         const char *op;
@@ -171,9 +171,8 @@ static void test_too_wide(void **state)
 }
 
 /* The products of unfused and fused take every width both ways. */
-static void test_matrices(void **state)
+TEST(test_matrices)
 {
-    (void)state;
     for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++) {
         assert_int_equal(answer("unfused", 9, 0, of_width(256, dtype, false)), SB_OK);
         assert_int_equal(answer("fused", 8, 0, of_width(256, dtype, false)), SB_OK);
@@ -182,14 +181,6 @@ static void test_matrices(void **state)
     assert_int_equal(answer("fused", 9, 0, of_width(64, SB_BF16X3, false)), SB_UNSUPPORTED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_heads),  cmocka_unit_test(test_wide_heads),
-                                       cmocka_unit_test(test_wide_backward), cmocka_unit_test(test_value_widths),
-                                       cmocka_unit_test(test_calls_refuse),  cmocka_unit_test(test_too_wide),
-                                       cmocka_unit_test(test_matrices)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
 #else
 int main(void)
 {

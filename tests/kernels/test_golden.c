@@ -64,9 +64,8 @@ static problem *read_case(const char *name, sb_dtype *dtype)
     return p;
 }
 
-static void test_ops(void **state)
+TEST(test_ops)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (sb_dtype wanted = SB_TF32; wanted <= SB_FP32; wanted++) {
             sb_dtype dtype = wanted;
@@ -79,7 +78,7 @@ static void test_ops(void **state)
         }
 }
 
-static void test_reference(void **state)
+TEST(test_reference)
 {
     static const check_bound fp64 = {.rel_l2 = 1e-12, .rel_row = 1e-11, .max_abs = 1e-11, .zero_scale = 1};
     (void)state;
@@ -98,8 +97,7 @@ static void test_reference(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ops), cmocka_unit_test(test_reference)};
     if (argc > 1)
         folder = argv[1];
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run();
 }

@@ -105,17 +105,15 @@ static void one_backward(sb_dtype t, const shape *s)
         array_free(all[i]);
 }
 
-static void test_forward(void **state)
+TEST(test_forward)
 {
-    (void)state;
     for (sb_dtype t = SB_BF16; t <= SB_FP16; t++)
         for (int i = 0; i < SHAPES; i++)
             one_forward(t, &shapes[i]);
 }
 
-static void test_backward(void **state)
+TEST(test_backward)
 {
-    (void)state;
     for (sb_dtype t = SB_BF16; t <= SB_FP16; t++)
         for (int i = 0; i < SHAPES; i++)
             one_backward(t, &shapes[i]);
@@ -129,7 +127,7 @@ static void test_backward(void **state)
         expect_refused(train_ops()->op(NULL, &p, NULL), status, part);                                                 \
     } while (0)
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static uint16_t buffer[512];
     const sb_swiglu_matmul valid = {.dtype = SB_FP16,
@@ -157,14 +155,4 @@ static void test_refused(void **state)
     REFUSED(swiglu_matmul_backward, SB_INVALID, dy = NULL, "dy is missing");
     REFUSED(swiglu_matmul_backward, SB_INVALID, w2 = NULL, "w2 is missing");
     REFUSED(swiglu_matmul_backward, SB_INVALID, gate_up = NULL, "gate_up is missing");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void one_matmul(sb_matmul p, addend add, int gap)
     array_free(d);
 }
 
-static void test_matmul(void **state)
+TEST(test_matmul)
 {
     static const int shapes[][3] = {{1, 1, 1},    {3, 5, 7},   {17, 130, 33}, {128, 128, 256},
                                     {129, 70, 9}, {2, 3, 700}, {1, 129, 257}, {140, 1, 300}};
@@ -95,9 +95,8 @@ static void test_matmul(void **state)
 }
 
 /* Tuning runs the product, names the one algorithm, and its choice is accepted again. */
-static void test_tune(void **state)
+TEST(test_tune)
 {
-    (void)state;
     for (int t = SB_BF16; t <= SB_FP32; t++) {
         array *a = array_random(t, 33 * 65, 1, 1), *b = array_random(t, 65 * 20, 2, 1);
         array *d = array_poison(t, 33 * 20), *again = array_poison(t, 33 * 20);
@@ -127,10 +126,4 @@ static void test_tune(void **state)
         array_free(d);
         array_free(again);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_matmul), cmocka_unit_test(test_tune)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

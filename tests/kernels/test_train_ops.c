@@ -95,7 +95,7 @@ static void rmsnorm_backward(sb_rmsnorm p, norm_alias alias, bool with_residual)
         array_free(all[i]);
 }
 
-static void test_rmsnorm(void **state)
+TEST(test_rmsnorm)
 {
     static const int sizes[] = {2, 37, 256, 300, 513};
     (void)state;
@@ -134,9 +134,8 @@ static double norm_loss(const void *problem)
     return loss;
 }
 
-static void test_rmsnorm_differences(void **state)
+TEST(test_rmsnorm_differences)
 {
-    (void)state;
     array *x = array_random(SB_FP32, ROWS * D, 1, 1), *weight = array_random(SB_FP32, D, 2, 1);
     array *dy = array_random(SB_FP32, ROWS * D, 3, 1), *y = array_poison(SB_FP32, ROWS * D);
     float rstd[ROWS], dx[ROWS * D], dweight[D];
@@ -215,7 +214,7 @@ static void one_rope(sb_rope p, bool heads_inside, int gap)
     array_free(x);
 }
 
-static void test_rope(void **state)
+TEST(test_rope)
 {
     static const int shapes[][4] = {{1, 1, 1, 2}, {2, 5, 3, 6}, {1, 17, 2, 64}, {2, 3, 1, 300}}; /* B, S, H, D */
     (void)state;
@@ -232,7 +231,7 @@ static void test_rope(void **state)
 }
 
 /* The gradient of a rotation is the rotation back: back(rotate(x)) is x, and <rotate(x), y> is <x, back(y)>. */
-static void test_rope_inverse(void **state)
+TEST(test_rope_inverse)
 {
     enum { SEQ = 9, DIM = 8, N = SEQ * DIM };
     (void)state;
@@ -309,7 +308,7 @@ static void one_swiglu(sb_dtype t, int rows, int f, int alias, double scale)
         array_free(all[i]);
 }
 
-static void test_swiglu(void **state)
+TEST(test_swiglu)
 {
     static const int sizes[] = {1, 3, 255, 256, 300};
     (void)state;
@@ -317,14 +316,4 @@ static void test_swiglu(void **state)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
             for (int alias = 0; alias < 4; alias++)
                 one_swiglu(t, 1 + alias, sizes[s], alias, s == 2 ? 40 : 2); /* 40: sigmoids of 0 and 1 */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rmsnorm), cmocka_unit_test(test_rmsnorm_differences),
-        cmocka_unit_test(test_rope),    cmocka_unit_test(test_rope_inverse),
-        cmocka_unit_test(test_swiglu),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

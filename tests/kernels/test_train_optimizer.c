@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void test_grad_stats(void **state)
+TEST(test_grad_stats)
 {
     static const size_t sizes[] = {1, 255, 256, 1001};
     (void)state;
@@ -48,9 +48,8 @@ static void test_grad_stats(void **state)
     assert_true(o.grad_norm == 0); /* no gradients */
 }
 
-static void test_corrections(void **state)
+TEST(test_corrections)
 {
-    (void)state;
     sb_optimizer_state o = {.lr = 1, .loss_scale = 1};
     sb_optimizer_begin p = {.state = &o, .beta1 = 0.9, .beta2 = 0.999};
     for (int step = 1; step <= 1000; step++) {
@@ -63,9 +62,8 @@ static void test_corrections(void **state)
 }
 
 /* By update: what is skipped takes no rate and leaves no norm, and the last rate stays. */
-static void test_tables(void **state)
+TEST(test_tables)
 {
-    (void)state;
     static const float rates[] = {0.1f, 0.2f, 0.3f};
     float norms[] = {-1, -1, -1};
     sb_optimizer_state o = {.lr = 9, .loss_scale = 1};
@@ -80,9 +78,8 @@ static void test_tables(void **state)
     assert_true(norms[0] == 5 && norms[1] == 6 && norms[2] == 8);
 }
 
-static void test_clipping(void **state)
+TEST(test_clipping)
 {
-    (void)state;
     sb_optimizer_state o = {.loss_scale = 4, .grad_norm = 10};
     sb_optimizer_begin p = {.state = &o, .beta1 = 0.9, .beta2 = 0.95, .clip_norm = 2};
     expect_ok(train_ops()->optimizer_begin(NULL, &p, NULL));
@@ -117,7 +114,7 @@ static void run_scale(sb_optimizer_state *o, const sb_optimizer_begin *p, const 
     }
 }
 
-static void test_loss_scale(void **state)
+TEST(test_loss_scale)
 {
     static const scale_step dynamic[] = {
         {false, 0, 1, 0x1p-16f, 0x1p16f}, {false, 0, 2, 0x1p-16f, 0x1p16f},
@@ -275,9 +272,8 @@ static void one_combination(sb_dtype param, sb_dtype grad, sb_dtype moments, sb_
     adam_free(&b);
 }
 
-static void test_adamw(void **state)
+TEST(test_adamw)
 {
-    (void)state;
     for (int param = SB_BF16; param <= SB_FP32; param++)
         for (int grad = SB_BF16; grad <= SB_FP32; grad++)
             for (int moments = SB_BF16; moments <= SB_FP32; moments++)
@@ -287,9 +283,8 @@ static void test_adamw(void **state)
 }
 
 /* A split master and an fp32 master are the same optimizer: after many steps all their bits agree. */
-static void test_split_is_fp32(void **state)
+TEST(test_split_is_fp32)
 {
-    (void)state;
     adam split = adam_create(SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, 1000);
     adam fp32 = adam_create(SB_BF16, SB_BF16, SB_FP32, SB_MASTER_FP32, 1000);
     for (size_t i = 0; i < 1000; i++)
@@ -310,14 +305,4 @@ static void test_split_is_fp32(void **state)
     array_free(values);
     adam_free(&split);
     adam_free(&fp32);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grad_stats),    cmocka_unit_test(test_corrections), cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_clipping),      cmocka_unit_test(test_loss_scale),  cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_split_is_fp32),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,7 +94,7 @@ static void one_pointwise(sb_pointwise p, place where, int gap)
         array_free(out);
 }
 
-static void test_pointwise(void **state)
+TEST(test_pointwise)
 {
     static const int shapes[][2] = {{1, 1}, {3, 7}, {2, 256}, {5, 301}};
     (void)state;
@@ -119,9 +119,8 @@ static void test_pointwise(void **state)
 }
 
 /* Gates so large that sigmoids are exactly 0 or 1. */
-static void test_extremes(void **state)
+TEST(test_extremes)
 {
-    (void)state;
     float a[] = {-1000, -90, 0, 90, 1000}, b[] = {1, 1, 1, 1, 1}, out[5];
     static const struct {
         sb_point op;
@@ -175,7 +174,7 @@ static void one_reduce(sb_reduce p, double shift)
     array_free(out);
 }
 
-static void test_reduce(void **state)
+TEST(test_reduce)
 {
     static const int shapes[][2] = {{1, 1}, {3, 300}, {300, 3}, {33, 257}, {1, 700}};
     (void)state;
@@ -194,14 +193,4 @@ static void test_reduce(void **state)
                                    .scale = nth % 3 ? 1 : 0.25f};
                     one_reduce(p, nth % 5 ? 0 : -20); /* all negative: a maximum may not start from 0 */
                 }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pointwise),
-        cmocka_unit_test(test_extremes),
-        cmocka_unit_test(test_reduce),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

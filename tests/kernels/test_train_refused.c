@@ -16,9 +16,8 @@ static int32_t ids[4];
         expect_refused(train_ops()->op(NULL, &p, NULL), SB_INVALID, part);                                             \
     } while (0)
 
-static void test_matmul(void **state)
+TEST(test_matmul)
 {
-    (void)state;
     sb_matmul valid = {.dtype = SB_BF16,
                        .dtype_out = SB_FP32,
                        .m = 2,
@@ -50,9 +49,8 @@ static void test_matmul(void **state)
     REFUSED(matmul, valid, d = NULL, "d is missing");
 }
 
-static void test_float8_matmul(void **state)
+TEST(test_float8_matmul)
 {
-    (void)state;
     sb_matmul valid = {.dtype = SB_E4M3,
                        .dtype_b = SB_E5M2,
                        .dtype_out = SB_BF16,
@@ -87,9 +85,8 @@ static void test_float8_matmul(void **state)
     REFUSED(matmul, valid, scaling_a = SB_SCALE_128X128, "do not go together");
 }
 
-static void test_casts(void **state)
+TEST(test_casts)
 {
-    (void)state;
     uint32_t words[8];
     sb_amax largest = {.dtype = SB_FP32, .rows = 2, .columns = 4, .ld = 4, .x = buffer, .of_all = words};
     expect_ok(train_ops()->amax(NULL, &largest, NULL));
@@ -125,9 +122,8 @@ static void test_casts(void **state)
     REFUSED(transpose_codes, codes, scales_t = NULL, "scales_t is missing");
 }
 
-static void test_rmsnorm(void **state)
+TEST(test_rmsnorm)
 {
-    (void)state;
     sb_rmsnorm valid = {.dtype = SB_FP32,
                         .dtype_param = SB_FP32,
                         .dtype_grad = SB_FP32,
@@ -158,9 +154,8 @@ static void test_rmsnorm(void **state)
     REFUSED(rmsnorm_backward, valid, dweight = NULL, "dweight is missing");
 }
 
-static void test_rope_and_swiglu(void **state)
+TEST(test_rope_and_swiglu)
 {
-    (void)state;
     sb_rope rope = {
         .dtype = SB_FP32, .batch = 1, .seq = 1, .heads = 1, .head_dim = 4, .x = {buffer, 4, 4, 4}, .table = buffer + 8};
     sb_swiglu swiglu = {.dtype = SB_FP32,
@@ -186,9 +181,8 @@ static void test_rope_and_swiglu(void **state)
     REFUSED(swiglu_backward, swiglu, d_gate_up = NULL, "d_gate_up is missing");
 }
 
-static void test_tokens(void **state)
+TEST(test_tokens)
 {
-    (void)state;
     sb_embedding embedding = {.dtype = SB_FP32,
                               .dtype_grad = SB_FP32,
                               .rows = 2,
@@ -221,9 +215,8 @@ static void test_tokens(void **state)
     REFUSED(cross_entropy, loss, row_loss = NULL, "row_loss is missing");
 }
 
-static void test_optimizer(void **state)
+TEST(test_optimizer)
 {
-    (void)state;
     sb_optimizer_state o = {.loss_scale = 1, .correction1 = 1, .correction2 = 1, .grad_factor = 1};
     sb_grad_stats stats = {.state = &o, .dtype = SB_FP32, .n = 2, .grad = buffer};
     sb_optimizer_begin begin = {
@@ -269,9 +262,8 @@ static void test_optimizer(void **state)
     expect_ok(train_ops()->adamw(NULL, &nothing, NULL));
 }
 
-static void test_pieces(void **state)
+TEST(test_pieces)
 {
-    (void)state;
     sb_pointwise point = {.op = SB_POINT_ADD,
                           .dtype_a = SB_FP32,
                           .dtype_b = SB_FP32,
@@ -309,14 +301,4 @@ static void test_pieces(void **state)
     REFUSED(reduce, reduce, ld = 2, "ld 2");
     REFUSED(reduce, reduce, dtype_out = 4, "dtype_out 4");
     REFUSED(reduce, reduce, x = NULL, "x is missing");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul),    cmocka_unit_test(test_float8_matmul),   cmocka_unit_test(test_casts),
-        cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_rope_and_swiglu), cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_optimizer), cmocka_unit_test(test_pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static uint32_t chance_of(uint64_t index, int64_t step)
     return c.word[index % 4 / 2] >> 16 * (index % 2) & 0xffff;
 }
 
-static void test_special_values(void **state)
+TEST(test_special_values)
 {
     static const float kept[] = {0, -0.0f, 1, -2.5f, 0x1p-126f, 0x1p-133f, 0x1.fep127f, INFINITY, -INFINITY};
     (void)state;
@@ -36,7 +36,7 @@ static void test_special_values(void **state)
 }
 
 /* Chances of neighbours, of consecutive steps and of far indices are those of dice: means, and products of pairs. */
-static void test_chances(void **state)
+TEST(test_chances)
 {
     enum { SIDE = 1024 };
     static const struct {
@@ -118,7 +118,7 @@ static void adam_step(adam *a)
 }
 
 /* m to the nearest, v by the chance of its index in the model and of the step. */
-static void test_bits(void **state)
+TEST(test_bits)
 {
     enum { N = 517 };
     static const uint64_t first = UINT64_C(0x100000003);
@@ -145,7 +145,7 @@ static void test_bits(void **state)
 }
 
 /* A rank's slice has the bits of the whole, wherever it begins. */
-static void test_ranges(void **state)
+TEST(test_ranges)
 {
     enum { N = 1003 };
     static const size_t cuts[] = {0, 1, 6, 300, 303, 1000, N};
@@ -185,7 +185,7 @@ static double mean_of(const array *x)
 
 /* Gradients that fall by a factor of 20 in 1000 steps. Rounded by chance, v follows them as in fp32; to the nearest it
  * stays where it was, since a step takes 0.1 % from it and half a unit in the last place is 0.2 % at least. */
-static void test_decay(void **state)
+TEST(test_decay)
 {
     enum { N = 4096, STEPS = 1000 };
     (void)state;
@@ -220,7 +220,7 @@ static void test_decay(void **state)
 }
 
 /* A quadratic bowl of uneven widths, with noise in its gradients: where 1000 steps lead with each kind of moments. */
-static void test_bowl(void **state)
+TEST(test_bowl)
 {
     enum { N = 2048, STEPS = 1000 };
     (void)state;
@@ -251,13 +251,4 @@ static void test_bowl(void **state)
     free(noise);
     adam_free(exact);
     adam_free(chance);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_special_values), cmocka_unit_test(test_chances), cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_ranges),         cmocka_unit_test(test_decay),   cmocka_unit_test(test_bowl),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

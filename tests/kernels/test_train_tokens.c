@@ -66,7 +66,7 @@ static void one_embedding(sb_dtype t, sb_dtype grad, int rows, int vocab, int d)
     free(want);
 }
 
-static void test_embedding(void **state)
+TEST(test_embedding)
 {
     static const int shapes[][3] = {{1, 1, 1}, {40, 7, 33}, {9, 200, 256}, {300, 3, 301}}; /* rows, vocab, d */
     (void)state;
@@ -76,9 +76,8 @@ static void test_embedding(void **state)
                 one_embedding(t, grad, shapes[s][0], shapes[s][1], shapes[s][2]);
 }
 
-static void test_bad_ids(void **state)
+TEST(test_bad_ids)
 {
-    (void)state;
     int32_t ids[] = {0, 3, 4};
     float table[4 * 2] = {0}, out[3 * 2] = {5}, loss;
     char workspace[64];
@@ -168,7 +167,7 @@ static void one_cross_entropy(sb_dtype t, int rows, int vocab, double size, cons
         array_free(all[i]);
 }
 
-static void test_cross_entropy(void **state)
+TEST(test_cross_entropy)
 {
     static const int sizes[] = {1, 2, 37, 256, 1003};
     static const float scale = 1024;
@@ -196,9 +195,8 @@ static double mean_loss(const void *problem)
     return mean;
 }
 
-static void test_cross_entropy_differences(void **state)
+TEST(test_cross_entropy_differences)
 {
-    (void)state;
     loss_problem q = {.targets = {4, 1}};
     float losses[ROWS], loss;
     array *logits = array_random(SB_FP32, ROWS * VOCAB, 5, 1);
@@ -219,7 +217,7 @@ static void test_cross_entropy_differences(void **state)
 }
 
 /* A logit that is not finite shows in the loss and the gradient, where the loss scaling looks for it. */
-static void test_cross_entropy_nonfinite(void **state)
+TEST(test_cross_entropy_nonfinite)
 {
     static const float bad[] = {NAN, INFINITY};
     (void)state;
@@ -237,16 +235,4 @@ static void test_cross_entropy_nonfinite(void **state)
         expect_ok(train_ops()->cross_entropy(NULL, &p, NULL));
         assert_true(!isfinite(loss) && isnan(logits[0] + logits[1] + logits[2]));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_bad_ids),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_cross_entropy_differences),
-        cmocka_unit_test(test_cross_entropy_nonfinite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

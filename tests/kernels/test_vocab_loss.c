@@ -94,9 +94,8 @@ static void one_loss(sb_dtype t, int rows, int vocab, int ranks, double size)
     free(row_part);
 }
 
-static void loss_of_slices(void **state)
+TEST(loss_of_slices)
 {
-    (void)state;
     for (int ranks = 1; ranks <= 4; ranks++) {
         one_loss(SB_FP32, 5, 23, ranks, 3);
         one_loss(SB_BF16, 9, 700, ranks, 3);
@@ -144,16 +143,15 @@ static void one_embedding(int first, int vocab, int whole_vocab)
     array_free(d_table);
 }
 
-static void embedding_of_slices(void **state)
+TEST(embedding_of_slices)
 {
-    (void)state;
     one_embedding(0, 10, 30);
     one_embedding(10, 10, 30);
     one_embedding(20, 64, 30);
     one_embedding(64, 64, 30); /* none of them */
 }
 
-static void refused(void **state)
+TEST(refused)
 {
     float x[16] = {0};
     int32_t target = 0;
@@ -165,11 +163,4 @@ static void refused(void **state)
     expect_refused(train_ops()->vocab_loss_partial(NULL, &p, NULL), SB_INVALID, "multiple of 8");
     p.ld = 8, p.columns = 9;
     expect_refused(train_ops()->vocab_loss_partial(NULL, &p, NULL), SB_INVALID, "9 columns");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(loss_of_slices), cmocka_unit_test(embedding_of_slices),
-                                       cmocka_unit_test(refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,9 +192,8 @@ static int run(const char *arguments)
 
 /* ---- started by the program ---- */
 
-static void rank_0_alone_writes(void **state)
+TEST_IN_RANKS_FOLDER(rank_0_alone_writes)
 {
-    (void)state;
     assert_int_equal(run(CPU "--ranks 4 --variant right"), EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
     assert_int_equal(ranks_lines("ran.txt"), 4 * 3);
@@ -208,9 +207,8 @@ static void rank_0_alone_writes(void **state)
     assert_int_equal(run(CPU "--ranks 2 --variant wrong"), EXIT_CODE_VERIFY);
 }
 
-static void libraries_of_ranks_print_to_stderr(void **state)
+TEST_IN_RANKS_FOLDER(libraries_of_ranks_print_to_stderr)
 {
-    (void)state;
     assert_int_equal(run("NOISE=1 " CPU "--ranks 3 --variant right --json"), EXIT_CODE_OK);
     assert_int_equal(ranks_lines("out.txt"), 3);
     assert_null(strstr(ranks_text("out.txt"), "a library says"));
@@ -221,9 +219,8 @@ static void libraries_of_ranks_print_to_stderr(void **state)
 }
 
 /* A container's settings, mpirun -np 1: the ranks are started all the same, as many as are asked for. */
-static void a_world_of_one_starts_its_ranks(void **state)
+TEST_IN_RANKS_FOLDER(a_world_of_one_starts_its_ranks)
 {
-    (void)state;
     static const char *const worlds[] = {
         "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ",
         "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 ", "PMI_RANK=0 PMI_SIZE=1 ",
@@ -238,18 +235,16 @@ static void a_world_of_one_starts_its_ranks(void **state)
     }
 }
 
-static void resume_is_agreed(void **state)
+TEST_IN_RANKS_FOLDER(resume_is_agreed)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 1,3 --variant right"), EXIT_CODE_OK);
     assert_int_equal(run(CPU "--n 1,2,3 --variant right --resume"), EXIT_CODE_OK);
     assert_int_equal(ranks_lines("ran.txt"), 2 * 2 + 2);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
 }
 
-static void dry_run_starts_nobody(void **state)
+TEST_IN_RANKS_FOLDER(dry_run_starts_nobody)
 {
-    (void)state;
     assert_int_equal(run(CPU "--variant right --dry-run"), EXIT_CODE_OK);
     assert_int_equal(ranks_lines("out.txt"), 3);
     assert_int_equal(access("pids.txt", F_OK), -1);
@@ -276,9 +271,8 @@ static void spoiled(const char *arguments, int code, double seconds, const char 
 }
 #define SAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void a_dead_rank_ends_the_job(void **state)
+TEST_IN_RANKS_FOLDER(a_dead_rank_ends_the_job)
 {
-    (void)state;
     spoiled(CPU "--variant killed", EXIT_CODE_TIMEOUT, 5,
             SAYS("rank 1 of 2 was killed by signal 9", "while: n=2 variant=killed",
                  "last collective: all_gather #2 of 1234 bf16 on toy, done", "rows so far are in rows.csv"));
@@ -292,9 +286,8 @@ static void a_dead_rank_ends_the_job(void **state)
             SAYS("out of step", "rank 1 is at 'somewhere else'", "rank 0 at 'n'"));
 }
 
-static void a_stuck_rank_ends_the_job_at_the_timeout(void **state)
+TEST_IN_RANKS_FOLDER(a_stuck_rank_ends_the_job_at_the_timeout)
 {
-    (void)state;
     spoiled(CPU "--variant stopped --timeout 1", EXIT_CODE_TIMEOUT, 5,
             SAYS("--timeout 1 s", "rank 1 of 2 does not run", "n=2 variant=stopped", "all_gather #2 of 1234 bf16",
                  "rank 0 waits for the others"));
@@ -304,15 +297,13 @@ static void a_stuck_rank_ends_the_job_at_the_timeout(void **state)
                  "all_reduce #3 of 77 fp32 on toy, under way"));
 }
 
-static void waiting_for_a_busy_rank_is_no_standstill(void **state)
+TEST_IN_RANKS_FOLDER(waiting_for_a_busy_rank_is_no_standstill)
 {
-    (void)state;
     assert_int_equal(run(CPU "--variant busy --n 2 --timeout 0.7"), EXIT_CODE_OK);
 }
 
-static void signals_end_the_job(void **state)
+TEST_IN_RANKS_FOLDER(signals_end_the_job)
 {
-    (void)state;
     const int signals[] = {SIGINT, SIGTERM};
     for (int i = 0; i < 2; i++) {
         unlink("rows.csv");
@@ -330,9 +321,8 @@ static void signals_end_the_job(void **state)
 }
 
 /* As `nohup` and the background jobs of a shell start it; the job lives on, and so do its ranks. */
-static void ignored_signals_stay_ignored(void **state)
+TEST_IN_RANKS_FOLDER(ignored_signals_stay_ignored)
 {
-    (void)state;
     const int signals[] = {SIGHUP, SIGINT, SIGTERM};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], SIG_IGN);
@@ -349,9 +339,8 @@ static void ignored_signals_stay_ignored(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
 }
 
-static void ranks_die_with_the_launcher(void **state)
+TEST_IN_RANKS_FOLDER(ranks_die_with_the_launcher)
 {
-    (void)state;
     pid_t pid = ranks_start(NULL, "bench_toy", "", CPU "--ranks 3 --variant stuck");
     ranks_wait_lines("ran.txt", 6);
     kill(pid, SIGKILL);
@@ -360,9 +349,8 @@ static void ranks_die_with_the_launcher(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
 }
 
-static void bad_requests_are_usage_errors(void **state)
+TEST_IN_RANKS_FOLDER(bad_requests_are_usage_errors)
 {
-    (void)state;
     const char *const wrong[] = {"--device cpu --ranks 0",
                                  "--device cpu --timer graph",
                                  "--device cpu --no-such",
@@ -403,9 +391,8 @@ static pid_t start_rank(const char *program, int rank, int size, int port, const
     return start_rank_with("MASTER_ADDR=127.0.0.1", program, rank, size, port, arguments);
 }
 
-static void ranks_by_hand(void **state)
+TEST_IN_RANKS_FOLDER(ranks_by_hand)
 {
-    (void)state;
     const int port = some_port();
     pid_t pids[3];
     for (int r = 2; r >= 0; r--)
@@ -417,9 +404,8 @@ static void ranks_by_hand(void **state)
         assert_int_equal(ranks_lines(r == 1 ? "out1.txt" : "out2.txt"), 0);
 }
 
-static void clocks_of_hosts_are_found(void **state)
+TEST_IN_RANKS_FOLDER(clocks_of_hosts_are_found)
 {
-    (void)state;
     const int port = some_port();
     pid_t pids[3];
     for (int r = 2; r >= 0; r--)
@@ -443,9 +429,8 @@ static void unequal(int size0, const char *program1, int rank1, int size1, const
     assert_int_equal(code_b, code);
 }
 
-static void unequal_ranks_are_refused(void **state)
+TEST_IN_RANKS_FOLDER(unequal_ranks_are_refused)
 {
-    (void)state;
     const char *same = "--variant right --timeout 5";
     unequal(2, NULL, 1, 2, "--variant right --timeout 5 --n 1,2", EXIT_CODE_USAGE,
             "rank 1 has other options than rank 0: 'n=1,2' against 'n=1,2,3'");
@@ -463,9 +448,8 @@ static void unequal_ranks_are_refused(void **state)
 }
 
 /* The same program, but its kernels are of another build: the library with one byte more. */
-static void other_kernels_are_refused(void **state)
+TEST_IN_RANKS_FOLDER(other_kernels_are_refused)
 {
-    (void)state;
     char here[4096] = "";
     const int port = some_port();
     assert_true(readlink("/proc/self/exe", here, sizeof here - 1) > 0);
@@ -483,9 +467,8 @@ static void other_kernels_are_refused(void **state)
     assert_non_null(strstr(ranks_text("err0.txt"), "runs another build"));
 }
 
-static void a_rank_started_twice_is_refused(void **state)
+TEST_IN_RANKS_FOLDER(a_rank_started_twice_is_refused)
 {
-    (void)state;
     const int port = some_port();
     pid_t a = start_rank(NULL, 0, 3, port, "--ranks 3 --variant right --timeout 5");
     pid_t b = start_rank(NULL, 1, 3, port, "--ranks 3 --variant right --timeout 5");
@@ -496,9 +479,8 @@ static void a_rank_started_twice_is_refused(void **state)
     assert_non_null(strstr(ranks_text("err0.txt"), "rank 1 was started twice"));
 }
 
-static void missing_ranks_are_named(void **state)
+TEST_IN_RANKS_FOLDER(missing_ranks_are_named)
 {
-    (void)state;
     const int port = some_port();
     pid_t a = start_rank(NULL, 0, 4, port, "--ranks 4 --variant right --timeout 1");
     pid_t b = start_rank(NULL, 2, 4, port, "--ranks 4 --variant right --timeout 1");
@@ -510,9 +492,8 @@ static void missing_ranks_are_named(void **state)
     assert_non_null(strstr(ranks_text("err1.txt"), "rank 1 of 2 can't reach rank 0 at 127.0.0.1 port"));
 }
 
-static void a_port_of_another_job_is_said(void **state)
+TEST_IN_RANKS_FOLDER(a_port_of_another_job_is_said)
 {
-    (void)state;
     const int port = some_port();
     char own[128];
     snprintf(own, sizeof own, "--variant right --timeout 1");
@@ -525,9 +506,8 @@ static void a_port_of_another_job_is_said(void **state)
     assert_int_equal(ranks_wait(a), EXIT_CODE_TIMEOUT);
 }
 
-static void dead_and_stuck_ranks_by_hand(void **state)
+TEST_IN_RANKS_FOLDER(dead_and_stuck_ranks_by_hand)
 {
-    (void)state;
     const struct {
         const char *arguments;
         int codes[2], speaker;
@@ -638,9 +618,8 @@ static bool is_closed(int fd, double seconds)
     return false;
 }
 
-static void several_hosts_need_a_secret(void **state)
+TEST_IN_RANKS_FOLDER(several_hosts_need_a_secret)
 {
-    (void)state;
     const char *address = own_address(), *right = "--variant right --timeout 5";
     char settings[256];
     assert_int_equal(ranks_wait(start_rank_with(address, NULL, 0, 2, some_port(), right)), EXIT_CODE_USAGE);
@@ -671,9 +650,8 @@ static bool has_ipv6(void)
 }
 
 /* Rank 0 listens at the address it was given, of either family, and nowhere else; so it does at all addresses of a name. */
-static void rank_0_listens_where_it_is_told(void **state)
+TEST_IN_RANKS_FOLDER(rank_0_listens_where_it_is_told)
 {
-    (void)state;
     const bool six = has_ipv6();
     const char *four = address_of(AF_INET), *global = six ? address_of(AF_INET6) : "";
     const struct {
@@ -710,9 +688,8 @@ static void rank_0_listens_where_it_is_told(void **state)
     }
 }
 
-static void a_wrong_secret_is_turned_away(void **state)
+TEST_IN_RANKS_FOLDER(a_wrong_secret_is_turned_away)
 {
-    (void)state;
     const int port = some_port();
     const char *right = "--variant right --timeout 5";
     pid_t a = start_rank_with("MASTER_ADDR=127.0.0.1 " SECRET, NULL, 0, 2, port, right);
@@ -743,9 +720,8 @@ static uint64_t run_id_by_hand(void)
 }
 
 /* None of these may end the job, join it, or make it keep what they send. */
-static void strangers_are_shut_out(void **state)
+TEST_IN_RANKS_FOLDER(strangers_are_shut_out)
 {
-    (void)state;
     enum { SILENT = 300, BYTES = 1 << 20 }; /* more of the silent than there are places */
     const int port = some_port();
     const char *right = "--variant right --timeout 30";
@@ -812,9 +788,8 @@ _Noreturn static void flood(int port)
     }
 }
 
-static void ranks_join_among_strangers(void **state)
+TEST_IN_RANKS_FOLDER(ranks_join_among_strangers)
 {
-    (void)state;
     enum { SILENT = 400 };
     static const char *const settings[] = {"MASTER_ADDR=127.0.0.1", "MASTER_ADDR=127.0.0.1 " SECRET};
     for (int i = 0; i < 4; i++) {
@@ -849,9 +824,8 @@ _Noreturn static void close_all(int listener)
 }
 
 /* Whoever has the port closes every connection. The reason must not be a secret, or a version, that nobody saw. */
-static void a_port_that_closes_is_said(void **state)
+TEST_IN_RANKS_FOLDER(a_port_that_closes_is_said)
 {
-    (void)state;
     const int port = some_port();
     static const char *const settings[] = {"MASTER_ADDR=127.0.0.1", "MASTER_ADDR=127.0.0.1 " SECRET};
     const int fd = listen_on_loopback(port);
@@ -870,9 +844,8 @@ static void a_port_that_closes_is_said(void **state)
     close(fd);
 }
 
-static void a_silent_port_is_given_up_at_the_timeout(void **state)
+TEST_IN_RANKS_FOLDER(a_silent_port_is_given_up_at_the_timeout)
 {
-    (void)state;
     const int port = some_port(), fd = listen_on_loopback(port);
     const double start = ranks_seconds();
     assert_int_equal(ranks_wait(start_rank(NULL, 1, 2, port, "--variant right --timeout 1")), EXIT_CODE_TIMEOUT);
@@ -881,9 +854,8 @@ static void a_silent_port_is_given_up_at_the_timeout(void **state)
     close(fd);
 }
 
-static void a_stopped_rank_0_is_named_by_the_others(void **state)
+TEST_IN_RANKS_FOLDER(a_stopped_rank_0_is_named_by_the_others)
 {
-    (void)state;
     const int port = some_port();
     const double start = ranks_seconds();
     pid_t a = start_rank(NULL, 0, 2, port, "--variant stopped --victim 0 --timeout 1");
@@ -895,9 +867,8 @@ static void a_stopped_rank_0_is_named_by_the_others(void **state)
     assert_int_equal(ranks_wait(a), -SIGKILL);
 }
 
-static void under_mpirun(void **state)
+TEST_IN_RANKS_FOLDER(under_mpirun)
 {
-    (void)state;
     if (system("mpirun --version >/dev/null 2>&1") != 0) {
         print_message("mpirun is not here\n");
         skip();
@@ -915,9 +886,8 @@ static void under_mpirun(void **state)
 
 /* ---- the pieces ---- */
 
-static void place_is_found_in_order(void **state)
+TEST(place_is_found_in_order)
 {
-    (void)state;
     launch_place p;
     char msg[512];
     static const char *const all[] = {"RANK",
@@ -1034,9 +1004,8 @@ static void place_is_found_in_order(void **state)
         unsetenv(all[i]);
 }
 
-static void the_first_host_of_a_list_is_found(void **state)
+TEST(the_first_host_of_a_list_is_found)
 {
-    (void)state;
     static const char *const lists[][2] = {{"node1,node2", "node1"},
                                            {"node1", "node1"},
                                            {"n-[3,5-9]", "n-3"},
@@ -1073,9 +1042,8 @@ static rank_view at(unsigned enqueued, double beat_age_s, double move_age_s)
 
 /* A pipeline of three stages, as ranks that live see it at a standstill: stage 1 is late with what it sends to stage 2,
  * which has little to do, and has enqueued more than both others. */
-static void the_right_stage_is_blamed(void **state)
+TEST(the_right_stage_is_blamed)
 {
-    (void)state;
     char text[2048];
     rank_view v[3] = {at(0, 0, 3), at(0, 0, 3), at(0, 0, 3)};
     const uint16_t with[3][3] = {{0, 5, 0}, {5, 0, 3}, {0, 4, 0}};
@@ -1118,9 +1086,8 @@ static void the_right_stage_is_blamed(void **state)
     assert_non_null(strstr(text, "rank 1 of 3 makes no progress, and rank 0 waits for it on b, while"));
 }
 
-static void the_right_rank_is_blamed(void **state)
+TEST(the_right_rank_is_blamed)
 {
-    (void)state;
     char text[2048];
     rank_view v[3] = {at(5, 0, 1), at(5, 0, 1), at(5, 0, 1)};
     assert_false(coordinator_stuck(v, 3, 2, text, sizeof text));
@@ -1149,45 +1116,4 @@ static void the_right_rank_is_blamed(void **state)
     assert_false(coordinator_stuck(v, 3, 2, text, sizeof text));
 }
 
-int main(int argc, char **argv)
-{
-    const char *name = strrchr(argv[0], '/');
-    if (strcmp(name ? name + 1 : argv[0], "bench_toy") == 0)
-        return toy_main(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(place_is_found_in_order),
-        cmocka_unit_test(the_first_host_of_a_list_is_found),
-        cmocka_unit_test(the_right_rank_is_blamed),
-        cmocka_unit_test(the_right_stage_is_blamed),
-        in_ranks_folder(rank_0_alone_writes),
-        in_ranks_folder(libraries_of_ranks_print_to_stderr),
-        in_ranks_folder(a_world_of_one_starts_its_ranks),
-        in_ranks_folder(resume_is_agreed),
-        in_ranks_folder(dry_run_starts_nobody),
-        in_ranks_folder(a_dead_rank_ends_the_job),
-        in_ranks_folder(a_stuck_rank_ends_the_job_at_the_timeout),
-        in_ranks_folder(waiting_for_a_busy_rank_is_no_standstill),
-        in_ranks_folder(signals_end_the_job),
-        in_ranks_folder(ignored_signals_stay_ignored),
-        in_ranks_folder(ranks_die_with_the_launcher),
-        in_ranks_folder(bad_requests_are_usage_errors),
-        in_ranks_folder(ranks_by_hand),
-        in_ranks_folder(clocks_of_hosts_are_found),
-        in_ranks_folder(unequal_ranks_are_refused),
-        in_ranks_folder(other_kernels_are_refused),
-        in_ranks_folder(a_rank_started_twice_is_refused),
-        in_ranks_folder(missing_ranks_are_named),
-        in_ranks_folder(a_port_of_another_job_is_said),
-        in_ranks_folder(dead_and_stuck_ranks_by_hand),
-        in_ranks_folder(several_hosts_need_a_secret),
-        in_ranks_folder(rank_0_listens_where_it_is_told),
-        in_ranks_folder(a_wrong_secret_is_turned_away),
-        in_ranks_folder(strangers_are_shut_out),
-        in_ranks_folder(ranks_join_among_strangers),
-        in_ranks_folder(a_port_that_closes_is_said),
-        in_ranks_folder(a_silent_port_is_given_up_at_the_timeout),
-        in_ranks_folder(a_stopped_rank_0_is_named_by_the_others),
-        in_ranks_folder(under_mpirun),
-    };
-    return cmocka_run_group_tests_name("launch", tests, NULL, NULL);
-}
+PROGRAM("bench_toy", toy_main)

@@ -38,9 +38,8 @@ enum { KNOWN = sizeof known / sizeof *known };
 /* Nothing here is a multiple of the alignment, and heads are grouped. */
 static const model_config odd = {"odd", 7, 36, 50, 3, 6, 2, 10000, 1e-5f};
 
-static void sizes(void **state)
+TEST(sizes)
 {
-    (void)state;
     char why[160], choices[256] = "";
     for (size_t i = 0; i < KNOWN; i++) {
         const model_config *c = model_size_find(known[i].config.name), *want = &known[i].config;
@@ -73,9 +72,8 @@ static bool same_dimensions(const model_config *a, const model_config *b)
 }
 
 /* What departs from a size is what has to be asked for: nothing more, and it gives the same model. */
-static void departures(void **state)
+TEST(departures)
 {
-    (void)state;
     static const model_config asked[] = {{.name = "itself"},
                                          {.d_model = 1024},
                                          {.d_ff = 100},
@@ -105,9 +103,8 @@ static void problem_is(model_config c, const char *words)
         fail_msg("want a problem with \"%s\", got \"%s\"", words, problem ? problem : "(none)");
 }
 
-static void problems(void **state)
+TEST(problems)
 {
-    (void)state;
     model_config c = odd;
     c.heads = 5;
     problem_is(c, "d_model 36 is not a multiple of heads 5");
@@ -165,9 +162,8 @@ static void check_space(const model_config *c)
     params_free(p);
 }
 
-static void index_space(void **state)
+TEST(index_space)
 {
-    (void)state;
     for (size_t i = 0; i < KNOWN; i++) {
         params *p = params_create(&known[i].config);
         assert_int_equal(p->count, known[i].tensors);
@@ -228,9 +224,8 @@ static void check_split(const model_config *c, int ranks, int sharers)
     params_free(whole);
 }
 
-static void splits(void **state)
+TEST(splits)
 {
-    (void)state;
     check_split(&odd, 2, 1);
     model_config c = odd;
     c.heads = 12, c.d_model = 48, c.d_ff = 60, c.vocab = 150;
@@ -246,7 +241,7 @@ static void splits(void **state)
     params_free(p);
 }
 
-static void names_and_shapes(void **state)
+TEST(names_and_shapes)
 {
     static const struct {
         const char *name;
@@ -313,9 +308,8 @@ static void check_ranges(const model_config *c)
 }
 
 /* Units that can be cut into slices: each begins at a multiple, and within it nothing has moved. */
-static void padded_units(void **state)
+TEST(padded_units)
 {
-    (void)state;
     const int64_t granularity = 64 * 3;
     params *p = params_create(&odd), *tight = params_create(&odd);
     int64_t first, count, tight_first, tight_count, next = 0;
@@ -343,9 +337,8 @@ static void padded_units(void **state)
 
 /* Stages of a pipeline, and a rank with both ends: each tensor is held once, found by its layer of the whole model, keeps its
  * name and shape, and lies in the order of the whole. */
-static void parts_of_a_model(void **state)
+TEST(parts_of_a_model)
 {
-    (void)state;
     const model_part parts[] = {{0, 2, true, false}, {2, 3, false, false}, {3, 5, false, true}};
     const model_part ends[] = {parts[0], parts[2]};
     const int units[] = {3, 1, 3, 6};
@@ -383,9 +376,8 @@ static void parts_of_a_model(void **state)
 }
 
 /* Gains behind all else: every tensor is found, each kind of unit holds its own, and a gain is never in a block's. */
-static void gains_apart(void **state)
+TEST(gains_apart)
 {
-    (void)state;
     const int64_t granularity = 64 * 3;
     params *p = params_create_with(&odd, true), *with = params_create(&odd);
     int64_t first, count, end = 0;
@@ -415,17 +407,15 @@ static void gains_apart(void **state)
     params_free(with);
 }
 
-static void ranges(void **state)
+TEST(ranges)
 {
-    (void)state;
     for (size_t i = 0; i < KNOWN; i++)
         check_ranges(&known[i].config);
     check_ranges(&odd);
 }
 
-static void initial_values(void **state)
+TEST(initial_values)
 {
-    (void)state;
     params *p = params_create(model_size_find("tiny"));
     static const struct {
         const char *name;
@@ -440,7 +430,7 @@ static void initial_values(void **state)
     params_free(p);
 }
 
-static void policies(void **state)
+TEST(policies)
 {
     static const struct {
         precision want;
@@ -479,15 +469,4 @@ static void policies(void **state)
         assert_true(moments_dtype(p, moments_parse("bf16")) == SB_BF16);
     }
     assert_null(precision_find("fp8"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),          cmocka_unit_test(departures),   cmocka_unit_test(problems),
-        cmocka_unit_test(index_space),    cmocka_unit_test(splits),       cmocka_unit_test(names_and_shapes),
-        cmocka_unit_test(ranges),         cmocka_unit_test(padded_units), cmocka_unit_test(gains_apart),
-        cmocka_unit_test(initial_values), cmocka_unit_test(policies),     cmocka_unit_test(parts_of_a_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

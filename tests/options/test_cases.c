@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-static void sweep(void **state)
+TEST(sweep)
 {
-    (void)state;
     options *o = sample_options_of("--seq 128,256 --dtype bf16,fp32 --scale 2");
     static const char *const expected[] = {
         "seq=128 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=2 variant=plain",
@@ -44,9 +43,8 @@ static int64_t all_heads(const bench_case *c, const char *option)
 }
 
 /* A reader's name leaves out the only default, also that of the CPU, but not one value of several defaults. */
-static void names_for_readers(void **state)
+TEST(names_for_readers)
 {
-    (void)state;
     static const option_spec own[] = {
         {"seq", OPTION_INT, OPTION_LIST, "1,2", .def_cpu = "2", .help = "", .min = 1, .max = 9},
         {"dtype", OPTION_TEXT, OPTION_LIST, "a,b", .help = ""},
@@ -86,9 +84,8 @@ static void names_for_readers(void **state)
 }
 
 /* A bench may have an option table, variants or neither, and its own idea of --variant. */
-static void small_benches(void **state)
+TEST(small_benches)
 {
-    (void)state;
     static const option_spec own[] = {{"variant", OPTION_CHOICE, OPTION_LIST, "b", .help = "which", .choices = "a|b"},
                                       {0}};
     static const variant_spec variants[] = {{"a", "first"}, {"b", "second"}, {0}};
@@ -114,9 +111,8 @@ static void small_benches(void **state)
 }
 
 /* Values that are compared follow each other, wherever their option stands in the table. */
-static void adjacent_values(void **state)
+TEST(adjacent_values)
 {
-    (void)state;
     static const option_spec own[] = {{"exact", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0,1", .help = "whether"},
                                       {"seq", OPTION_INT, OPTION_LIST, "1,2", .help = "how many", .min = 1, .max = 9},
                                       {0}};
@@ -142,9 +138,8 @@ static bool seq_is_for_fast(const char *option, const char *variant)
 }
 
 /* An option that means nothing to a variant does not multiply its cases. */
-static void sweep_of_unlike_variants(void **state)
+TEST(sweep_of_unlike_variants)
 {
-    (void)state;
     bench_info bench = sample_bench;
     bench.applies = seq_is_for_fast;
     char msg[256], *argv[] = {"x", "--seq", "1,2", "--dtype", "bf16"};
@@ -172,9 +167,8 @@ static bool of_its_own(const char *option, const char *variant)
     return strcmp(option, variant) == 0;
 }
 
-static void lists_of_other_variants_do_not_multiply(void **state)
+TEST(lists_of_other_variants_do_not_multiply)
 {
-    (void)state;
     static const option_spec table[] = {
         {"left", OPTION_INT, OPTION_LIST, "1:1200", .help = "a list", .min = 1, .max = 9999},
         {"right", OPTION_INT, OPTION_LIST, "1:1300", .help = "a list", .min = 1, .max = 9999},
@@ -207,17 +201,4 @@ static void lists_of_other_variants_do_not_multiply(void **state)
         case_free(c);
     }
     options_free(o);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweep),
-        cmocka_unit_test(small_benches),
-        cmocka_unit_test(names_for_readers),
-        cmocka_unit_test(adjacent_values),
-        cmocka_unit_test(sweep_of_unlike_variants),
-        cmocka_unit_test(lists_of_other_variants_do_not_multiply),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,8 @@ static void expect_list(const char *arguments, const char *name, const char *exp
     options_free(o);
 }
 
-static void defaults(void **state)
+TEST(defaults)
 {
-    (void)state;
     options *o = sample_options_of("");
     assert_int_equal(option_count(o, "seq"), 4);
     assert_int_equal(option_int_at(o, "seq", 3), 1024);
@@ -52,9 +51,8 @@ static void defaults(void **state)
     options_free(o);
 }
 
-static void defaults_of_the_cpu(void **state)
+TEST(defaults_of_the_cpu)
 {
-    (void)state;
     expect_list("--device cpu", "seq", "128,256");
     expect_list("--device=cpu --seq 512", "seq", "512");
     char msg[256], *argv[] = {"x"};
@@ -66,9 +64,8 @@ static void defaults_of_the_cpu(void **state)
     options_free(o);
 }
 
-static void lists_and_ranges(void **state)
+TEST(lists_and_ranges)
 {
-    (void)state;
     expect_list("--seq 5", "seq", "5");
     expect_list("--seq=5,9,7", "seq", "5,9,7");
     expect_list("--seq 2:5", "seq", "2,3,4,5");
@@ -91,9 +88,8 @@ static void lists_and_ranges(void **state)
 }
 
 /* A choice that is named "all" is what the word means; elsewhere it means all of them. */
-static void a_choice_named_all(void **state)
+TEST(a_choice_named_all)
 {
-    (void)state;
     const option_spec with = {"overlap", OPTION_CHOICE, OPTION_LIST, "none", .help = "", .choices = "auto|all|none"},
                       without = {"way", OPTION_CHOICE, OPTION_LIST, "none", .help = "", .choices = "auto|small|none"};
     char msg[256];
@@ -109,9 +105,8 @@ static void a_choice_named_all(void **state)
     assert_string_equal(msg, "some of auto|all|none");
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
-    (void)state;
     options *o = sample_options_of("--scale -2.5e-3 --bucket 2M --seed 3G --csv=--odd --head_dim 64");
     assert_true(option_real(o, "scale") == -2.5e-3);
     assert_int_equal(option_int(o, "bucket"), 2 << 20);
@@ -124,9 +119,8 @@ static void numbers(void **state)
     options_free(o);
 }
 
-static void flags(void **state)
+TEST(flags)
 {
-    (void)state;
     static const struct {
         const char *arguments;
         bool resume;
@@ -143,9 +137,8 @@ static void flags(void **state)
     refuse("--resume=", "--resume");
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     refuse("--sqe 128", "unknown option --sqe|--seq");
     refuse("--head 64", "--head-dim");
     refuse("--verion", "--version");
@@ -211,9 +204,8 @@ static char *printed(void (*print)(const options *, FILE *), const options *o)
 }
 
 /* Every option is in the help with its default, and each line of --list-options parses back. */
-static void texts_agree(void **state)
+TEST(texts_agree)
 {
-    (void)state;
     options *o = sample_options_of("");
     char *help = printed(options_print_help, o), *table = printed(options_print_table, o);
     char *list = printed(options_print_list, o), *version = printed(options_print_version, o);
@@ -252,9 +244,8 @@ static void texts_agree(void **state)
     options_free(o);
 }
 
-static void describes_itself(void **state)
+TEST(describes_itself)
 {
-    (void)state;
     char msg[256], *argv[] = {"./bench_sample", "--seq", "1,2", "--csv", "a b.csv"};
     options *o = options_try(&sample_bench, 5, argv, &sample_with_cuda, msg, sizeof msg);
     assert_string_equal(options_command_line(o), "./bench_sample --seq 1,2 --csv 'a b.csv'");
@@ -282,9 +273,8 @@ static int exit_code(char *argument)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void exit_codes(void **state)
+TEST(exit_codes)
 {
-    (void)state;
     static char *const good[] = {"--help", "-h", "--version", "-V", "--list", "--list-options", "--list-runs"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(exit_code(good[i]), 0);
@@ -292,16 +282,4 @@ static void exit_codes(void **state)
     assert_int_equal(exit_code("--seq=0"), 2);
     assert_int_equal(exit_code("--device=cuda"), 2);
     assert_int_equal(exit_code("--seq=1"), 98);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),         cmocka_unit_test(defaults_of_the_cpu),
-        cmocka_unit_test(lists_and_ranges), cmocka_unit_test(a_choice_named_all),
-        cmocka_unit_test(numbers),          cmocka_unit_test(flags),
-        cmocka_unit_test(refusals),         cmocka_unit_test(texts_agree),
-        cmocka_unit_test(describes_itself), cmocka_unit_test(exit_codes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,9 +73,8 @@ static void assert_counts(buckets b, const int64_t *counts, int n)
 
 /* ---- buckets ---- */
 
-static void by_tensor_and_whole(void **state)
+TEST(by_tensor_and_whole)
 {
-    (void)state;
     SPACE(p, 256, 512, 128);
     ASSERT_COUNTS(buckets_by_tensor(&p.s), 256, 512, 128);
     ASSERT_COUNTS(buckets_whole(&p.s), 896);
@@ -84,9 +83,8 @@ static void by_tensor_and_whole(void **state)
     ASSERT_COUNTS(buckets_whole(&one.s), 64);
 }
 
-static void greedy_by_size(void **state)
+TEST(greedy_by_size)
 {
-    (void)state;
     SPACE(p, 256, 512, 128);
     ASSERT_COUNTS(buckets_by_size(&p.s, 1), 256, 512, 128);
     ASSERT_COUNTS(buckets_by_size(&p.s, 256), 256, 512, 128); /* a tensor larger than the cap is alone */
@@ -102,9 +100,8 @@ static void greedy_by_size(void **state)
     ASSERT_COUNTS(buckets_by_size(&first.s, 128), 6400, 64);
 }
 
-static void aligned_ends_move_down(void **state)
+TEST(aligned_ends_move_down)
 {
-    (void)state;
     SPACE(p, 100, 156, 500, 12); /* ends 100, 256, 756, 768 */
     buckets b = buckets_by_tensor(&p.s);
     buckets_align(&b, 2); /* to 128: ends 0, 256, 640, 768 */
@@ -119,9 +116,8 @@ static void aligned_ends_move_down(void **state)
 
 /* Whatever the space and the cap: the buckets are the space, in order; within the cap unless one tensor is larger; and
  * each begins with a tensor that did not fit any more in the one before. */
-static void random_buckets(void **state)
+TEST(random_buckets)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 300; seed++) {
         const int ranks = 1 + (int)(seed % 8);
         const int64_t cap = 1 + draw(seed, 2, 0, 9000), unit = (int64_t)BUCKET_ALIGNMENT * ranks;
@@ -179,9 +175,8 @@ static void assert_all_once(const unsigned char *owners, int64_t n)
             fail_msg("element %lld has %d owners", (long long)i, owners[i]);
 }
 
-static void everything_is_owned_once(void **state)
+TEST(everything_is_owned_once)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 100; seed++) {
         const int ranks = 1 + (int)(seed % 8);
         space p;
@@ -222,9 +217,8 @@ static void everything_is_owned_once(void **state)
     }
 }
 
-static void owners_of_tensors(void **state)
+TEST(owners_of_tensors)
 {
-    (void)state;
     SPACE(p, 64, 512, 64, 256, 128, 128);
     static const int owner[] = {0, 0, 1, 1, 1, 1}; /* 512:0, 256:1, 128:1, 128:1 (384 < 512), 64:0 of equal, 64:1 */
     for (int rank = 0; rank < 2; rank++) {
@@ -243,9 +237,8 @@ static void owners_of_tensors(void **state)
     ownership_free(&none);
 }
 
-static void owners_of_more_ranks_than_tensors(void **state)
+TEST(owners_of_more_ranks_than_tensors)
 {
-    (void)state;
     SPACE(p, 64, 128);
     int64_t held = 0;
     for (int rank = 0; rank < 5; rank++) {
@@ -257,9 +250,8 @@ static void owners_of_more_ranks_than_tensors(void **state)
     assert_int_equal(held, 192);
 }
 
-static void everyone_owns_all(void **state)
+TEST(everyone_owns_all)
 {
-    (void)state;
     SPACE(p, 64, 512, 100);
     ownership o = own_all(&p.s);
     assert_int_equal(o.n, 1);
@@ -270,14 +262,4 @@ static void everyone_owns_all(void **state)
     assert_null(o.owner);
     ownership_free(&o);
     assert_null(o.r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_tensor_and_whole),      cmocka_unit_test(greedy_by_size),
-        cmocka_unit_test(aligned_ends_move_down),   cmocka_unit_test(random_buckets),
-        cmocka_unit_test(everything_is_owned_once), cmocka_unit_test(owners_of_tensors),
-        cmocka_unit_test(everyone_owns_all),        cmocka_unit_test(owners_of_more_ranks_than_tensors)};
-    return cmocka_run_group_tests_name("buckets", tests, NULL, NULL);
 }

@@ -529,9 +529,8 @@ static parallel_plan *plan_alone(const char *strategy, int n, int r, int64_t buc
     return parallel_plan_create(&o, r, &s, 4, why, 256);
 }
 
-static void plans_that_cannot_be_had(void **state)
+TEST(plans_that_cannot_be_had)
 {
-    (void)state;
     char why[256] = "";
     assert_null(plan_alone("nothing", 2, 0, 4, 896, why));
     assert_non_null(strstr(why, "nothing"));
@@ -560,9 +559,8 @@ static void plans_that_cannot_be_had(void **state)
 }
 
 /* What strategy.h says of columns that go together. */
-static void rows_of_the_table_make_sense(void **state)
+TEST(rows_of_the_table_make_sense)
 {
-    (void)state;
     for (const strategy *s = parallel_strategies; s->name; s++) {
         assert_ptr_equal(parallel_strategy(s->name), s); /* no other has its name */
         assert_true(s->when == WHEN_AFTER || (!s->packed && !s->grouped));
@@ -575,9 +573,8 @@ static void rows_of_the_table_make_sense(void **state)
     assert_null(parallel_strategy("nothing"));
 }
 
-static void what_a_plan_says(void **state)
+TEST(what_a_plan_says)
 {
-    (void)state;
     static const struct {
         const char *strategy;
         int64_t bytes;
@@ -639,39 +636,33 @@ static void expect(const char *arguments, int rows)
     assert_int_equal(ranks_lines("rows.csv"), 1 + rows);
 }
 
-static void toy_models_equal_a_single_process(void **state)
+TEST_IN_RANKS_FOLDER(toy_models_equal_a_single_process)
 {
-    (void)state;
     expect(CPU "--ranks 2,3,4 --variant toy", 3);
 }
 
-static void sums_and_updates_are_exact(void **state)
+TEST_IN_RANKS_FOLDER(sums_and_updates_are_exact)
 {
-    (void)state;
     expect(CPU "--ranks 1,2,3 --variant steps", 3);
 }
 
-static void replicas_in_slices_are_exact(void **state)
+TEST_IN_RANKS_FOLDER(replicas_in_slices_are_exact)
 {
-    (void)state;
     expect(CPU "--ranks 4 --variant hybrid", 1);
 }
 
-static void the_compute_only_step_has_no_collective(void **state)
+TEST_IN_RANKS_FOLDER(the_compute_only_step_has_no_collective)
 {
-    (void)state;
     expect(CPU "--ranks 3,2 --variant compute-only", 2);
 }
 
-static void slices_are_read_when_they_are_updated(void **state)
+TEST_IN_RANKS_FOLDER(slices_are_read_when_they_are_updated)
 {
-    (void)state;
     expect(CPU "--ranks 2,3,4 --variant reads", 3);
 }
 
-static void a_late_rank_makes_a_tail(void **state)
+TEST_IN_RANKS_FOLDER(a_late_rank_makes_a_tail)
 {
-    (void)state;
     expect(CPU "--ranks 2 --variant tail", 1);
 }
 
@@ -692,9 +683,8 @@ static void expect_loss(const char *arguments, double seconds, const char *const
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void a_rank_lost_in_a_gather_is_named(void **state)
+TEST_IN_RANKS_FOLDER(a_rank_lost_in_a_gather_is_named)
 {
-    (void)state;
     expect_loss(CPU "--ranks 3 --variant killed", 5,
                 WORDS("rank 1 of 3 was killed by signal 9", "variant=killed", "all_gather", "on params"));
     expect_loss(CPU "--ranks 4 --variant killed", 5,
@@ -707,20 +697,4 @@ static void a_rank_lost_in_a_gather_is_named(void **state)
                 WORDS("--timeout 1.5 s: rank 1 of 4 makes no progress", "all_gather", "on params"));
 }
 
-int main(int argc, char **argv)
-{
-    const char *name = strrchr(argv[0], '/');
-    if (strcmp(name ? name + 1 : argv[0], "bench_parallel") == 0)
-        return rank_main(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_that_cannot_be_had),
-                                       cmocka_unit_test(rows_of_the_table_make_sense),
-                                       cmocka_unit_test(what_a_plan_says),
-                                       in_ranks_folder(toy_models_equal_a_single_process),
-                                       in_ranks_folder(sums_and_updates_are_exact),
-                                       in_ranks_folder(replicas_in_slices_are_exact),
-                                       in_ranks_folder(the_compute_only_step_has_no_collective),
-                                       in_ranks_folder(slices_are_read_when_they_are_updated),
-                                       in_ranks_folder(a_late_rank_makes_a_tail),
-                                       in_ranks_folder(a_rank_lost_in_a_gather_is_named)};
-    return cmocka_run_group_tests_name("parallel", tests, NULL, NULL);
-}
+PROGRAM("bench_parallel", rank_main)

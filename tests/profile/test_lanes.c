@@ -57,7 +57,7 @@ static trace_summary checked(const char *text)
     return s;
 }
 
-static void rows_say_what_ran(void **state)
+TEST_IN_FOLDER(rows_say_what_ran)
 {
     char *path = folder_path(*state, "few.csv");
     assert_true(lanes_write(path, "naive, 2 ranks", 0, &small, all, BASE));
@@ -86,7 +86,7 @@ static void rows_say_what_ran(void **state)
     free(path);
 }
 
-static void the_trace_has_a_thread_a_lane(void **state)
+TEST_IN_FOLDER(the_trace_has_a_thread_a_lane)
 {
     char *path = folder_path(*state, "trace.json");
     assert_true(profile_write_trace(path, "a \"label\"\n", 0, &small, all, BASE));
@@ -110,7 +110,7 @@ static void the_trace_has_a_thread_a_lane(void **state)
 }
 
 /* 20,000 kernels on 40 streams of a graph with a collective beside some of them, and one that nothing hides. */
-static void many_spans_are_joined_and_fit(void **state)
+TEST_IN_FOLDER(many_spans_are_joined_and_fit)
 {
     enum { KERNELS = 20000, COLLECTIVES = 100 };
     record_span *spans = malloc((KERNELS + COLLECTIVES + 2) * sizeof *spans);
@@ -162,7 +162,7 @@ static void many_spans_are_joined_and_fit(void **state)
     free(spans);
 }
 
-static void ranks_write_at_once(void **state)
+TEST_IN_FOLDER(ranks_write_at_once)
 {
     enum { RANKS = 8, TIMES = 20 };
     char *path = folder_path(*state, "ranks.csv"), *trace = folder_path(*state, "ranks.json");
@@ -251,9 +251,8 @@ static void record(session *s, const bench_case *c, row *w)
     comm_destroy(grads);
 }
 
-static void two_ranks_record_a_step(void **state)
+TEST_IN_RANKS_FOLDER(two_ranks_record_a_step)
 {
-    (void)state;
 #ifndef HAVE_GLOO
     print_message("built without Gloo\n");
     skip();
@@ -289,19 +288,8 @@ static void two_ranks_record_a_step(void **state)
     }
 }
 
-int main(int argc, char **argv)
+static int lanes_main(int argc, char **argv)
 {
-    const char *name = strrchr(argv[0], '/');
-    if (strcmp(name ? name + 1 : argv[0], "bench_lanes") == 0) {
-        const session_hooks hooks = {.run = record};
-        return launch_main(&info, &hooks, argc, argv);
-    }
-    const struct CMUnitTest tests[] = {
-        in_folder(rows_say_what_ran),
-        in_folder(the_trace_has_a_thread_a_lane),
-        in_folder(many_spans_are_joined_and_fit),
-        in_folder(ranks_write_at_once),
-        in_ranks_folder(two_ranks_record_a_step),
-    };
-    return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);
+    return launch_main(&info, &(session_hooks){.run = record}, argc, argv);
 }
+PROGRAM("bench_lanes", lanes_main)

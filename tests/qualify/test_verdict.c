@@ -16,9 +16,8 @@ static const qualify_metric *metric(const char *name)
     return m;
 }
 
-static void against_a_reference(void **state)
+TEST(against_a_reference)
 {
-    (void)state;
     const qualify_metric *gemm = metric("gemm_bf16_tflops"), *step = metric("step_ms");
     const qualify_reference value = {780, NAN}, floor = {52, 48}, only_floor = {NAN, 335}, ms = {40, NAN};
     const double rates[] = {780, 718, 717, 900, NAN};
@@ -58,9 +57,8 @@ static int slow_one(const char *name, const double *values, size_t n)
     return found;
 }
 
-static void a_slow_gpu_among_its_peers(void **state)
+TEST(a_slow_gpu_among_its_peers)
 {
-    (void)state;
     const double healthy[] = {700, 690, 705, 698}, planted[] = {700, 690, 650, 698}, near[] = {700, 699, 683, 700};
     const double steps[] = {40, 40.2, 39.9, 44}, lost[] = {700, NAN, 600, 701, 699, 698}, three[] = {700, 700, 500};
     assert_int_equal(slow_one("gemm_together_tflops", healthy, 4), -1);
@@ -78,9 +76,8 @@ static void a_slow_gpu_among_its_peers(void **state)
     assert_int_equal(qualify_judge(metric("gemm_together_tflops"), &wide, planted, 4, 2).word, VERDICT_SLOW);
 }
 
-static void slower_than_its_past(void **state)
+TEST(slower_than_its_past)
 {
-    (void)state;
     const qualify_metric *gemm = metric("gemm_bf16_tflops");
     const double past[] = {700, 100, 710, 705};
     const judgement ok = {VERDICT_OK, "reference", 780, 600, 10}, unknown = {VERDICT_NOT_CHECKED, "", NAN, NAN, NAN};
@@ -93,9 +90,8 @@ static void slower_than_its_past(void **state)
     assert_int_equal(qualify_judge_past(gemm, unknown, NAN, past, 4).word, VERDICT_NOT_CHECKED);
 }
 
-static void a_slow_pair(void **state)
+TEST(a_slow_pair)
 {
-    (void)state;
     double pairs[12];
     bool slow[16] = {false};
     for (int i = 0; i < 12; i++)
@@ -113,9 +109,8 @@ static void a_slow_pair(void **state)
     assert_false(qualify_links_slow(both, 2, 0));
 }
 
-static void a_wrong_bit(void **state)
+TEST(a_wrong_bit)
 {
-    (void)state;
     bool odd[5];
     const uint64_t same[] = {7, 7, 7, 7}, one[] = {7, 7, 6, 7}, two[] = {7, 6}, split[] = {1, 1, 2, 2};
     const uint64_t most[] = {1, 2, 1, 3, 1};
@@ -223,9 +218,8 @@ static void all_at_once(gpu_health *h)
     narrow(h);
 }
 
-static void what_the_driver_says(void **state)
+TEST(what_the_driver_says)
 {
-    (void)state;
     static const struct {
         void (*change)(gpu_health *h);
         const char *throttle;
@@ -261,9 +255,8 @@ static void what_the_driver_says(void **state)
     }
 }
 
-static void a_word_for_all(void **state)
+TEST(a_word_for_all)
 {
-    (void)state;
     assert_int_equal(verdict_join(VERDICT_OK, VERDICT_NOT_CHECKED), VERDICT_OK);
     assert_int_equal(verdict_join(VERDICT_NOT_CHECKED, VERDICT_NOT_CHECKED), VERDICT_NOT_CHECKED);
     assert_int_equal(verdict_join(VERDICT_OK, VERDICT_SLOW), VERDICT_SLOW);
@@ -274,9 +267,8 @@ static void a_word_for_all(void **state)
 }
 
 /* A bound that nothing misses is none, and one that healthy GPUs miss is a nuisance. */
-static void every_bound_is_between_half_and_all(void **state)
+TEST(every_bound_is_between_half_and_all)
 {
-    (void)state;
     const char *gpu, *text;
     size_t files = 0;
     for (; (text = reference_file(files, &gpu)); files++) {
@@ -322,9 +314,8 @@ static double roofline_value(const csv *rows, const char *name, const char *shap
 }
 
 /* A reference that was measured in another way than the program does now makes healthy GPUs slow. */
-static void references_agree_with_the_rows_they_name(void **state)
+TEST(references_agree_with_the_rows_they_name)
 {
-    (void)state;
     const char *const path = "results/h200-x1/bench_roofline.csv";
     csv *t = reference_shipped("NVIDIA H200"), *rows = csv_read(path);
     int found = 0;
@@ -343,9 +334,8 @@ static void references_agree_with_the_rows_they_name(void **state)
     csv_free(t);
 }
 
-static void finding_a_reference(void **state)
+TEST(finding_a_reference)
 {
-    (void)state;
     qualify_reference ref;
     csv *t = reference_shipped("NVIDIA H200");
     assert_non_null(t);
@@ -367,21 +357,4 @@ static void finding_a_reference(void **state)
     t = csv_parse("metric,gpus,shape,value,floor\nlaunch_us,1,,,\n");
     assert_non_null(reference_problem(t));
     csv_free(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_a_reference),
-        cmocka_unit_test(a_slow_gpu_among_its_peers),
-        cmocka_unit_test(slower_than_its_past),
-        cmocka_unit_test(a_slow_pair),
-        cmocka_unit_test(a_wrong_bit),
-        cmocka_unit_test(what_the_driver_says),
-        cmocka_unit_test(a_word_for_all),
-        cmocka_unit_test(every_bound_is_between_half_and_all),
-        cmocka_unit_test(references_agree_with_the_rows_they_name),
-        cmocka_unit_test(finding_a_reference),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 
 #include "common/record/names.h"
 
-static void kernels_have_short_names(void **state)
+TEST(kernels_have_short_names)
 {
-    (void)state;
     static const struct {
         const char *kernel, *name;
         record_lane lane;
@@ -55,9 +54,8 @@ static void kernels_have_short_names(void **state)
     }
 }
 
-static void equal_names_are_one(void **state)
+TEST(equal_names_are_one)
 {
-    (void)state;
     char text[32];
     const char *first = record_name("name 7");
     for (int i = 0; i < 2000; i++) { /* the table grows */
@@ -65,13 +63,4 @@ static void equal_names_are_one(void **state)
         assert_string_equal(record_name(text), text);
     }
     assert_ptr_equal(record_name("name 7"), first);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_have_short_names),
-        cmocka_unit_test(equal_names_are_one),
-    };
-    return cmocka_run_group_tests_name("names", tests, NULL, NULL);
 }

@@ -80,9 +80,8 @@ static void is(const recording *r, size_t i, const char *path, const char *op, c
     assert_true(s->start_us < s->end_us);
 }
 
-static void spans_belong_to_ranges_and_steps(void **state)
+TEST(spans_belong_to_ranges_and_steps)
 {
-    (void)state;
     start();
     run("fill", 0); /* of no range and no step */
     for (int step = 0; step < 2; step++) {
@@ -117,9 +116,8 @@ static void spans_belong_to_ranges_and_steps(void **state)
 }
 
 /* Twice: what an earlier arming has left is gone, and a range that spans the arming has no meaning in it. */
-static void early_ranges_are_ignored(void **state)
+TEST(early_ranges_are_ignored)
 {
-    (void)state;
     for (int round = 0; round < 2; round++) {
         range_push("early");
         start();
@@ -143,9 +141,8 @@ static void *communicate(void *range)
     return NULL;
 }
 
-static void another_thread_communicates(void **state)
+TEST(another_thread_communicates)
 {
-    (void)state;
     pthread_t thread;
     start();
     recorder_step(3);
@@ -166,7 +163,7 @@ static void another_thread_communicates(void **state)
     recording_free(r);
 }
 
-static void more_than_the_stack_holds(void **state)
+TEST(more_than_the_stack_holds)
 {
     enum { DEEP = 100 };
     (void)state;
@@ -182,7 +179,7 @@ static void more_than_the_stack_holds(void **state)
     recording_free(r);
 }
 
-static void without_a_recording(void **state)
+TEST(without_a_recording)
 {
     char why[256] = "";
     (void)state;
@@ -195,9 +192,8 @@ static void without_a_recording(void **state)
 }
 
 /* The wrapped table gives what the table gives, and says what it does. */
-static void a_wrapped_table(void **state)
+TEST(a_wrapped_table)
 {
-    (void)state;
     const sb_kernels *plain = sb_kernels_cpu(), *k = profiled_kernels(plain);
     sb_context *ctx;
     float a[6] = {1, 2, 3, 4, 5, 6}, b[6] = {1, 0, 2, 0, 1, 1}, want[4], got[4];
@@ -233,7 +229,7 @@ static sb_status backward_in_parts(sb_context *ctx, const sb_attention *a, void 
 }
 
 /* dV and dP have the columns of v, dQ and dK those of q, and the softmax neither. */
-static void parts_with_values_of_another_width(void **state)
+TEST(parts_with_values_of_another_width)
 {
     enum { B = 2, H = 3, SQ = 5, SK = 7, D = 24, DV = 16 };
     const sb_attention_op ops[] = {{.name = "unfused", .backward = backward_in_parts}, {0}};
@@ -268,7 +264,7 @@ static sb_status forward_of_nothing(sb_context *ctx, const sb_attention *a, void
 }
 
 /* Ceilings are looked up by these names. */
-static void every_dtype_has_a_name(void **state)
+TEST(every_dtype_has_a_name)
 {
     static const char *const names[] = {"bf16", "fp16", "tf32", "fp32", "bf16x3"};
     const sb_attention_op ops[] = {{.name = "flash", .forward = forward_of_nothing}, {0}};
@@ -318,9 +314,8 @@ static void communicate_until(void *arg)
     recorder_communicated("all_reduce", -1, c->start_s, c->end_s);
 }
 
-static void spans_need_no_arming(void **state)
+TEST(spans_need_no_arming)
 {
-    (void)state;
     void *s = device_stream_create(cpu, STREAM_NORMAL, "comm");
     for (int round = 0; round < 2; round++) {
         run("before", 0);
@@ -355,9 +350,8 @@ static void *many_spans(void *arg)
     return NULL;
 }
 
-static void threads_record_at_once(void **state)
+TEST(threads_record_at_once)
 {
-    (void)state;
     enum { THREADS = 4 };
     pthread_t thread[THREADS];
     start_spans();
@@ -372,9 +366,8 @@ static void threads_record_at_once(void **state)
     recording_free(r);
 }
 
-static void what_can_not_be_recorded_is_said(void **state)
+TEST(what_can_not_be_recorded_is_said)
 {
-    (void)state;
     char why[256] = "";
     if (!device_no_cuda_reason())
         skip();
@@ -383,9 +376,8 @@ static void what_can_not_be_recorded_is_said(void **state)
 }
 
 /* Twice, and from a graph, too: enough work on one stream that its order can be seen. */
-static void a_gpu_records_what_it_ran(void **state)
+TEST(a_gpu_records_what_it_ran)
 {
-    (void)state;
     if (device_no_cuda_reason()) {
         print_message("%s\n", device_no_cuda_reason());
         skip();
@@ -436,9 +428,8 @@ static void a_gpu_records_what_it_ran(void **state)
 
 /* A clock 1 ms ahead of rank 0's, 50 ppm fast, asked over a way that is slower there than back: the best question decides,
  * and what it says is off by less than half of its round trip. */
-static void clocks_of_hosts_are_put_right(void **state)
+TEST(clocks_of_hosts_are_put_right)
 {
-    (void)state;
     const double ahead_s = 1e-3, fast = 50e-6;
     clock_reading best[2] = {clock_reading_none(), clock_reading_none()};
     for (int k = 0; k < 2; k++)
@@ -467,22 +458,4 @@ static void clocks_of_hosts_are_put_right(void **state)
     assert_true(host_clock_rank_0_s(&at_once, 77.5) == 77.5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans_belong_to_ranges_and_steps),
-        cmocka_unit_test(early_ranges_are_ignored),
-        cmocka_unit_test(another_thread_communicates),
-        cmocka_unit_test(more_than_the_stack_holds),
-        cmocka_unit_test(without_a_recording),
-        cmocka_unit_test(a_wrapped_table),
-        cmocka_unit_test(parts_with_values_of_another_width),
-        cmocka_unit_test(every_dtype_has_a_name),
-        cmocka_unit_test(spans_need_no_arming),
-        cmocka_unit_test(threads_record_at_once),
-        cmocka_unit_test(what_can_not_be_recorded_is_said),
-        cmocka_unit_test(a_gpu_records_what_it_ran),
-        cmocka_unit_test(clocks_of_hosts_are_put_right),
-    };
-    return cmocka_run_group_tests_name("record", tests, open_cpu, close_cpu);
-}
+TESTS_WITH(open_cpu, close_cpu)

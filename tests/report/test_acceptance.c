@@ -46,7 +46,7 @@ static void found(const char *folder, const char *row, const char *words)
     "bf16," size ",5.1," tflops ",r-1,m,NVIDIA H200," uuid ",cuda," commit "," dirty "," check                         \
     ",2026-11-22T10:00:00Z\n"
 
-static void a_sound_folder(void **state)
+TEST_IN_FOLDER(a_sound_folder)
 {
     char *said;
     assert_int_equal(complaints(*state, "", &said), 0);
@@ -55,7 +55,7 @@ static void a_sound_folder(void **state)
 }
 
 /* What machine.csv says of a row's run is held to the same words as the row. */
-static void a_strange_run(void **state)
+TEST_IN_FOLDER(a_strange_run)
 {
     char *machine = folder_path(*state, "machine.csv");
     file_write(machine, "run_id,key,value\nr-1,gpu_count,1\nr-1,campaign,a;b\n");
@@ -64,7 +64,7 @@ static void a_strange_run(void **state)
     free(machine);
 }
 
-static void reasons(void **state)
+TEST_IN_FOLDER(reasons)
 {
     found(*state, ROW("fail", "4096", "nan", "GPU-a", "aaaaaaaaaaaa", "0", "1"), "1 rows failed, the first with: why");
     found(*state, ROW("ok", "4096", "700", "GPU-a", "aaaaaaaaaaaa", "0", "0"), "not verified");
@@ -79,7 +79,7 @@ static void reasons(void **state)
 }
 
 /* 700 TFLOP/s were measured, so a share of them is at most 989 / 700. */
-static void shares_of_the_measured_product(void **state)
+TEST_IN_FOLDER(shares_of_the_measured_product)
 {
     static const char row
         [] = "schema,method,bench,variant,status,reason,dtype,fwd_ceiling_pct,gpu,device,commit,dirty,check,utc\n3,1,"
@@ -121,7 +121,7 @@ static void shares_of_the_measured_product(void **state)
 }
 
 /* Both copies are of one memory. */
-static void a_copy_that_is_far_behind(void **state)
+TEST_IN_FOLDER(a_copy_that_is_far_behind)
 {
     static const char text[] =
         "schema,method,bench,variant,status,reason,dtype,bytes,gb_s,gpu,device,commit,dirty,check,utc\n"
@@ -145,7 +145,7 @@ static void a_copy_that_is_far_behind(void **state)
     free(path);
 }
 
-static void what_is_missing(void **state)
+TEST_IN_FOLDER(what_is_missing)
 {
     char *machine = folder_path(*state, "machine.csv"), *said;
     file_write(machine, "run_id,key,value\nr-1,gpu_count,2\n");
@@ -155,7 +155,7 @@ static void what_is_missing(void **state)
     free(machine);
 }
 
-static void an_empty_folder(void **state)
+TEST_IN_FOLDER(an_empty_folder)
 {
     char *said;
     size_t bytes;
@@ -164,18 +164,4 @@ static void an_empty_folder(void **state)
     fclose(out);
     assert_non_null(strstr(said, "holds no rows"));
     free(said);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(a_sound_folder),
-        in_folder(a_strange_run),
-        in_folder(reasons),
-        in_folder(shares_of_the_measured_product),
-        in_folder(a_copy_that_is_far_behind),
-        in_folder(what_is_missing),
-        in_folder(an_empty_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void expect_words(const char *of, const char *text, const char *edit, con
         fail_msg("after %s, %s does not say '%s': %s", edit, of, words, text);
 }
 
-static void what_does_not_count_is_said(void **state)
+TEST_IN_FOLDER(what_does_not_count_is_said)
 {
     static const struct {
         const char *edit, *words;
@@ -92,10 +92,4 @@ static void what_does_not_count_is_said(void **state)
     free(page);
     free(good);
     free(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(what_does_not_count_is_said)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,26 +28,25 @@ static void expect_seen(const char *folder, const char *results)
     free(self);
 }
 
-static void one_gpu(void **state)
+TEST_IN_FOLDER(one_gpu)
 {
     expect_seen(*state, "h200-x1");
 }
 
-static void two_gpus(void **state)
+TEST_IN_FOLDER(two_gpus)
 {
     expect_seen(*state, "h200-x2");
 }
 
 /* Without `columnheaders`, a list whose columns are named in functions alone counts the header as record 0: all else moves by one. */
-static void records_begin_behind_the_header(void **state)
+TEST(records_begin_behind_the_header)
 {
-    (void)state;
     assert_int_not_equal(
         system("grep -l 'using 0:(' plots/figures/*.gp | xargs grep -L 'datafile columnheaders' | grep ."), 0);
 }
 
 /* A figure of white alone is found, and so is a file that is no SVG. */
-static void what_is_blank_is_found(void **state)
+TEST_IN_FOLDER(what_is_blank_is_found)
 {
     static const char *const figures[] = {"<svg xmlns='http://www.w3.org/2000/svg' width='90' height='40'/>", "<svg"};
     char *path = folder_path(*state, "figure.svg"),
@@ -60,12 +59,4 @@ static void what_is_blank_is_found(void **state)
     free(path);
 }
 
-int main(void)
-{
-    if (system("(command -v gnuplot && command -v rsvg-convert && python3 -c 0) >/dev/null 2>&1") != 0)
-        return skip_program();
-    const struct CMUnitTest tests[] = {in_folder(one_gpu), in_folder(two_gpus),
-                                       cmocka_unit_test(records_begin_behind_the_header),
-                                       in_folder(what_is_blank_is_found)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS_NEED(system("(command -v gnuplot && command -v rsvg-convert && python3 -c 0) >/dev/null 2>&1") == 0)

@@ -39,7 +39,7 @@ static void expect_none(const char *page, const char *unwanted)
         fail_msg("'%s' is in the page", unwanted);
 }
 
-static void text_is_escaped_and_marked(void **state)
+TEST_IN_FOLDER(text_is_escaped_and_marked)
 {
     document *doc = doc_create("a <b> & c");
     doc_contents(doc);
@@ -70,7 +70,7 @@ static void text_is_escaped_and_marked(void **state)
     free(page);
 }
 
-static void figures_are_inside(void **state)
+TEST_IN_FOLDER(figures_are_inside)
 {
     char *path = folder_path(*state, "one.svg"), *bad = folder_path(*state, "bad.svg");
     file_write(path, "<?xml version=\"1.0\"?>\n<svg \n viewBox=\"0 0 9 4\"\n xmlns=\"x\">\n<title>Gnuplot</title>\n"
@@ -143,7 +143,7 @@ static char *shown(const char *folder, int scheme)
     return xstrdup(text);
 }
 
-static void a_browser_shows_it_without_a_word(void **state)
+TEST_IN_FOLDER(a_browser_shows_it_without_a_word)
 {
     if (!browser())
         skip();
@@ -173,14 +173,4 @@ static void a_browser_shows_it_without_a_word(void **state)
     free(log);
     free(page);
     free(copy);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(text_is_escaped_and_marked),
-        in_folder(figures_are_inside),
-        in_folder(a_browser_shows_it_without_a_word),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

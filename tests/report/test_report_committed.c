@@ -84,7 +84,7 @@ static bool is_committed(const char *folder)
     return !WIFEXITED(status) || WEXITSTATUS(status) != 1;
 }
 
-static void committed_reports_are_current(void **state)
+TEST_IN_FOLDER(committed_reports_are_current)
 {
     glob_t found;
     assert_int_equal(glob("results/*/report.md", 0, NULL, &found), 0);
@@ -106,7 +106,7 @@ static void committed_reports_are_current(void **state)
     globfree(&found);
 }
 
-static void the_readme_is_current(void **state)
+TEST_IN_FOLDER(the_readme_is_current)
 {
     char *copy = folder_path(*state, "README.md"), *committed = file_text("README.md");
     file_write(copy, committed);
@@ -118,10 +118,4 @@ static void the_readme_is_current(void **state)
     free(arguments);
     free(committed);
     free(copy);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(the_readme_is_current), in_folder(committed_reports_are_current)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,9 +30,8 @@ static void expect_markdown(document *d, const char *wanted)
     doc_free(d);
 }
 
-static void texts_have_marks_of_the_writer(void **state)
+TEST(texts_have_marks_of_the_writer)
 {
-    (void)state;
     document *d = doc_create("box");
     doc_heading(d, 2, "Rows of b");
     doc_paragraph(d, "\3x_y\4 is 7 %");
@@ -56,9 +55,8 @@ static void texts_have_marks_of_the_writer(void **state)
 }
 
 /* Cells of other people's files: on GitHub, they are shown as they are. */
-static void markup_in_texts_is_shown(void **state)
+TEST(markup_in_texts_is_shown)
 {
-    (void)state;
     static const struct {
         const char *text, *paragraph, *cell;
     } table[] = {{"<img src=x onerror=a>", "&lt;img src=x onerror=a>", "&lt;img src=x onerror=a>"},
@@ -97,9 +95,8 @@ static void markup_in_texts_is_shown(void **state)
     }
 }
 
-static void nothing_ends_what_it_is_in(void **state)
+TEST(nothing_ends_what_it_is_in)
 {
-    (void)state;
     document *d = doc_create("");
     doc_paragraph(d, "\3a`<b>_c_\4 \5x](y\6a) (b.csv\7");
     doc_figure(d, "a)<b.svg", "x](y");
@@ -113,9 +110,8 @@ static void add_row(document *d, size_t n, const char *const *cells)
         doc_cell(d, cells[i]);
 }
 
-static void tables_have_columns_of_a_kind(void **state)
+TEST(tables_have_columns_of_a_kind)
 {
-    (void)state;
     document *d = doc_create("");
     doc_table(d);
     doc_column(d, DOC_TEXT, "case");
@@ -128,9 +124,8 @@ static void tables_have_columns_of_a_kind(void **state)
     expect_markdown(d, "| case | ms % | n |\n|---|---:|---:|\n| a\\|b | 1 | 2 |\n| c | | 3+ |\n| d | | |\n\n");
 }
 
-static void parts_are_appended(void **state)
+TEST(parts_are_appended)
 {
-    (void)state;
     document *d = doc_create("box"), *part = doc_create("");
     assert_true(doc_empty(part));
     doc_paragraph(d, "first");
@@ -166,9 +161,8 @@ static void add_more_to_nothing(document *d)
     doc_more(d, "lost");
 }
 
-static void misuse_stops_the_report(void **state)
+TEST(misuse_stops_the_report)
 {
-    (void)state;
     void (*const misuses[])(document *) = {add_cell_too_many, add_row_without_table, add_more_to_nothing};
     for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
         const pid_t child = fork();
@@ -183,15 +177,4 @@ static void misuse_stops_the_report(void **state)
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_FAILURE);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(texts_have_marks_of_the_writer),
-                                       cmocka_unit_test(tables_have_columns_of_a_kind),
-                                       cmocka_unit_test(markup_in_texts_is_shown),
-                                       cmocka_unit_test(nothing_ends_what_it_is_in),
-                                       cmocka_unit_test(parts_are_appended),
-                                       cmocka_unit_test(misuse_stops_the_report)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static bool drawn(const char *folder, const char *name)
     return is;
 }
 
-static void benches_name_their_figures(void **state)
+TEST_IN_FOLDER(benches_name_their_figures)
 {
     make_project(*state, "figure\\tflash_latency\\nfigure\\tflash_latency\\nfigure\\tflash_tflops\\n");
     expect_draw(*state, EXIT_CODE_OK, " figures in ");
@@ -91,7 +91,7 @@ static void benches_name_their_figures(void **state)
     assert_false(drawn(*state, "flash_memory_bf16"));  /* which no bench names */
 }
 
-static void a_figure_without_rows_goes(void **state)
+TEST_IN_FOLDER(a_figure_without_rows_goes)
 {
     make_project(*state, "figure\\tflash_latency\\n");
     char *old = folder_path(*state, "plots/box/flash_latency_fp32.svg"),
@@ -107,7 +107,7 @@ static void a_figure_without_rows_goes(void **state)
     free(old);
 }
 
-static void what_cannot_be_drawn_is_said(void **state)
+TEST_IN_FOLDER(what_cannot_be_drawn_is_said)
 {
     make_project(*state, "figure\\tnone_such\\n");
     expect_draw(*state, EXIT_CODE_FAILURE, "there is no ");
@@ -117,7 +117,7 @@ static void what_cannot_be_drawn_is_said(void **state)
     free(bench);
 }
 
-static void a_missing_folder_is_a_usage_error(void **state)
+TEST_IN_FOLDER(a_missing_folder_is_a_usage_error)
 {
     char *out = folder_path(*state, "missing.txt");
     char *command = xasprintf("sh plots/draw.sh '%s/none' >'%s' 2>&1", (char *)*state, out);
@@ -146,7 +146,7 @@ static void put(const char *folder, const char *name, const char *text)
 }
 
 /* Where the peak is not known, the title says of what the share is, and a precision without any has no panel. */
-static void a_cpu_has_a_share_of_its_ceiling(void **state)
+TEST_IN_FOLDER(a_cpu_has_a_share_of_its_ceiling)
 {
 #define STEP(seq, precision, share)                                                                                    \
     "3,bench_transformer,kernels,ok,,tiny,2," seq "," precision ",5,1,nan," share ",box,CPU,cpu,2026-11-21T10:00:"     \
@@ -166,7 +166,7 @@ static void a_cpu_has_a_share_of_its_ceiling(void **state)
 }
 
 /* Ratios are those of rows of one run; without one there is no figure. */
-static void ratios_over_runs_are_not_drawn(void **state)
+TEST_IN_FOLDER(ratios_over_runs_are_not_drawn)
 {
 #define TIMED(seq, precision, ms, campaign)                                                                            \
     "3,bench_transformer,graph,ok,,tiny,2," seq "," precision ",5," ms "," campaign                                    \
@@ -185,7 +185,7 @@ static void ratios_over_runs_are_not_drawn(void **state)
 }
 
 /* 1 MB beside 1 MiB would be one point twice. */
-static void sizes_that_nearly_agree_are_one_point(void **state)
+TEST_IN_FOLDER(sizes_that_nearly_agree_are_one_point)
 {
 #define CALL(bytes)                                                                                                    \
     "3,bench_allreduce,all-reduce,ok,,2," bytes ",fp32,1,eager,0.1,7," bytes ",box,GPU,cuda,2026-11-21T10:00:00Z\n"
@@ -210,7 +210,7 @@ static void sizes_that_nearly_agree_are_one_point(void **state)
 }
 
 /* Two steps of zero1 are recorded: the one from the first gather of the first to that of the second is drawn. */
-static void zero1_is_drawn_as_one_step(void **state)
+TEST_IN_FOLDER(zero1_is_drawn_as_one_step)
 {
 #define SPAN(lane, name, times) "\"zero1: tiny, 2 ranks\",0," lane ",1," name "," times "\n"
     make_project(*state, "figure\\tddp_timeline\\n");
@@ -231,7 +231,7 @@ static void zero1_is_drawn_as_one_step(void **state)
 }
 
 /* The shell, sed and gnuplot each have a language in which a cell of somebody's file could be a command. */
-static void no_cell_is_code(void **state)
+TEST_IN_FOLDER(no_cell_is_code)
 {
     static const char *const cells[] = {"x';system(\">%s\");y='", "x/;1e>%s;s/q", "`>%s`", "$(>%s)",
                                         "\"\"\";>%s;\"\"\"",      "x/w%s"};
@@ -258,7 +258,7 @@ static void no_cell_is_code(void **state)
 }
 
 /* A folder's name may have whatever a file system takes. */
-static void a_quote_in_a_path_is_no_matter(void **state)
+TEST_IN_FOLDER(a_quote_in_a_path_is_no_matter)
 {
     char *folder = folder_path(*state, "it's \"a\" $(folder)"), *old = getenv("TMPDIR");
     old = old ? xstrdup(old) : NULL;
@@ -274,19 +274,4 @@ static void a_quote_in_a_path_is_no_matter(void **state)
     free(folder);
 }
 
-int main(void)
-{
-    if (system("command -v gnuplot >/dev/null 2>&1") != 0)
-        return skip_program();
-    const struct CMUnitTest tests[] = {in_folder(benches_name_their_figures),
-                                       in_folder(a_figure_without_rows_goes),
-                                       in_folder(what_cannot_be_drawn_is_said),
-                                       in_folder(a_missing_folder_is_a_usage_error),
-                                       in_folder(a_cpu_has_a_share_of_its_ceiling),
-                                       in_folder(sizes_that_nearly_agree_are_one_point),
-                                       in_folder(no_cell_is_code),
-                                       in_folder(zero1_is_drawn_as_one_step),
-                                       in_folder(a_quote_in_a_path_is_no_matter),
-                                       in_folder(ratios_over_runs_are_not_drawn)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS_NEED(system("command -v gnuplot >/dev/null 2>&1") == 0)

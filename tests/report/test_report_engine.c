@@ -106,7 +106,7 @@ static void fails(const char *folder, const char *blocks, const char *wanted)
     fails_with(folder, blocks, NULL, wanted);
 }
 
-static void texts(void **state)
+TEST_IN_FOLDER(texts)
 {
     gives(*state, "-- a comment\nOf {count(*)} rows the mean is\n{avg(ms)} ms.\n@from bench_x",
           "Of 4 rows the mean is 4116 ms.\n\n");
@@ -118,7 +118,7 @@ static void texts(void **state)
     gives(*state, "**bold** and `code` {code('x')}", "**bold** and `code` `x`\n\n");
 }
 
-static void a_stranger_is_no_markup(void **state)
+TEST_IN_FOLDER(a_stranger_is_no_markup)
 {
     gives(*state, "{'<b>*x*</b> [a](http://x) `y` \\ _z_ a_b'}",
           "&lt;b>\\*x\\*&lt;/b> [a\\](http://x) \\`y\\` \\ \\_z\\_ a_b\n\n");
@@ -126,7 +126,7 @@ static void a_stranger_is_no_markup(void **state)
     gives(*state, "@table\nSELECT 'a|b' AS \"x\", '<i>' AS y", "| x | y |\n|---|---|\n| a\\|b | &lt;i> |\n\n");
 }
 
-static void tables(void **state)
+TEST_IN_FOLDER(tables)
 {
     gives(*state,
           "@table\nSELECT status, variant AS v, ms AS \"time ms:\", NULL AS \"none?:\", count AS \"n:\" FROM bench_x "
@@ -138,7 +138,7 @@ static void tables(void **state)
           "| v | 1 | 2 |\n|---|---:|---:|\n| a | 1.50 | 2.00 |\n| b | 12346 | |\n\n");
 }
 
-static void loops(void **state)
+TEST_IN_FOLDER(loops)
 {
     gives(*state,
           "@each SELECT dtype, min(id) AS first FROM bench_x GROUP BY dtype ORDER BY first\n\nOf {:dtype}:\n\n@each "
@@ -149,7 +149,7 @@ static void loops(void **state)
     gives(*state, "@fold More\n\nhidden\n\n@end", ""); /* which only the page in HTML has */
 }
 
-static void own_tables(void **state)
+TEST_IN_FOLDER(own_tables)
 {
     gives(*state, "@view v\nSELECT id FROM bench_x WHERE ms > 1.6\n\n@view w\nSELECT * FROM v\n\n{count(*)}\n@from w",
           "2\n\n");
@@ -162,7 +162,7 @@ static void own_tables(void **state)
           "5, 1, bench_y\n\n");
 }
 
-static void names_and_files(void **state)
+TEST_IN_FOLDER(names_and_files)
 {
     gives(*state, "{case_name(bench, variant, options)}\n@from bench_x ORDER BY id",
           "a, bf16, 1\n\na, bf16, 2\n\nb, fp32, 1, not causal\n\nb, fp32, 2, not causal\n\n");
@@ -170,7 +170,7 @@ static void names_and_files(void **state)
     gives(*state, "@use used one 1+1", "one then 2\n\n");
 }
 
-static void answers(void **state)
+TEST_IN_FOLDER(answers)
 {
     gives(*state,
           "@view none\nSELECT 1 WHERE 0\n\n@into unanswered\nSELECT '' AS name WHERE 0\n\n@problem first (2025): Some "
@@ -180,7 +180,7 @@ static void answers(void **state)
           "- **first** (2025): Yes and no.\n\nOpen: second.\n\n");
 }
 
-static void errors_name_their_block(void **state)
+TEST_IN_FOLDER(errors_name_their_block)
 {
     fails(*state, "fine\n\n@table\nSELECT no_such FROM bench_x",
           "plots/report/sections/try.sql:3: no such column: no_such");
@@ -195,7 +195,7 @@ static void errors_name_their_block(void **state)
 }
 
 /* Without rows nothing inside is run: lint prepares it all the same. */
-static void lint_looks_into_all_branches(void **state)
+TEST_IN_FOLDER(lint_looks_into_all_branches)
 {
     const char *const wrong[] = {"@if 0\n\n{nonsense}\n\n@end",
                                  "@each SELECT 1 AS a FROM bench_x WHERE 0\n\n@table\nSELECT nonsense\n\n@end"};
@@ -214,7 +214,7 @@ static void lint_looks_into_all_branches(void **state)
     }
 }
 
-static void figures(void **state)
+TEST_IN_FOLDER(figures)
 {
     char *text = written(*state,
                          "@draw curve_{'x'}: Title of {max(variant)}\nsizes = SELECT DISTINCT size FROM drawn ORDER BY "
@@ -237,19 +237,4 @@ static void figures(void **state)
     free(path);
     fails_with(*state, "@draw ../x: t\nSELECT 1 AS machine, 2 AS gpu, 3 AS utc",
                &(page){.figure = "curve", .drawings = *state}, "a character that no file should have");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(texts),
-                                       in_folder(a_stranger_is_no_markup),
-                                       in_folder(tables),
-                                       in_folder(loops),
-                                       in_folder(own_tables),
-                                       in_folder(names_and_files),
-                                       in_folder(answers),
-                                       in_folder(errors_name_their_block),
-                                       in_folder(lint_looks_into_all_branches),
-                                       in_folder(figures)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void answers(const char *folder, const char *query, const char *wanted)
     free(text);
 }
 
-static void the_newest_verified_row_counts(void **state)
+TEST_IN_FOLDER(the_newest_verified_row_counts)
 {
     folder_write(*state, "bench_roofline.csv",
                  HEAD ROW("1024", "3", "1", "2026-01-03", "cuda") ROW("1024", "2", "1", "2026-01-02", "cuda")
@@ -53,7 +53,7 @@ static void the_newest_verified_row_counts(void **state)
 }
 
 /* Runs of one case on one GPU at one commit are a spread. */
-static void repeats_are_a_spread(void **state)
+TEST_IN_FOLDER(repeats_are_a_spread)
 {
 #define RUN_OF(size, us, run, gpu, commit)                                                                             \
     "3,1,bench_roofline,gemm,ok,," size "," us "," run "," gpu "," commit ",1,2026,cuda\n"
@@ -79,7 +79,7 @@ static void repeats_are_a_spread(void **state)
 }
 
 /* Rows of a bench that times nothing say neither --l2 nor --timer; files of the time when they did are read, too. */
-static void rows_without_times(void **state)
+TEST_IN_FOLDER(rows_without_times)
 {
     folder_write(
         *state, "bench_accounting.csv",
@@ -94,7 +94,7 @@ static void rows_without_times(void **state)
     answers(*state, "SELECT ranks, wire_bytes FROM bench_accounting", "2,1.0\n");
 }
 
-static void numbers_and_nothing(void **state)
+TEST_IN_FOLDER(numbers_and_nothing)
 {
     folder_write(*state, "bench_roofline.csv",
                  HEAD ROW("64", "nan", "1", "2026-01-01", "cuda") ROW("128", "", "1", "2026-01-01", "cuda")
@@ -110,7 +110,7 @@ static void numbers_and_nothing(void **state)
 }
 
 /* Rows have the dimensions of their size; what departs from it is what was asked for. */
-static void dimensions_of_a_size(void **state)
+TEST_IN_FOLDER(dimensions_of_a_size)
 {
     folder_write(*state, "bench_transformer.csv",
                  "bench,variant,status,reason,size,seq,d_model,d_ff,layers,heads,heads_kv,vocab,step_ms,device\n"
@@ -125,7 +125,7 @@ static void dimensions_of_a_size(void **state)
             "768,12,12,0,0,0,0,0\n768,12,4,1,0,0,4,0\n512,4,8,1,512,4,0,0\n");
 }
 
-static void rows_of_another_schema_are_not_read(void **state)
+TEST_IN_FOLDER(rows_of_another_schema_are_not_read)
 {
     folder_write(*state, "bench_ddp_naive.csv", "schema,bench,variant,status,reason\n2,bench_ddp_naive,naive,ok,\n");
     char *said = asked(*state, "SELECT 1", EXIT_CODE_USAGE);
@@ -134,7 +134,7 @@ static void rows_of_another_schema_are_not_read(void **state)
 }
 
 /* machine.csv says what holds for a whole run. */
-static void rows_are_joined_with_their_run(void **state)
+TEST_IN_FOLDER(rows_are_joined_with_their_run)
 {
     folder_write(*state, "machine.csv",
                  "run_id,key,value\nr-1,device,cuda\nr-1,idle_w,90.5\nr-2,device,cpu\nr-2,dirty,1\n");
@@ -147,7 +147,7 @@ static void rows_are_joined_with_their_run(void **state)
             "cpu,,1\ncuda,90.5,\ncuda,90.5,\n,,\n");
 }
 
-static void a_row_knows_its_run(void **state)
+TEST_IN_FOLDER(a_row_knows_its_run)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_uuid,GPU-m\n");
     folder_write(*state, "bench_roofline.csv",
@@ -157,7 +157,7 @@ static void a_row_knows_its_run(void **state)
 }
 
 /* Unknown files and columns are left out, so that their names reach no statement; values are bound. */
-static void a_stranger_is_never_sql(void **state)
+TEST_IN_FOLDER(a_stranger_is_never_sql)
 {
     folder_write(*state, "bench_x\"; DROP TABLE machine; --.csv", "a,b\n1,2\n");
     folder_write(*state, "bench_evil.csv", "bench,variant\nx,y\n");
@@ -171,7 +171,7 @@ static void a_stranger_is_never_sql(void **state)
     answers(*state, "SELECT count(*) FROM pragma_table_info('bench_roofline') WHERE name LIKE '%DROP%'", "0\n");
 }
 
-static void a_question_only_reads(void **state)
+TEST_IN_FOLDER(a_question_only_reads)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
     static const char *const refused[] = {"DROP TABLE machine",         "INSERT INTO machine(value) VALUES(1)",
@@ -185,7 +185,7 @@ static void a_question_only_reads(void **state)
     answers(*state, "SELECT 'a,b', 'c\"d' AS x", "\"a,b\",\"c\"\"d\"\n");
 }
 
-static void a_database_is_kept(void **state)
+TEST_IN_FOLDER(a_database_is_kept)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
     char *build = build_folder(), *path = folder_path(*state, "kept.db"),
@@ -195,20 +195,4 @@ static void a_database_is_kept(void **state)
     free(command);
     free(path);
     free(build);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(the_newest_verified_row_counts),
-                                       in_folder(repeats_are_a_spread),
-                                       in_folder(rows_without_times),
-                                       in_folder(numbers_and_nothing),
-                                       in_folder(dimensions_of_a_size),
-                                       in_folder(rows_of_another_schema_are_not_read),
-                                       in_folder(rows_are_joined_with_their_run),
-                                       in_folder(a_row_knows_its_run),
-                                       in_folder(a_stranger_is_never_sql),
-                                       in_folder(a_question_only_reads),
-                                       in_folder(a_database_is_kept)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static char *html(const char *dir)
     "3,1," bench "," variant ",ok,,2,xl,2,512,bf16,policy," update "," mb "," ms "," wire ",435," ms "," ms            \
     "," exposed ",2,20,40,8000,0.001,0,2000" END
 
-static void strategies_and_their_answers(void **state)
+TEST_IN_FOLDER(strategies_and_their_answers)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
     folder_write(*state, "bench_ddp_naive.csv",
@@ -85,7 +85,7 @@ static void strategies_and_their_answers(void **state)
     "3,1,bench_fsdp," variant ",ok,," ranks ",xl,2,512," precision ",train-step,none," grads ",buckets," ms            \
     ",fp32," tokens "," peak ",1e9,2e9,3e9,5,2000" END
 
-static void one_feature_after_the_other(void **state)
+TEST_IN_FOLDER(one_feature_after_the_other)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
     folder_write(*state, "bench_fsdp.csv",
@@ -114,7 +114,7 @@ static void one_feature_after_the_other(void **state)
 #define CALL(variant, dtype, mode, ms)                                                                                 \
     "3,1,bench_allreduce," variant ",ok,,2,1024," dtype ",1," mode "," ms "," ms "," ms ",0.1,0.1,1 KiB,nccl 2" END
 
-static void own_kernels_beside_the_library(void **state)
+TEST_IN_FOLDER(own_kernels_beside_the_library)
 {
     static const char header[] = "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,"
                                  "mean_ms,std_ms,algbw_gb_s,busbw_gb_s,size,backend" RUN;
@@ -144,7 +144,7 @@ static void own_kernels_beside_the_library(void **state)
     }
 }
 
-static void numbers_on_paper(void **state)
+TEST_IN_FOLDER(numbers_on_paper)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
     folder_write(
@@ -156,11 +156,4 @@ static void numbers_on_paper(void **state)
     text_has(text, "<td class=\"n\">1.00 / 2.00 / 3.00; 4.00</td>");
     text_has(text, "a rank of two sends 6.00 GB in fp32 in the handout's way and 4.00 GB in the paper's (xl)");
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(strategies_and_their_answers), in_folder(one_feature_after_the_other),
-                                       in_folder(own_kernels_beside_the_library), in_folder(numbers_on_paper)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,7 +157,7 @@ static size_t check_table(const char *dir, const shown *t, const char *page, con
     return checked;
 }
 
-static void pages_have_the_values(void **state)
+TEST_IN_FOLDER(pages_have_the_values)
 {
     glob_t found;
     size_t checked = 0;
@@ -179,10 +179,4 @@ static void pages_have_the_values(void **state)
     }
     globfree(&found);
     assert_true(checked > 1000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(pages_have_the_values)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,7 +248,7 @@ static void write_bench(const char *root)
     free(bin);
 }
 
-static void no_cell_does_anything(void **state)
+TEST_IN_FOLDER(no_cell_does_anything)
 {
     enum { TURNS = 4 };
     char *canary = folder_path(*state, "canary"), *root = xasprintf("%s/results", (char *)*state);
@@ -314,7 +314,7 @@ static void no_cell_does_anything(void **state)
 }
 
 /* Each column of each file in turn, with a few others far from it; under a sanitizer, where a turn takes seconds, with more. */
-static void any_column_may_be_missing(void **state)
+TEST_IN_FOLDER(any_column_may_be_missing)
 {
 #ifdef __SANITIZE_ADDRESS__
     enum { TURNS = 8 };
@@ -341,10 +341,4 @@ static void any_column_may_be_missing(void **state)
     free(sound);
     free(dir);
     free(root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(no_cell_does_anything), in_folder(any_column_may_be_missing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

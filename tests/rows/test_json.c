@@ -25,9 +25,8 @@ static void expect(const char *text, const char *part)
     text_has(text, part);
 }
 
-static void a_row_is_an_object_on_a_line(void **state)
+TEST(a_row_is_an_object_on_a_line)
 {
-    (void)state;
     options *o = sample_options_of("--seq 128 --dtype bf16 --decay 0.25 --variant fast,plain --csv none");
     taken t = {.o = o};
     t.out = open_memstream(&t.text, &t.bytes);
@@ -57,10 +56,4 @@ static void a_row_is_an_object_on_a_line(void **state)
     expect(second, "\"fwd_ms\":null,\"peak_bytes\":null,\"timer\":\"\",\"err_fwd\":0.25");
     options_free(o);
     free(t.text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_row_is_an_object_on_a_line)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,9 +43,8 @@ static void show_phases(void)
     progress_phase("too late");
 }
 
-static void the_line_follows_the_phase(void **state)
+TEST(the_line_follows_the_phase)
 {
-    (void)state;
     char text[4096];
     setenv("TERM", "xterm", 1);
     on_terminal(show_phases, text, sizeof text);
@@ -65,9 +64,8 @@ static void update_and_clear(void)
 }
 
 /* It would print the sequences that overwrite a line elsewhere. */
-static void a_dumb_terminal_gets_no_line(void **state)
+TEST(a_dumb_terminal_gets_no_line)
 {
-    (void)state;
     static const char *const dumb[] = {"dumb", "", NULL};
     for (size_t i = 0; i < sizeof dumb / sizeof *dumb; i++) {
         char text[4096];
@@ -78,11 +76,4 @@ static void a_dumb_terminal_gets_no_line(void **state)
         on_terminal(update_and_clear, text, sizeof text);
         assert_string_equal(text, "");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_line_follows_the_phase),
-                                       cmocka_unit_test(a_dumb_terminal_gets_no_line)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void each_case_once(const char *path)
     options_free(o);
 }
 
-static void killed_and_resumed(void **state)
+TEST(killed_and_resumed)
 {
     char *path = folder_path(*state, "killed.csv");
     run_and_kill(path, false, 5, 30);
@@ -107,7 +107,7 @@ static void killed_and_resumed(void **state)
 }
 
 /* Killed in the middle of a write: the half row does not count as done, and its case is measured again. */
-static void killed_while_writing(void **state)
+TEST(killed_while_writing)
 {
     char *path = folder_path(*state, "writing.csv");
     assert_int_equal(sweep(path, false, 0), 0);
@@ -129,11 +129,4 @@ static void killed_while_writing(void **state)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_and_resumed),
-        cmocka_unit_test(killed_while_writing),
-    };
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

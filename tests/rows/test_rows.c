@@ -17,7 +17,7 @@
 
 static const char *const facts[] = {"campaign", "machine", "device", "settle_s", "seed", NULL};
 
-static void columns_and_values(void **state)
+TEST(columns_and_values)
 {
     char *path = folder_path(*state, "deep/er/columns.csv"); /* folders are created */
     options *o = sample_options_of("--seq 128,256 --dtype bf16 --variant fast");
@@ -69,7 +69,7 @@ static void columns_and_values(void **state)
 }
 
 /* Rows of a bench that times nothing have no clocks, each cell is below its name, and --resume counts them. */
-static void untimed(void **state)
+TEST(untimed)
 {
     char *path = folder_path(*state, "untimed.csv"), msg[256];
     char *argv[] = {"bench_sample", "--seq", "128", "--dtype", "bf16", "--variant", "fast"};
@@ -102,7 +102,7 @@ static void untimed(void **state)
     free(path);
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
     char *path = folder_path(*state, "numbers.csv");
     options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
@@ -124,7 +124,7 @@ static void numbers(void **state)
     free(path);
 }
 
-static void status_and_exit_code(void **state)
+TEST(status_and_exit_code)
 {
     char *path = folder_path(*state, "status.csv");
     options *o = sample_options_of("--seq 128,256 --dtype bf16"); /* four rows */
@@ -153,9 +153,8 @@ static void status_and_exit_code(void **state)
     free(path);
 }
 
-static void without_a_file(void **state)
+TEST(without_a_file)
 {
-    (void)state;
     options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
     row_writer *r = sample_rows(o, NULL, true);
     sample_row(r, o, 0, ROW_OK);
@@ -189,7 +188,7 @@ static char *table_of(void **state, const char *arguments)
     return text;
 }
 
-static void table(void **state)
+TEST(table)
 {
     char *text = table_of(state, "--seq 128,1024 --dtype bf16");
     assert_string_equal(text, "bench_sample on A GPU (cpu), machine test-x1\n"
@@ -242,23 +241,11 @@ static void text_in_a_number(void **state)
     row_text(row_begin(sample_rows(o, NULL, false), case_at(o, 0)), "fwd_ms", "1");
 }
 
-static void fatal(void **state)
+TEST(fatal)
 {
     assert_int_equal(code_of(open_below_a_file, state), EXIT_CODE_FAILURE);
     assert_int_equal(code_of(unknown_column, state), EXIT_CODE_FAILURE);
     assert_int_equal(code_of(text_in_a_number, state), EXIT_CODE_FAILURE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_and_values),
-        cmocka_unit_test(untimed),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(status_and_exit_code),
-        cmocka_unit_test(without_a_file),
-        cmocka_unit_test(table),
-        cmocka_unit_test(fatal),
-    };
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void other_columns_are_moved_aside(void **state)
+TEST(other_columns_are_moved_aside)
 {
     char *path = folder_path(*state, "other.csv"), *first = folder_path(*state, "other.1.csv");
     char *second = folder_path(*state, "other.2.csv");
@@ -42,7 +42,7 @@ static void other_columns_are_moved_aside(void **state)
 }
 
 /* A file that a spreadsheet or an editor has rewritten: what it held is kept, here or aside. */
-static void a_rewritten_file_is_kept(void **state)
+TEST(a_rewritten_file_is_kept)
 {
     static const char *const edits[] = {
         "s/,/;/g", "s/,/\\t/g", "1s/^/\\xef\\xbb\\xbf/", "s/$/\\r/", "1s/,seq,/,dtype,/",
@@ -80,7 +80,7 @@ static void a_rewritten_file_is_kept(void **state)
 }
 
 /* Cut the file after every byte of its second row, and write another row. */
-static void torn_lines(void **state)
+TEST(torn_lines)
 {
     char *path = folder_path(*state, "torn.csv");
     options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
@@ -135,7 +135,7 @@ static void write_into_full_disk(const char *path, const char *err, size_t bytes
 }
 
 /* What a full disk cut off is taken back: no torn line stays. */
-static void a_full_disk_leaves_whole_rows(void **state)
+TEST(a_full_disk_leaves_whole_rows)
 {
     char *path = folder_path(*state, "full.csv"), *err = folder_path(*state, "full.err");
     options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
@@ -156,7 +156,7 @@ static void a_full_disk_leaves_whole_rows(void **state)
 }
 
 /* --resume says which line does not count. */
-static void a_torn_line_is_named(void **state)
+TEST(a_torn_line_is_named)
 {
     char *path = folder_path(*state, "named.csv"), *err = folder_path(*state, "named.err");
     options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
@@ -195,7 +195,7 @@ static bool has(row_writer *r, const options *o, size_t index)
     return result;
 }
 
-static void resume(void **state)
+TEST(resume)
 {
     char *path = folder_path(*state, "resume.csv");
     options *o = sample_options_of("--seq 128,256 --dtype bf16");
@@ -241,7 +241,7 @@ static void resume(void **state)
 }
 
 /* A row measured in another way does not stand for this run's; a verified one stands for an unverified one. */
-static void resume_asks_how_it_was_measured(void **state)
+TEST(resume_asks_how_it_was_measured)
 {
     static const char way[] = "--seq 128 --dtype bf16 --variant fast";
     static const struct {
@@ -271,7 +271,7 @@ static void resume_asks_how_it_was_measured(void **state)
 }
 
 /* Rows of another GPU or, within a ./run_all.sh, of another run do not stand beside this run's. */
-static void resume_stays_on_one_gpu_and_in_one_run(void **state)
+TEST(resume_stays_on_one_gpu_and_in_one_run)
 {
     static const struct {
         const char *gpu_uuid, *campaign;
@@ -321,7 +321,7 @@ static int resumed(const char *path)
 }
 
 /* Rows of another schema are bad usage for --resume, and stay where they are; without it they are moved aside. */
-static void another_schema(void **state)
+TEST(another_schema)
 {
     static const char old[] = "schema,method,bench,variant,status,reason\n2,3,bench_sample,fast,ok,\n";
     char *path = folder_path(*state, "schema.csv"), *aside = folder_path(*state, "schema.1.csv");
@@ -348,7 +348,7 @@ static void another_schema(void **state)
 }
 
 /* Several processes append to one file; every row arrives whole. */
-static void many_writers(void **state)
+TEST(many_writers)
 {
     enum { WRITERS = 4, EACH = 50 };
     char *path = folder_path(*state, "many.csv");
@@ -376,19 +376,4 @@ static void many_writers(void **state)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_columns_are_moved_aside),
-        cmocka_unit_test(a_rewritten_file_is_kept),
-        cmocka_unit_test(torn_lines),
-        cmocka_unit_test(a_full_disk_leaves_whole_rows),
-        cmocka_unit_test(a_torn_line_is_named),
-        cmocka_unit_test(resume),
-        cmocka_unit_test(resume_asks_how_it_was_measured),
-        cmocka_unit_test(resume_stays_on_one_gpu_and_in_one_run),
-        cmocka_unit_test(another_schema),
-        cmocka_unit_test(many_writers),
-    };
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

@@ -25,9 +25,8 @@ static bool count(void *arg)
     return ++c->calls != c->fail_at;
 }
 
-static void timer_counts_and_stops(void **state)
+TEST(timer_counts_and_stops)
 {
-    (void)state;
     device *d = device_open(DEVICE_CPU, 0);
     samples x = {0};
     const char *used;
@@ -153,7 +152,7 @@ static void look(session *s, const char *name, bool (*fn)(void *arg), void *arg)
     assert_true(fn(arg));
 }
 
-static void measure_fills_the_declared_columns(void **state)
+TEST_IN_FOLDER(measure_fills_the_declared_columns)
 {
     bare_session b = bare_open(*state);
     counter c = {0};
@@ -217,7 +216,7 @@ static void toy_early(void *arg, int i, double host_ms)
     t->early++;
 }
 
-static void steps_are_taken_one_by_one(void **state)
+TEST_IN_FOLDER(steps_are_taken_one_by_one)
 {
     bare_session b = bare_open(*state);
     toy_step t = {0};
@@ -297,7 +296,7 @@ static bool sleep_20_ms(void *arg)
 }
 
 /* 30 calls of 20 ms are 0.6 s. The real time of a call is known from what was measured. */
-static void a_call_takes_its_time_at_the_mean_power(void **state)
+TEST_IN_FOLDER(a_call_takes_its_time_at_the_mean_power)
 {
     bare_session b = energy_open(*state);
     counter c = {0};
@@ -335,7 +334,7 @@ static bool slower_and_slower(void *arg)
     return true;
 }
 
-static void sustained_is_the_second_half(void **state)
+TEST_IN_FOLDER(sustained_is_the_second_half)
 {
     bare_session b = energy_open(*state);
     counter c = {0};
@@ -372,7 +371,7 @@ static void step_wait(void *arg, double *ms)
     ms[0] = 20;
 }
 
-static void a_step_takes_energy_from_launch_to_completion(void **state)
+TEST_IN_FOLDER(a_step_takes_energy_from_launch_to_completion)
 {
     bare_session b = energy_open(*state);
     counter c = {0};
@@ -391,14 +390,4 @@ static void a_step_takes_energy_from_launch_to_completion(void **state)
     assert_true(near(csv_real(r, 0, "sustained_step_j"), sustained.step_j));
     assert_true(sustained.n > 5 && sustained.n < 30); /* 0.6 s of 25 ms */
     csv_free(r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timer_counts_and_stops), in_folder(measure_fills_the_declared_columns),
-        in_folder(steps_are_taken_one_by_one),    in_folder(a_call_takes_its_time_at_the_mean_power),
-        in_folder(sustained_is_the_second_half),  in_folder(a_step_takes_energy_from_launch_to_completion),
-    };
-    return cmocka_run_group_tests_name("measure", tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The session around a toy bench, each run in a process of its own inside an empty folder: rows of every status, exit
  * codes, resume, dry run, timeout, signals and kills; and the look-up of ceilings. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -167,9 +162,8 @@ static void wait_for_lines(const char *path, int lines)
 
 #define CPU "--device cpu --csv rows.csv "
 
-static void every_status_has_its_row(void **state)
+TEST_WITH(every_status_has_its_row, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 4 --variant right,wrong,greedy,odd"), EXIT_CODE_VERIFY);
     csv *c = csv_read("rows.csv");
     results_join(c, "machine.csv", (const char *const[]){"device", "machine", "idle_w", "campaign", NULL});
@@ -191,9 +185,8 @@ static void every_status_has_its_row(void **state)
     csv_free(c);
 }
 
-static void an_option_that_does_not_apply_is_empty(void **state)
+TEST_WITH(an_option_that_does_not_apply_is_empty, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 1,2 --depth 3,4,5 --variant right,greedy"), EXIT_CODE_OK);
     csv *c = csv_read("rows.csv");
     assert_int_equal(c->rows, 2 * 3 + 2);
@@ -204,9 +197,8 @@ static void an_option_that_does_not_apply_is_empty(void **state)
     assert_int_equal(lines_of("ran.txt"), 8); /* greedy is the same case at any depth */
 }
 
-static void machine_report_is_beside_the_rows(void **state)
+TEST_WITH(machine_report_is_beside_the_rows, enter_folder, leave_folder)
 {
-    (void)state;
     setenv("NCCL_DEBUG", "WARN", 1);
     setenv("NCCL_COMM_ID", "10.1.2.3:4", 1);
     setenv("NCCL_TESTS", "/home/xyzzy/nccl-tests", 1);
@@ -236,9 +228,8 @@ static void machine_report_is_beside_the_rows(void **state)
         assert_null(strstr(text, host));
 }
 
-static void default_file_is_of_machine_and_bench(void **state)
+TEST_WITH(default_file_is_of_machine_and_bench, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run("--device cpu --machine lab-7 --n 1 --variant right"), EXIT_CODE_OK);
     assert_int_equal(lines_of("results/lab-7/bench_toy.csv"), 2);
     assert_int_equal(run("--device cpu --csv none --n 1 --variant right"), EXIT_CODE_OK);
@@ -246,25 +237,22 @@ static void default_file_is_of_machine_and_bench(void **state)
     assert_int_equal(run("--device cpu --machine ../up --n 1"), EXIT_CODE_USAGE);
 }
 
-static void only_skips_is_unsupported(void **state)
+TEST_WITH(only_skips_is_unsupported, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--variant odd"), EXIT_CODE_UNSUPPORTED);
     assert_int_equal(lines_of("rows.csv"), 1 + 3);
 }
 
-static void no_memory_anywhere_is_unsupported(void **state)
+TEST_WITH(no_memory_anywhere_is_unsupported, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 1 --variant greedy,odd"), EXIT_CODE_UNSUPPORTED);
     assert_int_equal(run(CPU "--n 1 --variant greedy,odd --resume"), EXIT_CODE_UNSUPPORTED); /* nor in kept rows */
     assert_int_equal(run(CPU "--n 1 --variant greedy,odd,right --resume"), EXIT_CODE_OK);
     assert_int_equal(run(CPU "--n 1 --variant right,odd --resume"), EXIT_CODE_OK);
 }
 
-static void the_exit_code_is_explained(void **state)
+TEST_WITH(the_exit_code_is_explained, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 4,5 --variant right,wrong --quiet"), EXIT_CODE_VERIFY);
     assert_string_equal(text_of("err.txt"), "bench_toy: 2 of 4 results are wrong; the first: n=4 variant=wrong: "
                                             "2 x 2 is not 5\n");
@@ -276,9 +264,8 @@ static void the_exit_code_is_explained(void **state)
     assert_string_equal(text_of("err.txt"), "");
 }
 
-static void resume_skips_what_is_there(void **state)
+TEST_WITH(resume_skips_what_is_there, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 1,2 --variant right,wrong"), EXIT_CODE_VERIFY);
     assert_int_equal(lines_of("ran.txt"), 4);
     assert_int_equal(run(CPU "--n 1,2,3 --variant right,wrong --resume"), EXIT_CODE_VERIFY);
@@ -289,9 +276,8 @@ static void resume_skips_what_is_there(void **state)
 }
 
 /* The rows alone are on stdout. */
-static void json_has_stdout_to_itself(void **state)
+TEST_WITH(json_has_stdout_to_itself, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 1,2 --variant right --json"), EXIT_CODE_OK);
     const char *out = text_of("out.txt");
     assert_int_equal(lines_of("out.txt"), 2);
@@ -302,9 +288,8 @@ static void json_has_stdout_to_itself(void **state)
 }
 
 /* --csv -: each row has what holds for its run behind its columns, as there is no machine.csv. */
-static void rows_go_to_stdout(void **state)
+TEST_WITH(rows_go_to_stdout, enter_folder, leave_folder)
 {
-    (void)state;
     static const char header[] = "schema,method,bench,variant,status,reason,n,depth,double_n,err_rel,", *const bad[] = {
                                                                                                             "--json",
                                                                                                             "--resume"};
@@ -335,9 +320,8 @@ static void rows_go_to_stdout(void **state)
 }
 
 /* With and without --json, what libraries print goes to stderr. */
-static void libraries_print_to_stderr(void **state)
+TEST_WITH(libraries_print_to_stderr, enter_folder, leave_folder)
 {
-    (void)state;
     setenv("NOISE", "1", 1);
     assert_int_equal(run(CPU "--n 1,2 --variant right --json"), EXIT_CODE_OK);
     assert_int_equal(lines_of("out.txt"), 2);
@@ -368,9 +352,8 @@ static int run_into(const char *arguments, const char *path)
     return wait_for(pid);
 }
 
-static void a_full_or_closed_stdout_is_an_error(void **state)
+TEST_WITH(a_full_or_closed_stdout_is_an_error, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run_into("--device cpu --csv rows.csv --n 1 --variant right --json", "/dev/full"),
                      EXIT_CODE_FAILURE);
     assert_non_null(strstr(text_of("err.txt"), "stdout can't be written (No space left on device): rows are lost"));
@@ -384,9 +367,8 @@ static void a_full_or_closed_stdout_is_an_error(void **state)
     assert_int_equal(lines_of("rows.csv"), 1 + 3);
 }
 
-static void a_row_stands_beside_its_baseline(void **state)
+TEST_WITH(a_row_stands_beside_its_baseline, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run("--device cpu --csv old/bench_toy.csv --n 1,2 --variant right"), EXIT_CODE_OK);
     assert_int_equal(run(CPU "--n 2,3 --variant right --baseline old"), EXIT_CODE_OK);
     const char *first = strstr(text_of("out.txt"), "    baseline: "); /* compare_row has tests of its own */
@@ -404,9 +386,8 @@ static void a_row_stands_beside_its_baseline(void **state)
     assert_int_equal(run(CPU "--n 2 --variant right --baseline="), EXIT_CODE_USAGE);
 }
 
-static void dry_run_only_prints(void **state)
+TEST_WITH(dry_run_only_prints, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run("--device cpu --n 1,2 --variant right,stuck --dry-run"), EXIT_CODE_OK);
     assert_int_equal(lines_of("out.txt"), 4);
     assert_non_null(strstr(text_of("out.txt"), "n=2 variant=right  (about 2 GiB)\n"));
@@ -414,9 +395,8 @@ static void dry_run_only_prints(void **state)
     assert_int_equal(access("ran.txt", F_OK), -1);
 }
 
-static void no_progress_is_exit_5(void **state)
+TEST_WITH(no_progress_is_exit_5, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 1,2,3 --variant stuck --timeout 0.3"), EXIT_CODE_TIMEOUT);
     assert_int_equal(lines_of("rows.csv"), 1 + 1);
     const char *said = text_of("err.txt");
@@ -425,9 +405,8 @@ static void no_progress_is_exit_5(void **state)
     assert_non_null(strstr(said, "rows.csv"));
 }
 
-static void signals_keep_the_rows(void **state)
+TEST_WITH(signals_keep_the_rows, enter_folder, leave_folder)
 {
-    (void)state;
     const int signals[] = {SIGINT, SIGTERM};
     for (int i = 0; i < 2; i++) {
         pid_t pid = start(CPU "--n 1,2 --variant stuck");
@@ -440,9 +419,8 @@ static void signals_keep_the_rows(void **state)
 }
 
 /* As the background jobs of a shell start it. */
-static void ignored_signals_stay_ignored(void **state)
+TEST_WITH(ignored_signals_stay_ignored, enter_folder, leave_folder)
 {
-    (void)state;
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     pid_t pid = start(CPU "--n 1,2 --variant stuck --timeout 1");
@@ -454,9 +432,8 @@ static void ignored_signals_stay_ignored(void **state)
     assert_int_equal(wait_for(pid), EXIT_CODE_TIMEOUT);
 }
 
-static void one_run_at_a_time_writes_a_folder(void **state)
+TEST_WITH(one_run_at_a_time_writes_a_folder, enter_folder, leave_folder)
 {
-    (void)state;
     pid_t pid = start("--device cpu --machine lab-7 --n 1,2 --variant stuck");
     wait_for_lines("ran.txt", 2);
     assert_int_equal(run("--device cpu --machine lab-7 --n 5 --variant right"), EXIT_CODE_FAILURE);
@@ -470,9 +447,8 @@ static void one_run_at_a_time_writes_a_folder(void **state)
     assert_int_equal(run("--device cpu --machine lab-7 --n 5 --variant right"), EXIT_CODE_OK);
 }
 
-static void a_burst_does_not_stand_for_the_steady_state(void **state)
+TEST_WITH(a_burst_does_not_stand_for_the_steady_state, enter_folder, leave_folder)
 {
-    (void)state;
     assert_int_equal(run(CPU "--n 1,2 --variant right"), EXIT_CODE_OK);
     assert_int_equal(run(CPU "--n 1 --variant right --sustain 2 --resume"), EXIT_CODE_OK);
     assert_int_equal(lines_of("ran.txt"), 3);
@@ -481,9 +457,8 @@ static void a_burst_does_not_stand_for_the_steady_state(void **state)
     assert_int_equal(lines_of("ran.txt"), 3);
 }
 
-static void a_killed_run_is_resumed(void **state)
+TEST_WITH(a_killed_run_is_resumed, enter_folder, leave_folder)
 {
-    (void)state;
     pid_t pid = start(CPU "--n 1,2,3 --variant stuck");
     wait_for_lines("ran.txt", 2);
     kill(pid, SIGKILL);
@@ -494,9 +469,8 @@ static void a_killed_run_is_resumed(void **state)
     assert_int_equal(lines_of("rows.csv"), 1 + 2);
 }
 
-static void contradictions_are_usage_errors(void **state)
+TEST_WITH(contradictions_are_usage_errors, enter_folder, leave_folder)
 {
-    (void)state;
     const char *const wrong[] = {"--device cpu --timer graph",
                                  "--device cpu --timer event",
                                  "--device cpu --gpu 1",
@@ -515,9 +489,8 @@ static void contradictions_are_usage_errors(void **state)
     assert_int_equal(access("ran.txt", F_OK), -1);
 }
 
-static void cuda_without_a_gpu_is_a_clear_error(void **state)
+TEST_WITH(cuda_without_a_gpu_is_a_clear_error, enter_folder, leave_folder)
 {
-    (void)state;
     const char *why = device_no_cuda_reason();
     if (!why) {
         print_message("a GPU is here: there is no such error to see\n");
@@ -531,9 +504,8 @@ static void cuda_without_a_gpu_is_a_clear_error(void **state)
 
 /* ---- the machine's name, ceilings ---- */
 
-static void slug_is_a_plain_name(void **state)
+TEST_WITH(slug_is_a_plain_name, enter_folder, leave_folder)
 {
-    (void)state;
     char slug[64], tiny[12];
     device *d = device_open(DEVICE_CPU, 0);
     machine_slug(device_kind_of(d), device_get_info(d), slug, sizeof slug);
@@ -546,7 +518,7 @@ static void slug_is_a_plain_name(void **state)
     device_close(d);
 }
 
-static void gpus_have_short_names(void **state)
+TEST_WITH(gpus_have_short_names, enter_folder, leave_folder)
 {
     static const char *const names[][2] = {{"NVIDIA H100 80GB HBM3", "h100-x2"},
                                            {"NVIDIA H100 96GB HBM3", "h100-96gb-x2"},
@@ -563,9 +535,8 @@ static void gpus_have_short_names(void **state)
     }
 }
 
-static void a_binding_does_not_rename_the_machine(void **state)
+TEST_WITH(a_binding_does_not_rename_the_machine, enter_folder, leave_folder)
 {
-    (void)state;
     char before[64], after[64];
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
@@ -586,9 +557,8 @@ static void a_binding_does_not_rename_the_machine(void **state)
     assert_string_equal(after, before);
 }
 
-static void ceilings_are_the_best_ok_rows(void **state)
+TEST_WITH(ceilings_are_the_best_ok_rows, enter_folder, leave_folder)
 {
-    (void)state;
     char *argv[] = {"bench_toy", "--device=cpu"}, msg[256];
     options *o = options_try(&info, 2, argv, &(options_env){"cpu", NULL, NULL}, msg, sizeof msg);
     rows_info one = {
@@ -623,39 +593,4 @@ static void ceilings_are_the_best_ok_rows(void **state)
     assert_true(ceiling_copy_gb_s(&s, ".") == 4100);
     rows_close(s.rows);
     options_free(o);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(every_status_has_its_row),
-        IN_FOLDER(an_option_that_does_not_apply_is_empty),
-        IN_FOLDER(machine_report_is_beside_the_rows),
-        IN_FOLDER(default_file_is_of_machine_and_bench),
-        IN_FOLDER(only_skips_is_unsupported),
-        IN_FOLDER(no_memory_anywhere_is_unsupported),
-        IN_FOLDER(the_exit_code_is_explained),
-        IN_FOLDER(resume_skips_what_is_there),
-        IN_FOLDER(json_has_stdout_to_itself),
-        IN_FOLDER(rows_go_to_stdout),
-        IN_FOLDER(libraries_print_to_stderr),
-        IN_FOLDER(a_full_or_closed_stdout_is_an_error),
-        IN_FOLDER(a_row_stands_beside_its_baseline),
-        IN_FOLDER(dry_run_only_prints),
-        IN_FOLDER(no_progress_is_exit_5),
-        IN_FOLDER(signals_keep_the_rows),
-        IN_FOLDER(ignored_signals_stay_ignored),
-        IN_FOLDER(one_run_at_a_time_writes_a_folder),
-        IN_FOLDER(a_burst_does_not_stand_for_the_steady_state),
-        IN_FOLDER(a_killed_run_is_resumed),
-        IN_FOLDER(contradictions_are_usage_errors),
-        IN_FOLDER(cuda_without_a_gpu_is_a_clear_error),
-        IN_FOLDER(slug_is_a_plain_name),
-        IN_FOLDER(gpus_have_short_names),
-        IN_FOLDER(a_binding_does_not_rename_the_machine),
-        IN_FOLDER(ceilings_are_the_best_ok_rows),
-    };
-    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

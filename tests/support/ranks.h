@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests of several ranks: runs this very program as another one (its main looks at argv[0]), with an environment of
  * its own, in the current folder. */
-#ifndef STEPBENCH_TESTS_SUPPORT_RANKS_H
-#define STEPBENCH_TESTS_SUPPORT_RANKS_H
+#pragma once
 
 #include <sys/types.h>
 
 /* For setup and teardown of a test: a new folder is the current one; STEPBENCH_... and rank variables are unset. */
 int ranks_enter_folder(void **state);
 int ranks_leave_folder(void **state);
+#define TEST_IN_RANKS_FOLDER(name) TEST_WITH(name, ranks_enter_folder, ranks_leave_folder)
 #define in_ranks_folder(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
 
 /* Starts `program` (by default this one: NULL) with argv[0] = name and arguments cut at blanks; "NAME=value" in front of
@@ -23,5 +23,3 @@ int ranks_lines(const char *path);
 void ranks_wait_lines(const char *path, int lines);
 /* Fails the test when a process of the ids in the file is still there after a second. */
 void ranks_all_gone(const char *path);
-
-#endif

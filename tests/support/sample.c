@@ -102,18 +102,6 @@ void sample_row(row_writer *r, const options *o, size_t index, row_status status
     case_free(c);
 }
 
-static void not_built(void **state)
-{
-    (void)state;
-    skip();
-}
-
-int skip_program(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(not_built)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 int folder_create(void **state)
 {
     const char *parent = getenv("TMPDIR");

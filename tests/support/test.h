@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cmocka with the headers it wants first, and the sample bench and folder that the tests of common/core share. */
-#ifndef STEPBENCH_TESTS_SUPPORT_TEST_H
-#define STEPBENCH_TESTS_SUPPORT_TEST_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,6 +26,36 @@ row_writer *sample_rows(const options *o, const char *path, bool resume);
 /* Writes case `index` with a value in every column, and a reason with commas and quotes when the status is not ok. */
 void sample_row(row_writer *r, const options *o, size_t index, row_status status);
 
+/* TEST(name) { ... } defines a test of this program, with the argument `void **state`. The main of tests/support runs the
+ * tests in the order of their lines. */
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+#define TEST_IN_FOLDER(name) TEST_WITH(name, folder_create, folder_remove)
+#define TEST_WITH(name, setup, teardown)                                                                               \
+    static void name(void **state);                                                                                    \
+    AT_START(add_##name, test_add(&(struct CMUnitTest){#name, name, setup, teardown, NULL}, __LINE__))                 \
+    static void name(__attribute__((unused)) void **state)
+/* What is done once, before and after all tests. */
+#define TESTS_WITH(setup, teardown) AT_START(surround, tests_surround(setup, teardown))
+/* Without the condition the program is one test, which is skipped. */
+#define TESTS_NEED(condition)                                                                                          \
+    static bool can_run(void)                                                                                          \
+    {                                                                                                                  \
+        return condition;                                                                                              \
+    }                                                                                                                  \
+    AT_START(ask_first, tests_need(can_run))
+/* The program has another main, by which it is started under another name. */
+#define PROGRAM(name, other) AT_START(add_##other, program_add(name, other))
+#define AT_START(name, call)                                                                                           \
+    __attribute__((constructor)) static void name(void)                                                                \
+    {                                                                                                                  \
+        call;                                                                                                          \
+    }
+
+void test_add(const struct CMUnitTest *test, int line);
+void tests_surround(CMFixtureFunction setup, CMFixtureFunction teardown);
+void tests_need(bool (*can_run)(void));
+void program_add(const char *name, int (*main)(int argc, char **argv));
+int tests_run(void); /* for a program with a main of its own */
 /* The main of a program whose subject this build has not: one test, which is skipped. */
 int skip_program(void);
 
@@ -48,5 +77,3 @@ void folder_program(const char *folder, const char *name, const char *text); /* 
 /* Fail the test with the whole text. */
 void text_has(const char *text, const char *wanted);
 void text_lacks(const char *text, const char *unwanted);
-
-#endif

@@ -15,7 +15,7 @@ static double first_row(int64_t parameters, double since_start, double step_s)
 }
 
 /* What a first row has waited for before, these choices and its own 30 steps and half a second end by the target. */
-static void a_first_row_ends_by_its_target(void **state)
+TEST(a_first_row_ends_by_its_target)
 {
     static const struct {
         double parameters, target_s, step_s;
@@ -34,15 +34,14 @@ static void a_first_row_ends_by_its_target(void **state)
     assert_true(first_row(b8, 28, 0.34) < 0);
 }
 
-static void later_rows_and_retune_have_their_time(void **state)
+TEST(later_rows_and_retune_have_their_time)
 {
-    (void)state;
     assert_true(tune_budget(xl, false, false, 1000, 1, 0.1) == 4);
     assert_true(tune_budget(xl, false, false, 1000, 6, 0.1) < 0);
     assert_true(tune_budget(xl, true, true, 20, 2, 0.1) == 10);
 }
 
-static void a_block_is_lost_when_every_step_is(void **state)
+TEST(a_block_is_lost_when_every_step_is)
 {
     samples s = {0};
     (void)state;
@@ -69,7 +68,7 @@ static tuned_product product(int n, float ms, int uses, int rivals)
     return p;
 }
 
-static void races_are_in_the_order_of_what_they_are_worth(void **state)
+TEST(races_are_in_the_order_of_what_they_are_worth)
 {
     static step_products p = {.count = 5};
     (void)state;
@@ -86,15 +85,4 @@ static void races_are_in_the_order_of_what_they_are_worth(void **state)
     assert_int_equal(race_next(&p, 90), 4);
     p.list[4].shape.dtype = SB_FP32;
     assert_int_equal(race_next(&p, 90), -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_first_row_ends_by_its_target),
-        cmocka_unit_test(later_rows_and_retune_have_their_time),
-        cmocka_unit_test(a_block_is_lost_when_every_step_is),
-        cmocka_unit_test(races_are_in_the_order_of_what_they_are_worth),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static int newest(const choices *c, const sb_matmul *shape)
     return place;
 }
 
-static void kept_choices_are_read_again(void **state)
+TEST_IN_FOLDER(kept_choices_are_read_again)
 {
     char *path = folder_path(*state, "choices.csv");
     const kept_choice one = example(16, 1, 130100), two = example(17, 2, 130100);
@@ -77,9 +77,8 @@ static void kept_choices_are_read_again(void **state)
     free(path);
 }
 
-static void the_newest_comes_first_then_older_ones(void **state)
+TEST(the_newest_comes_first_then_older_ones)
 {
-    (void)state;
     const kept_choice old = example(16, 1, 130100), new = example(16, 2, 130200), other = example(17, 3, 130200);
     choices *c = choices_open(nobody, NULL, false);
     choices_add(c, "o forward", &old);
@@ -93,9 +92,8 @@ static void the_newest_comes_first_then_older_ones(void **state)
 }
 
 /* What an algorithm depends on, one at a time. */
-static void every_part_of_the_shape_counts(void **state)
+TEST(every_part_of_the_shape_counts)
 {
-    (void)state;
     static const char something;
     const kept_choice k = example(16, 1, 130100);
     choices *c = choices_open(nobody, NULL, false);
@@ -118,7 +116,7 @@ static void every_part_of_the_shape_counts(void **state)
 }
 
 /* What has not raced yet races in the next run; what has, does not. */
-static void rivals_are_kept_until_they_have_raced(void **state)
+TEST_IN_FOLDER(rivals_are_kept_until_they_have_raced)
 {
     char *path = folder_path(*state, "choices.csv");
     kept_choice k = example(16, 1, 130100), other = example(17, 2, 130100);
@@ -148,7 +146,7 @@ static void rivals_are_kept_until_they_have_raced(void **state)
 }
 
 /* As it was until 2026-11: every cell full, all 64 bytes of an algorithm, no rivals. */
-static void an_older_file_is_converted_once(void **state)
+TEST_IN_FOLDER(an_older_file_is_converted_once)
 {
     char *path = folder_path(*state, "choices.csv"), *text;
     file_write(path, "product,m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,split,workspace_bytes,"
@@ -177,7 +175,7 @@ static void an_older_file_is_converted_once(void **state)
     free(path);
 }
 
-static void an_empty_cell_is_that_of_the_row_above(void **state)
+TEST_IN_FOLDER(an_empty_cell_is_that_of_the_row_above)
 {
     char *path = folder_path(*state, "choices.csv");
     file_write(path, "m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,split,workspace_bytes,library,"
@@ -192,7 +190,7 @@ static void an_empty_cell_is_that_of_the_row_above(void **state)
     free(path);
 }
 
-static void broken_rows_are_left_out(void **state)
+TEST_IN_FOLDER(broken_rows_are_left_out)
 {
     char *path = folder_path(*state, "choices.csv");
     const kept_choice good = example(16, 1, 130100), bad = example(17, 1, 130100);
@@ -212,7 +210,7 @@ static void broken_rows_are_left_out(void **state)
 }
 
 /* Every row of a shipped file is one that counts, for a shape and a library of its own. */
-static void shipped_choices_are_whole(void **state)
+TEST(shipped_choices_are_whole)
 {
     static const char *const gpus[] = {"NVIDIA H200", "NVIDIA H100 80GB HBM3"};
     (void)state;
@@ -241,9 +239,8 @@ static void shipped_choices_are_whole(void **state)
     }
 }
 
-static void a_trainer_times_what_is_not_known(void **state)
+TEST(a_trainer_times_what_is_not_known)
 {
-    (void)state;
     const step_options o = small_options();
     choices *c = choices_open(nobody, NULL, false);
     const tuned_product *p;
@@ -271,7 +268,7 @@ static void a_trainer_times_what_is_not_known(void **state)
 }
 
 /* What an older build has kept counts, and float8 fits beside it. */
-static void a_file_without_float8_gets_its_columns(void **state)
+TEST_IN_FOLDER(a_file_without_float8_gets_its_columns)
 {
     char *path = folder_path(*state, "choices.csv");
     const kept_choice wide = example(18, 3, 130100);
@@ -312,19 +309,4 @@ static void a_file_without_float8_gets_its_columns(void **state)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(kept_choices_are_read_again),
-        in_folder(a_file_without_float8_gets_its_columns),
-        cmocka_unit_test(the_newest_comes_first_then_older_ones),
-        cmocka_unit_test(every_part_of_the_shape_counts),
-        in_folder(rivals_are_kept_until_they_have_raced),
-        in_folder(an_older_file_is_converted_once),
-        in_folder(an_empty_cell_is_that_of_the_row_above),
-        in_folder(broken_rows_are_left_out),
-        cmocka_unit_test(shipped_choices_are_whole),
-        cmocka_unit_test(a_trainer_times_what_is_not_known),
-    };
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

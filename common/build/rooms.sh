@@ -115,7 +115,7 @@ links) # The linker's view, which a shared header cannot hide. Objects that are 
     ;;
 fronts)
     # A table of ops names what it is filled with. The others are to be cut; none may come.
-    excepted='kernels/cpu/cpu.h kernels/cpu/train.h kernels/cuda/train.h common/launch/internal.h
+    excepted='kernels/cpu/cpu.h common/launch/internal.h
         common/compare/compare.h common/compare/internal.h
         bench/mixed/mixed.h bench/qualify/qualify.h bench/roofline/roofline.h'
     # shellcheck disable=SC2046,SC2086 # one word per file

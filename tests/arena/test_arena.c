@@ -3,14 +3,9 @@
  * Where the planner puts things is the matter of test_arena_plan.c. */
 #include "tests/support/test.h"
 
-#include "common/core/error.h"
 #include "common/arena/arena.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- the timeline ---- */
 
@@ -87,7 +82,7 @@ TEST(names)
 TEST(pointers)
 {
     arena *a = arena_create();
-    char *block = NULL;
+    OWNED char *block = NULL;
     for (int walk = 0; walk < 3; walk++) {
         walk ? arena_run_begin(a) : arena_plan_begin(a);
         arena_slot x = arena_take(a, 300, MEMORY_ACTIVATION, 0, "x"), y = arena_take(a, 10, MEMORY_OTHER, -1, "y");
@@ -106,7 +101,6 @@ TEST(pointers)
         assert_int_equal(arena_bytes(a), 768);
         arena_attach(a, block = aligned_alloc(256, arena_bytes(a)));
     }
-    free(block);
     arena_free(a);
 }
 
@@ -194,14 +188,13 @@ TEST(walks_that_differ)
     arena_plan_begin(planned);
     faulty_walk(planned, NO_FAULT);
     arena_plan_end(planned);
-    void *block = aligned_alloc(256, arena_bytes(planned));
+    OWNED void *block = aligned_alloc(256, arena_bytes(planned));
     arena_attach(planned, block);
     for (int f = NO_FAULT + 1; f < FAULTS; f++)
         dies_saying(run_faulty, f, words[f]);
     arena_run_begin(planned); /* given up after its first take */
     arena_take(planned, 300, MEMORY_ACTIVATION, 0, "x");
     run_faulty(NO_FAULT);
-    free(block);
     arena_free(planned);
 }
 

@@ -3,12 +3,9 @@
  * once in walks like those of a transformer's step. */
 #include "tests/support/test.h"
 
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/arena/arena.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* ---- what must hold of every plan, from its events alone ---- */
@@ -41,7 +38,7 @@ static lived *lives(const arena *a, size_t *n)
 static int64_t check_plan(const arena *a)
 {
     size_t n;
-    lived *of = lives(a, &n);
+    OWNED lived *of = lives(a, &n);
     const arena_event *e;
     const size_t count = arena_events(a, &e);
     for (size_t i = 0; i < n; i++) {
@@ -60,7 +57,6 @@ static int64_t check_plan(const arena *a)
         const int64_t top = strcmp(e[i].name, "fixed") == 0 ? e[i].offset + e[i].bytes : 0;
         peak = top > peak ? top : peak;
     }
-    free(of);
     return peak;
 }
 
@@ -107,14 +103,13 @@ TEST(random_plans)
         const int64_t peak = check_plan(a);
         if (arena_bytes(a) > 1.5 * peak + 256.0 * 64) /* hard cases: greedy is not the best, but never far off */
             fail_msg("seed %d: %zu bytes for %lld", (int)seed, arena_bytes(a), (long long)peak);
-        void *block = aligned_alloc(256, arena_bytes(a));
+        OWNED void *block = aligned_alloc(256, arena_bytes(a));
         arena_attach(a, block);
         for (int run = 0; run < 2; run++) {
             arena_run_begin(a);
             random_walk(a, seed, steps);
             arena_run_end(a);
         }
-        free(block);
         arena_free(a);
     }
 }

@@ -2,12 +2,8 @@
 /* The file for PyTorch's memory viewer: its bytes, and what python3's own pickle reads from it. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
-#include "common/core/error.h"
 #include "common/arena/snapshot.h"
 
 /* Reads the file as the viewer does, checks what it takes for granted, prints what it would draw. */
@@ -60,14 +56,13 @@ static char *read_back(const char *folder, const char *path)
         skip();
     }
     file_write(script, reader);
-    char *command = xasprintf("python3 '%s' '%s' 2>&1", script, path);
+    OWNED char *command = xasprintf("python3 '%s' '%s' 2>&1", script, path);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     printed[fread(printed, 1, sizeof printed - 1, out)] = '\0';
     int state = pclose(out);
     if (!WIFEXITED(state) || WEXITSTATUS(state) != 0)
         fail_msg("python3: %s", printed);
-    free(command);
     free(script);
     return xstrdup(printed);
 }
@@ -88,52 +83,43 @@ static const int64_t sample_arena = ((int64_t)5 << 30) + 4096;
 
 TEST_IN_FOLDER(a_step_reads_back)
 {
-    char *path = folder_path(*state, "snapshot.pickle");
+    OWNED char *path = folder_path(*state, "snapshot.pickle");
     assert_true(snapshot_write(path, sample, SAMPLE, sample_arena));
-    char *said = read_back(*state, path);
+    OWNED char *said = read_back(*state, path);
     int64_t outside = (3 << 20) + 512, peak = outside + 1024 + ((int64_t)5 << 30), end = peak - 1024 + 512;
-    char *wanted =
+    OWNED char *wanted =
         xasprintf("10 3 %lld %lld activation grad param temporary unknown\nbackward 5 w2 of block 0 (grad)\n",
                   (long long)peak, (long long)end);
     assert_string_equal(said, wanted);
-    free(wanted);
-    free(said);
-    free(path);
 }
 
 /* Categories without an "unknown" one stop the viewer's page, so there are none. */
 TEST_IN_FOLDER(no_category_without_the_unknown_one)
 {
-    char *path = folder_path(*state, "snapshot.pickle");
+    OWNED char *path = folder_path(*state, "snapshot.pickle");
     assert_true(snapshot_write(path, sample + 2, 2, sample_arena));
-    char *said = read_back(*state, path);
+    OWNED char *said = read_back(*state, path);
     assert_string_equal(said, "2 1 1280 1280 \nforward 1 scores of block 0 (temporary)\n");
-    free(said);
-    free(path);
 }
 
 TEST_IN_FOLDER(a_long_trace_is_whole)
 {
     enum { TENSORS = 2600 };
-    arena_event *events = xcalloc(2 * TENSORS, sizeof *events);
+    OWNED arena_event *events = xcalloc(2 * TENSORS, sizeof *events);
     for (int i = 0; i < TENSORS; i++) {
         events[i] = (arena_event){PHASE_FORWARD, i, i, MEMORY_OTHER, i, "x", 256, 256 * (int64_t)i};
         events[2 * TENSORS - 1 - i] = (arena_event){PHASE_BACKWARD, i, i, MEMORY_OTHER, i, "x", -256, 256 * (int64_t)i};
     }
-    char *path = folder_path(*state, "snapshot.pickle");
+    OWNED char *path = folder_path(*state, "snapshot.pickle");
     assert_true(snapshot_write(path, events, 2 * TENSORS - 1, 256 * TENSORS)); /* the last release is left out */
-    char *said = read_back(*state, path);
-    char *wanted = xasprintf("%d 1 %d 256 unknown\n", 3 * TENSORS - 2, 256 * TENSORS);
+    OWNED char *said = read_back(*state, path);
+    OWNED char *wanted = xasprintf("%d 1 %d 256 unknown\n", 3 * TENSORS - 2, 256 * TENSORS);
     assert_ptr_equal(strstr(said, wanted), said);
-    free(wanted);
-    free(said);
-    free(path);
-    free(events);
 }
 
 TEST_IN_FOLDER(bytes_are_those_of_protocol_2)
 {
-    char *path = folder_path(*state, "snapshot.pickle");
+    OWNED char *path = folder_path(*state, "snapshot.pickle");
     assert_true(snapshot_write(path, sample, 0, 0));
     FILE *in = fopen(path, "rb");
     assert_non_null(in);
@@ -143,8 +129,6 @@ TEST_IN_FOLDER(bytes_are_those_of_protocol_2)
     static const char wanted[] = "\x80\x02}(X\x08\0\0\0segments](eX\x0d\0\0\0device_traces](](eeu.";
     assert_int_equal(bytes, sizeof wanted - 1);
     assert_memory_equal(got, wanted, bytes);
-    free(path);
-    char *missing = folder_path(*state, "none/snapshot.pickle");
+    OWNED char *missing = folder_path(*state, "none/snapshot.pickle");
     assert_false(snapshot_write(missing, sample, SAMPLE, sample_arena));
-    free(missing);
 }

@@ -3,10 +3,6 @@
  * bench_roofline, this program is the bench, with a device that never closes. */
 #include "tests/support/test.h"
 
-#include <string.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 #include "common/device/device.h"
 #include "tests/support/ranks.h"
 

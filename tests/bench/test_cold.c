@@ -3,14 +3,7 @@
  * checked. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 
 /* The exit code of bench_transformer on the CPU in the folder, with rows in rows.csv. */
 static int run(const char *folder, const char *arguments)
@@ -18,21 +11,19 @@ static int run(const char *folder, const char *arguments)
     const char *programs = getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".";
     char root[4096];
     assert_non_null(getcwd(root, sizeof root));
-    char *program = *programs == '/' ? xstrdup(programs) : xasprintf("%s/%s", root, programs);
-    char *command = xasprintf("cd '%s' && '%s/bench_transformer' --device cpu --seq 8 --batch=1 --layers 1 %s --csv "
-                              "'some rows.csv' >out 2>&1",
-                              folder, program, arguments);
+    OWNED char *program = *programs == '/' ? xstrdup(programs) : xasprintf("%s/%s", root, programs);
+    OWNED char *command =
+        xasprintf("cd '%s' && '%s/bench_transformer' --device cpu --seq 8 --batch=1 --layers 1 %s --csv "
+                  "'some rows.csv' >out 2>&1",
+                  folder, program, arguments);
     const int status = system(command);
-    free(command);
-    free(program);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static csv *rows_in(const char *folder)
 {
-    char *path = folder_path(folder, "some rows.csv");
+    OWNED char *path = folder_path(folder, "some rows.csv");
     csv *c = csv_read(path);
-    free(path);
     assert_non_null(c);
     return c;
 }

@@ -4,14 +4,7 @@
  * calls that are made one by one are right; and the other way round. Run as bench_allreduce, this program is the bench. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/comm/comm.h"
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/device/device.h"
 #include "tests/support/ranks.h"
 
@@ -138,13 +131,14 @@ static void rows_are(const char *fault, const char *in_place, const char *mode, 
     skip();
 #endif
     remove("rows.csv");
-    char *arguments = xasprintf("FAULT=%s --device cpu --machine test-x1 --quiet --csv rows.csv --ranks 2 --bytes 4000 "
-                                "--dtype fp32 --in-place %s --mode %s --calls 3 --iters 2 --warmup 1 --variant "
-                                "all-reduce,reduce-scatter,broadcast%s",
-                                fault, in_place, mode, strcmp(in_place, "0") == 0 ? ",all-gather" : "");
+    OWNED char *arguments =
+        xasprintf("FAULT=%s --device cpu --machine test-x1 --quiet --csv rows.csv --ranks 2 --bytes 4000 "
+                  "--dtype fp32 --in-place %s --mode %s --calls 3 --iters 2 --warmup 1 --variant "
+                  "all-reduce,reduce-scatter,broadcast%s",
+                  fault, in_place, mode, strcmp(in_place, "0") == 0 ? ",all-gather" : "");
     const bool ok = strcmp(status, "ok") == 0;
     assert_int_equal(ranks_run("bench_allreduce", arguments), ok ? EXIT_CODE_OK : EXIT_CODE_VERIFY);
-    csv *c = csv_read("rows.csv");
+    OWNED_CSV csv *c = csv_read("rows.csv");
     assert_non_null(c);
     assert_int_equal(c->rows, strcmp(in_place, "0") == 0 ? 4 : 3);
     for (size_t r = 0; r < c->rows; r++) {
@@ -155,8 +149,6 @@ static void rows_are(const char *fault, const char *in_place, const char *mode, 
         assert_true(isnan(csv_real(c, r, "median_ms")) == !ok);
         assert_true((csv_real(c, r, "err_elements") == 0) == ok);
     }
-    csv_free(c);
-    free(arguments);
 }
 
 TEST_IN_RANKS_FOLDER(right_graphs_pass)

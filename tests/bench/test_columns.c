@@ -3,11 +3,6 @@
  * here anew, or read off a clock that only kernels advance (tests/preload/clock.c), so that it is known. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
@@ -445,18 +440,17 @@ TEST(transformer)
     static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16"};
     columns_have_rules(*state, "bench_transformer", transformer_rules);
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
-        char *by_clock = xasprintf(MODEL "--precision %s --mode forward,forward-backward,train-step --attention fused "
-                                         "--iters 5 --warmup 1 --sustain 1",
-                                   precisions[i]);
+        OWNED char *by_clock =
+            xasprintf(MODEL "--precision %s --mode forward,forward-backward,train-step --attention fused "
+                            "--iters 5 --warmup 1 --sustain 1",
+                      precisions[i]);
         known = true;
         columns_hold(bench_rows(*state, "bench_transformer", clocked, by_clock, EXIT_CODE_OK), "bench_transformer",
                      transformer_rules);
-        free(by_clock);
-        char *moments = xasprintf(MODEL "--precision %s --moments fp32,bf16 --iters 1", precisions[i]);
+        OWNED char *moments = xasprintf(MODEL "--precision %s --moments fp32,bf16 --iters 1", precisions[i]);
         known = false;
         columns_hold(bench_rows(*state, "bench_transformer", "", moments, EXIT_CODE_OK), "bench_transformer",
                      transformer_rules);
-        free(moments);
     }
     known = false;
     columns_hold(bench_rows(*state, "bench_transformer", "",
@@ -705,10 +699,8 @@ TEST(mixed_precision)
 
 static double off_pct(const csv *c, size_t row, const char *phase)
 {
-    char *held = xasprintf("%s_peak_bytes", phase), *predicted = xasprintf("predicted_%s", held);
+    OWNED char *held = xasprintf("%s_peak_bytes", phase), *predicted = xasprintf("predicted_%s", held);
     const double off = isnan(N(held)) ? 0 : 100 * fabs(N(predicted) - N(held)) / N(held);
-    free(held);
-    free(predicted);
     return off;
 }
 
@@ -766,12 +758,11 @@ TEST(memory_of_a_step)
     static const char *const more[] = {"--mode forward,train-step", "--mode train-step --moments bf16"};
     columns_have_rules(*state, "bench_memory", memory_rules);
     for (int i = 0; i < 2; i++) {
-        char *arguments =
+        OWNED char *arguments =
             xasprintf("--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 3 --heads 4 --heads-kv 2 --batch 2 "
                       "--seq 16 --precision fp32,bf16 %s",
                       more[i]);
         columns_hold(bench_rows(*state, "bench_memory", "", arguments, EXIT_CODE_OK), "bench_memory", memory_rules);
-        free(arguments);
     }
     columns_were_seen("bench_memory", memory_rules);
 }
@@ -780,9 +771,8 @@ static int build(void **state)
 {
     if (folder_create(state) != 0)
         return -1;
-    char *preload = preload_build(*state, "clock");
+    OWNED char *preload = preload_build(*state, "clock");
     clocked = xasprintf("STEPBENCH_RUN=known %s", preload);
-    free(preload);
     return 0;
 }
 

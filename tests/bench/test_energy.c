@@ -3,12 +3,6 @@
  * Run as bench_transformer, bench_flash or bench_roofline, this program is that bench. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/device/device.h"
 #include "tests/support/fake_nvml.h"
 #include "tests/support/ranks.h"
@@ -33,11 +27,11 @@ device *__wrap_device_cpu_open(void)
 /* The only row. Enough of each measurement for the counter: it is asked for at least 0.6 s. */
 static csv *rows_of(const char *bench, const char *options)
 {
-    char *all = xasprintf("--device cpu --machine test-x1 --csv rows.csv --quiet --check 0 --warmup 1 --iters 1000000 "
-                          "--max-time 0.8 --sensors 5 %s",
-                          options);
+    OWNED char *all =
+        xasprintf("--device cpu --machine test-x1 --csv rows.csv --quiet --check 0 --warmup 1 --iters 1000000 "
+                  "--max-time 0.8 --sensors 5 %s",
+                  options);
     const int code = ranks_run(bench, all);
-    free(all);
     if (code != EXIT_CODE_OK)
         fail_msg("exit code %d: %s", code, ranks_text("err.txt"));
     csv *c = csv_read("rows.csv");
@@ -65,18 +59,17 @@ static void by_the_counter(const csv *c, const char *joules, const char *time, d
 
 TEST_IN_RANKS_FOLDER(joules_of_a_step)
 {
-    csv *c =
+    OWNED_CSV csv *c =
         rows_of("bench_transformer",
                 "--size tiny --batch 2 --micro-batches 3 --seq 16 --precision fp32 --mode train-step --variant none");
     per_joule(c, "step_j", "tokens_per_j", 3 * 2 * 16);
     by_the_counter(c, "step_j", "host_step_mean_ms", 1e-3);
-    csv_free(c);
 }
 
 /* 4 B H S^2 D forward, 2.5 times that backward. */
 TEST_IN_RANKS_FOLDER(joules_of_attention)
 {
-    csv *c =
+    OWNED_CSV csv *c =
         rows_of("bench_flash", "--variant flash --dtype fp32 --batch 1 --heads 2 --seq 64 --head-dim 16 --causal 0");
     const double tflop = 4.0 * 2 * 64 * 64 * 16 * 1e-12;
     per_joule(c, "fwd_j", "fwd_tflop_per_j", tflop);
@@ -84,18 +77,16 @@ TEST_IN_RANKS_FOLDER(joules_of_attention)
     per_joule(c, "fwd_bwd_j", "fwd_bwd_tflop_per_j", 3.5 * tflop);
     by_the_counter(c, "fwd_j", "fwd_ms", 1e-3);
     by_the_counter(c, "bwd_j", "bwd_ms", 1e-3);
-    csv_free(c);
 }
 
 TEST_IN_RANKS_FOLDER(joules_of_a_product)
 {
-    csv *c = rows_of("bench_roofline", "--variant gemm --dtype fp32 --size 96 --sustain 1.6");
+    OWNED_CSV csv *c = rows_of("bench_roofline", "--variant gemm --dtype fp32 --size 96 --sustain 1.6");
     const double tflop = 2.0 * 96 * 96 * 96 * 1e-12;
     per_joule(c, "energy_j", "tflop_per_j", tflop);
     per_joule(c, "sustained_j", "sustained_tflop_per_j", tflop);
     by_the_counter(c, "energy_j", "time_us", 1e-6);
     by_the_counter(c, "sustained_j", "sustained_us", 1e-6);
-    csv_free(c);
 }
 
 PROGRAM("bench_transformer", bench_main_transformer)

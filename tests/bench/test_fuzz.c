@@ -7,14 +7,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 /* All of them where a sanitizer looks on; without one, a fifth shows as much. */
 #ifdef __SANITIZE_ADDRESS__
@@ -104,7 +98,7 @@ static int find_benches(void **state)
     if (folder_create(state) != 0)
         return -1;
     const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL);
+    OWNED char *programs = realpath(where ? where : ".", NULL);
     struct dirent **entries;
     const int n = scandir("bench", &entries, NULL, by_name);
     assert_true(programs && n > 0);
@@ -117,7 +111,6 @@ static int find_benches(void **state)
         free(entries[i]);
     }
     free(entries);
-    free(programs);
     return bench_count == 0;
 }
 
@@ -275,7 +268,7 @@ static void add_options(line *l, const bench *b, size_t most, const char *const 
         const option_spec *s = &b->specs[draw(b->n)];
         for (size_t pick = allowed ? draw(allowed_n) : 0, i = 0; allowed && i < b->n; i++)
             s = strcmp(b->specs[i].name, allowed[pick]) == 0 ? &b->specs[i] : s;
-        char *name = xstrdup(s->name), *value = value_of(s);
+        OWNED char *name = xstrdup(s->name), *value = value_of(s);
         if (!allowed && draw(15) == 0)
             mutate_name(name);
         if (draw(2)) {
@@ -285,8 +278,6 @@ static void add_options(line *l, const bench *b, size_t most, const char *const 
             if (allowed || draw(15))
                 push(l, xstrdup(value));
         }
-        free(name);
-        free(value);
     }
     if (!allowed && draw(20) == 0)
         push(l, garbage());
@@ -333,7 +324,8 @@ static void parse(const bench *b, const line *l)
 {
     const bench_info info = {.name = b->name, .summary = "", .options = b->specs};
     char msg[2048];
-    options *o = options_try(&info, l->argc, (char **)l->argv, &(options_env){"cpu", "no GPU", NULL}, msg, sizeof msg);
+    OWNED_OPTIONS options *o =
+        options_try(&info, l->argc, (char **)l->argv, &(options_env){"cpu", "no GPU", NULL}, msg, sizeof msg);
     if (!o && !is_sentence(msg))
         fail_for(l, "refused without one printable sentence", msg);
     if (!o)
@@ -345,9 +337,7 @@ static void parse(const bench *b, const line *l)
             fail_for(l, "a case without a key", "");
         case_free(c);
     }
-    char *described = options_describe(o);
-    free(described);
-    options_free(o);
+    OWNED char *described = options_describe(o);
 }
 
 TEST(the_parser_takes_or_refuses)
@@ -368,7 +358,7 @@ TEST(the_parser_takes_or_refuses)
 /* Runs it in the folder; the exit code, or minus the signal. What it says on stderr goes to *said. */
 static int run(const char *folder, const bench *b, const line *l, char **said)
 {
-    char *err = folder_path(folder, "err");
+    OWNED char *err = folder_path(folder, "err");
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -383,7 +373,6 @@ static int run(const char *folder, const bench *b, const line *l, char **said)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     *said = file_text(err);
-    free(err);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 

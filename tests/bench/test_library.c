@@ -3,13 +3,9 @@
  * in which the hash of its sources, or the name of the function that tells it, is another. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "common/core/build_info.h"
-#include "common/core/error.h"
 #include "common/session/library.h"
 #include "tests/support/bench_run.h"
 
@@ -18,7 +14,7 @@
 /* This program's library in `folder`, with `with` wherever `what`, of the same length, stands. */
 static void copy_with(const char *folder, const char *what, const char *with)
 {
-    char *to = folder_path(folder, "libstepbench.so.0");
+    OWNED char *to = folder_path(folder, "libstepbench.so.0");
     FILE *in = fopen(build_library(), "rb"), *out = fopen(to, "wb");
     struct stat info;
     assert_true(in && out && fstat(fileno(in), &info) == 0);
@@ -32,32 +28,26 @@ static void copy_with(const char *folder, const char *what, const char *with)
     assert_int_equal(fclose(out), 0);
     fclose(in);
     free(all);
-    free(to);
 }
 
 static void expect(const char *folder, const char *way, int code)
 {
-    char *environment = xasprintf("ASAN_OPTIONS=verify_asan_link_order=0 %s=\"%s%s${%s:+:$%s}\"", way, folder,
-                                  strcmp(way, "LD_PRELOAD") == 0 ? "/libstepbench.so.0" : "", way, way);
-    csv *rows = bench_rows(folder, "bench_flash", environment, SMALL, code);
+    OWNED char *environment = xasprintf("ASAN_OPTIONS=verify_asan_link_order=0 %s=\"%s%s${%s:+:$%s}\"", way, folder,
+                                        strcmp(way, "LD_PRELOAD") == 0 ? "/libstepbench.so.0" : "", way, way);
+    OWNED_CSV csv *rows = bench_rows(folder, "bench_flash", environment, SMALL, code);
     assert_int_equal(rows ? rows->rows : 0, code == EXIT_CODE_OK);
-    csv_free(rows);
-    free(environment);
 }
 
 static void expect_refused(const char *folder, const char *way, const char *loaded)
 {
-    char *out = folder_path(folder, "out.txt"),
-         *want =
-             xasprintf("bench_flash: the kernels that were loaded, %s/libstepbench.so.0 (%s), are not those of this "
-                       "program's build, %s (%s): run make, or leave LD_LIBRARY_PATH and LD_PRELOAD out\n",
-                       folder, loaded, build_library(), build_kernels());
+    OWNED char *out = folder_path(folder, "out.txt"),
+               *want = xasprintf(
+                   "bench_flash: the kernels that were loaded, %s/libstepbench.so.0 (%s), are not those of this "
+                   "program's build, %s (%s): run make, or leave LD_LIBRARY_PATH and LD_PRELOAD out\n",
+                   folder, loaded, build_library(), build_kernels());
     expect(folder, way, EXIT_CODE_USAGE);
-    char *said = file_text(out);
+    OWNED char *said = file_text(out);
     assert_string_equal(said, want);
-    free(said);
-    free(want);
-    free(out);
 }
 
 /* Every test of a run has the same environment: they test what was built. */

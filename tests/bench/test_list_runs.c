@@ -4,13 +4,7 @@
 #include "tests/support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 enum { BENCHES_MAX = 64 };
 
@@ -57,17 +51,15 @@ typedef struct facts {
 static void check_options(const char *bench, const char *run)
 {
     const char *gpus = strstr(run, "{gpus}");
-    char *arguments = gpus ? xasprintf("--device cpu --dry-run %.*s2%s", (int)(gpus - run), run, gpus + 6)
-                           : xasprintf("--device cpu --dry-run %s", run);
+    OWNED char *arguments = gpus ? xasprintf("--device cpu --dry-run %.*s2%s", (int)(gpus - run), run, gpus + 6)
+                                 : xasprintf("--device cpu --dry-run %s", run);
     int code;
-    char *text = output_of(bench, arguments, &code);
+    OWNED char *text = output_of(bench, arguments, &code);
     const bool for_a_gpu = code == EXIT_CODE_USAGE && strstr(text, "--device cuda");
     if (code != EXIT_CODE_OK && !for_a_gpu)
         fail_msg("%s %s: exit code %d: %s", bench, arguments, code, text);
     if (code == EXIT_CODE_OK && !strstr(text, "variant="))
         fail_msg("%s %s has no cases", bench, arguments);
-    free(text);
-    free(arguments);
 }
 
 /* A run: its lists, how many GPUs it needs, the seconds it takes, its options. */
@@ -180,12 +172,11 @@ TEST(every_bench)
 TEST(every_bench_has_rules)
 {
     for (size_t i = 0; i < count; i++) {
-        char *command = xasprintf("grep -qE 'columns_have_rules\\([^,]*, \"%s\"|strategy\\([^,]*, \"%s\"' "
-                                  "tests/bench/test_columns*.c",
-                                  benches[i], benches[i]);
+        OWNED char *command = xasprintf("grep -qE 'columns_have_rules\\([^,]*, \"%s\"|strategy\\([^,]*, \"%s\"' "
+                                        "tests/bench/test_columns*.c",
+                                        benches[i], benches[i]);
         if (system(command) != 0)
             fail_msg("no tests/bench/test_columns*.c states the columns of %s", benches[i]);
-        free(command);
     }
 }
 

@@ -2,24 +2,18 @@
 /* bench_mixed_precision from outside, on the CPU: sums bit for bit, dtypes under autocast, norms, speed-ups. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
 /* Runs it with rows to <folder>/rows.csv; gives them, or NULL after a usage error. */
 static csv *rows_of(const char *folder, const char *arguments, int wanted_status)
 {
-    char *bench = bench_path("bench_mixed_precision");
-    char *path = folder_path(folder, "rows.csv");
-    char *command = xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --quiet --csv rows.csv %s >out.txt 2>&1",
-                              folder, bench, arguments);
+    OWNED char *bench = bench_path("bench_mixed_precision");
+    OWNED char *path = folder_path(folder, "rows.csv");
+    OWNED char *command =
+        xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --quiet --csv rows.csv %s >out.txt 2>&1", folder,
+                  bench, arguments);
     int state = system(command);
     int status = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
     if (status != wanted_status) {
@@ -27,9 +21,6 @@ static csv *rows_of(const char *folder, const char *arguments, int wanted_status
         fail_msg("'%s' ended with %d: %s", arguments, status, text);
     }
     csv *c = csv_read(path);
-    free(command);
-    free(path);
-    free(bench);
     return c;
 }
 
@@ -57,7 +48,7 @@ TEST_IN_FOLDER(sums_have_every_bit)
                  {"10000x0.001", "fp32+fp32", "0x412001af", 10.000411033630371f},
                  {"10000x0.001", "fp16+fp16", "0x4400", 4.0f},
                  {"10000x0.001", "bf16+bf16", "0x3f00", 0.5f}};
-    csv *c = rows_of(*state, "--variant accumulation --tensor loss --width 8", EXIT_CODE_OK);
+    OWNED_CSV csv *c = rows_of(*state, "--variant accumulation --tensor loss --width 8", EXIT_CODE_OK);
     assert_int_equal(c->rows, 16);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         size_t r = row_with(c, "sum", known[i].sum, "pair", known[i].pair);
@@ -69,26 +60,24 @@ TEST_IN_FOLDER(sums_have_every_bit)
     assert_true(csv_real(c, row_with(c, "sum", "1000x0.01", "pair", "bf16+bf16"), "stalls_after") < 400);
     assert_true(isnan(csv_real(c, row_with(c, "sum", "1000x0.01", "pair", "fp32+bf16"), "stalls_after")));
     assert_true(csv_real(c, row_with(c, "sum", "1000x0.01", "pair", "bf16-kahan"), "err_rel") < 4e-3);
-    csv_free(c);
 }
 
 TEST_IN_FOLDER(other_sums_are_free)
 {
-    csv *c = rows_of(*state, "--variant accumulation --tensor loss --width 8 --pair fp32+fp32 --sum 3x-0.5,1x7", 0);
+    OWNED_CSV csv *c =
+        rows_of(*state, "--variant accumulation --tensor loss --width 8 --pair fp32+fp32 --sum 3x-0.5,1x7", 0);
     assert_true(csv_real(c, 0, "value") == -1.5 && csv_real(c, 1, "value") == 7);
-    csv_free(c);
     static const char *const wrong[] = {"1000", "0x1", "x0.1", "10x", "10x0.1y", "2000000x0.1", "10xnan"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        char *arguments = xasprintf("--variant accumulation --tensor loss --width 8 --sum %s", wrong[i]);
+        OWNED char *arguments = xasprintf("--variant accumulation --tensor loss --width 8 --sum %s", wrong[i]);
         csv_free(rows_of(*state, arguments, EXIT_CODE_USAGE));
-        free(arguments);
     }
 }
 
 TEST_IN_FOLDER(autocast_has_the_dtypes_of_pytorch)
 {
-    csv *golden = csv_read("tests/golden/autocast.csv");
-    csv *c = rows_of(*state, "--variant autocast --pair fp32+fp32 --width 8 --magnitude 1", EXIT_CODE_OK);
+    OWNED_CSV csv *golden = csv_read("tests/golden/autocast.csv");
+    OWNED_CSV csv *c = rows_of(*state, "--variant autocast --pair fp32+fp32 --width 8 --magnitude 1", EXIT_CODE_OK);
     assert_int_equal(c->rows, 39);
     assert_int_equal(golden->rows, c->rows);
     for (size_t r = 0; r < golden->rows; r++) {
@@ -96,8 +85,6 @@ TEST_IN_FOLDER(autocast_has_the_dtypes_of_pytorch)
         assert_string_equal(csv_cell(c, ours, "status"), "ok");
         assert_string_equal(csv_cell(c, ours, "tensor_dtype"), csv_cell(golden, r, "dtype"));
     }
-    csv_free(c);
-    csv_free(golden);
 }
 
 static double norm_value(const csv *c, const char *norm, const char *dtype, const char *statistics,
@@ -113,8 +100,8 @@ static double norm_value(const csv *c, const char *norm, const char *dtype, cons
 
 TEST_IN_FOLDER(norms_overflow_in_fp16_and_stall_in_bf16)
 {
-    csv *c = rows_of(*state, "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 2560 --dtype fp16,bf16",
-                     EXIT_CODE_OK);
+    OWNED_CSV csv *c = rows_of(
+        *state, "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 2560 --dtype fp16,bf16", EXIT_CODE_OK);
     for (int layer = 0; layer < 2; layer++) {
         const char *norm = layer ? "layer" : "rms";
         assert_true(norm_value(c, norm, "fp16", "own", "300", "rows_overflowed") == 63); /* all but the zero row */
@@ -128,22 +115,21 @@ TEST_IN_FOLDER(norms_overflow_in_fp16_and_stall_in_bf16)
     }
     assert_true(norm_value(c, "rms", "bf16", "fp32", "1", "err_fused") < 4e-3);
     assert_true(isnan(norm_value(c, "layer", "bf16", "fp32", "1", "err_fused")));
-    csv_free(c);
 }
 
 TEST_IN_FOLDER(eps_vanishes_in_fp16)
 {
-    csv *c = rows_of(*state,
-                     "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 16 --dtype fp16,bf16 --norm rms "
-                     "--magnitude 1 --eps 1e-8 --statistics fp32,own",
-                     EXIT_CODE_OK);
+    OWNED_CSV csv *c =
+        rows_of(*state,
+                "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 16 --dtype fp16,bf16 --norm rms "
+                "--magnitude 1 --eps 1e-8 --statistics fp32,own",
+                EXIT_CODE_OK);
     assert_true(norm_value(c, "rms", "fp16", "own", "1", "eps_stored") == 0);
     assert_true(norm_value(c, "rms", "fp16", "own", "1", "eps_smallest") == 1e-7);
     assert_true(norm_value(c, "rms", "fp16", "own", "1", "y_nonfinite") == 16); /* the row of zeros is 0/0 */
     assert_true(norm_value(c, "rms", "fp16", "fp32", "1", "y_nonfinite") == 0);
     assert_true(norm_value(c, "rms", "bf16", "own", "1", "eps_stored") > 0);
     assert_true(norm_value(c, "rms", "bf16", "own", "1", "y_nonfinite") == 0);
-    csv_free(c);
 }
 
 TEST_IN_FOLDER(speed_ups_are_over_fp32)
@@ -185,7 +171,7 @@ static double of_row(const csv *c, const char *product, const char *values, cons
 /* What casts and sums lose, as theory and an H100 have it. */
 TEST_IN_FOLDER(float8_loses_what_it_must)
 {
-    csv *c = rows_of(*state, "--variant float8 --shape 32x64x1024 --values all --iters 3", EXIT_CODE_OK);
+    OWNED_CSV csv *c = rows_of(*state, "--variant float8 --shape 32x64x1024 --values all --iters 3", EXIT_CODE_OK);
     assert_int_equal(c->rows, 5 * 9);
     static const char *const e4m3[] = {"tensor-fast", "tensor", "row-fast", "row", "block", "block-dw", "mx"};
     for (size_t i = 0; i < sizeof e4m3 / sizeof *e4m3; i++)
@@ -202,6 +188,5 @@ TEST_IN_FOLDER(float8_loses_what_it_must)
     for (size_t r = 0; r < c->rows; r++)
         if (!csv_is(c, r, "product", "bf16"))
             assert_true(csv_real(c, r, "predicted_pct") == 100 && csv_real(c, r, "saturated") == 0);
-    csv_free(c);
     csv_free(rows_of(*state, "--variant float8 --shape 32x33x64", EXIT_CODE_USAGE));
 }

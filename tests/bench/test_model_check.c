@@ -3,12 +3,6 @@
  * kind that the mode has; and what the row says of them. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
 static bool is(const csv *c, size_t row, const char *column, const char *value)
@@ -28,11 +22,10 @@ enum { SEQ_COUNT = 2 };
 /* So many rows of a tiny model, each of which passes its check. */
 static csv *passing(const char *folder, size_t rows, const char *options)
 {
-    char *all = xasprintf(
+    OWNED char *all = xasprintf(
         "--size tiny --iters 1 --warmup 0 --precision fp32,tf32,bf16,bf16-pure,fp16 --variant none,kernels %s",
         options);
     csv *c = bench_rows(folder, "bench_transformer", "", all, EXIT_CODE_OK);
-    free(all);
     assert_non_null(c);
     assert_int_equal(c->rows, rows);
     for (size_t row = 0; row < c->rows; row++)
@@ -44,19 +37,18 @@ static csv *passing(const char *folder, size_t rows, const char *options)
 /* A case that is skipped, for this reason. */
 static void skipped(const char *folder, const char *reason, const char *options)
 {
-    char *all = xasprintf("--size tiny --iters 1 --seq 16 --variant kernels %s", options);
-    csv *c = bench_rows(folder, "bench_transformer", "", all, EXIT_CODE_UNSUPPORTED);
-    free(all);
+    OWNED char *all = xasprintf("--size tiny --iters 1 --seq 16 --variant kernels %s", options);
+    OWNED_CSV csv *c = bench_rows(folder, "bench_transformer", "", all, EXIT_CODE_UNSUPPORTED);
     assert_non_null(c);
     for (size_t row = 0; row < c->rows; row++)
         assert_non_null(strstr(csv_cell(c, row, "reason"), reason));
-    csv_free(c);
 }
 
 TEST(each_mode_has_its_errors)
 {
-    csv *c = passing(*state, SEQ_COUNT * 5 * 3 * 2 * 3,
-                     "--seq " SEQS " --overlap auto,gradients,none --mode forward,forward-backward,train-step");
+    OWNED_CSV csv *c =
+        passing(*state, SEQ_COUNT * 5 * 3 * 2 * 3,
+                "--seq " SEQS " --overlap auto,gradients,none --mode forward,forward-backward,train-step");
     for (size_t row = 0; row < c->rows; row++) {
         const bool forward = is(c, row, "mode", "forward"), train = is(c, row, "mode", "train-step");
         assert_true(csv_real(c, row, "err_loss") >= 0);
@@ -69,24 +61,22 @@ TEST(each_mode_has_its_errors)
         assert_true(!train || (param >= 0 && param < 1e-3));
         assert_true(!train || param > 0 || is(c, row, "precision", "bf16-pure"));
     }
-    csv_free(c);
 }
 
 TEST(moments_in_16_bits)
 {
-    csv *c = passing(*state, SEQ_COUNT * 5 * 2 * 2 * 2 * 2,
-                     "--seq " SEQS " --moments fp32,bf16 --overlap gradients,none --grad-dtype policy,fp32");
+    OWNED_CSV csv *c = passing(*state, SEQ_COUNT * 5 * 2 * 2 * 2 * 2,
+                               "--seq " SEQS " --moments fp32,bf16 --overlap gradients,none --grad-dtype policy,fp32");
     for (size_t row = 0; row < c->rows; row++)
         assert_true(csv_real(c, row, "err_param") < 1e-2);
-    csv_free(c);
     skipped(*state, "is for --mode train-step", "--moments fp32,bf16 --mode forward,forward-backward");
 }
 
 /* Several micro-batches and clipped gradients, in every policy; and where they mean nothing. */
 TEST(micro_batches_and_clipping)
 {
-    csv *c = passing(*state, 5 * 2 * 2 * 2 * 2 * 2,
-                     "--seq 16 --micro-batches 1,4 --clip 0,0.01 --overlap all,none --recompute none,block");
+    OWNED_CSV csv *c = passing(*state, 5 * 2 * 2 * 2 * 2 * 2,
+                               "--seq 16 --micro-batches 1,4 --clip 0,0.01 --overlap all,none --recompute none,block");
     for (size_t row = 0; row < c->rows; row++) {
         assert_true(csv_real(c, row, "err_grad") > 0 && csv_real(c, row, "err_param") < 1e-3);
         assert_true(isnan(csv_real(c, row, "fwd_ms")) == is(c, row, "micro_batches", "4"));
@@ -98,7 +88,6 @@ TEST(micro_batches_and_clipping)
                                                                                           : "all";
         assert_string_equal(csv_cell(c, row, "overlap_used"), used);
     }
-    csv_free(c);
     skipped(*state, "no gradients that --micro-batches could add up", "--micro-batches 2 --mode forward");
     skipped(*state, "--clip is for --mode train-step", "--clip 1 --mode forward-backward");
 }

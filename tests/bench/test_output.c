@@ -3,13 +3,6 @@
  * closed on purpose is no failure. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
 #define CASE "bench_flash --device cpu --seq 16 --head-dim 16 --dtype fp32 --variant flash --iters 3 --warmup 0 "
@@ -34,11 +27,9 @@ static char *stderr_of(const char *folder, const char *call, const char *redirec
 
 static size_t rows_of(const char *folder, const char *name)
 {
-    char *path = folder_path(folder, name);
-    csv *file = csv_read(path);
+    OWNED char *path = folder_path(folder, name);
+    OWNED_CSV csv *file = csv_read(path);
     const size_t rows = file ? file->rows : 0;
-    csv_free(file);
-    free(path);
     return rows;
 }
 
@@ -73,16 +64,14 @@ TEST_IN_FOLDER(a_full_stdout_is_a_failure)
 
 TEST_IN_FOLDER(a_worse_code_stays)
 {
-    char *said = stderr_of(*state, "report --check .", ">/dev/full", EXIT_CODE_GATE);
+    OWNED char *said = stderr_of(*state, "report --check .", ">/dev/full", EXIT_CODE_GATE);
     assert_non_null(strstr(said, LOST));
-    free(said);
 }
 
 TEST_IN_FOLDER(a_full_csv_is_a_failure)
 {
-    char *said = stderr_of(*state, CASE "--csv /dev/full", ">/dev/null", EXIT_CODE_FAILURE);
+    OWNED char *said = stderr_of(*state, CASE "--csv /dev/full", ">/dev/null", EXIT_CODE_FAILURE);
     assert_non_null(strstr(said, "cannot write a row to /dev/full: No space left on device"));
-    free(said);
 }
 
 /* Else the file that is opened next is stdout, and gets the table. */
@@ -90,11 +79,9 @@ TEST_IN_FOLDER(closed_streams_are_no_files)
 {
     free(stderr_of(*state, CASE "--csv closed.csv", "<&- >&-", EXIT_CODE_OK));
     assert_int_equal(rows_of(*state, "closed.csv"), 1);
-    char *path = folder_path(*state, "closed.csv"), *text = file_text(path);
+    OWNED char *path = folder_path(*state, "closed.csv"), *text = file_text(path);
     assert_null(strstr(text, "variant  status"));
     assert_int_equal(strncmp(text, "schema,", 7), 0);
-    free(text);
-    free(path);
 }
 
 TESTS_NEED(access("/dev/full", W_OK) == 0)

@@ -3,40 +3,30 @@
  * a run without it, and were all written before anything was recorded. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/trace.h"
 
 static void run(const char *folder, const char *bench, const char *arguments)
 {
-    char *program = bench_path(bench);
-    char *command = xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --csv rows.csv %s >out.txt 2>&1", folder,
-                              program, arguments);
+    OWNED char *program = bench_path(bench);
+    OWNED char *command = xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --csv rows.csv %s >out.txt 2>&1",
+                                    folder, program, arguments);
     const int state = system(command);
     if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) {
         char *out = folder_path(folder, "out.txt");
         fail_msg("'%s %s' failed: %s", bench, arguments, file_text(out));
     }
-    free(command);
-    free(program);
 }
 
 static csv *table(const char *folder, const char *name)
 {
-    char *path = xasprintf("%s/profile/%s.csv", folder, name);
+    OWNED char *path = xasprintf("%s/profile/%s.csv", folder, name);
     csv *c = csv_read(path);
     if (!c)
         fail_msg("there is no %s", path);
     assert_int_equal(c->dropped, 0);
-    free(path);
     return c;
 }
 
@@ -66,22 +56,20 @@ static void check_trace(const char *folder, const csv *totals, size_t row)
     trace_summary s;
     char why[256];
     const int rank = (int)csv_real(totals, row, "rank");
-    char *path = xasprintf("%s/profile/%s", folder, csv_cell(totals, row, "trace")), *text = file_text(path);
+    OWNED char *path = xasprintf("%s/profile/%s", folder, csv_cell(totals, row, "trace")), *text = file_text(path);
     if (!trace_check(text, &s, why, sizeof why))
         fail_msg("%s: %s", path, why);
     assert_int_equal(s.ranks, (int)csv_real(totals, row, "ranks"));
     assert_true(s.spans > 0 && s.counters > 0);
     assert_true(strcmp(csv_cell(totals, row, "device"), "cuda") == 0 || s.ranges > 0); /* a GPU lags behind the host */
     assert_same(s.span_us[rank] / 1e3, csv_real(totals, row, "kernel_ms"), "the trace and totals");
-    free(path);
-    free(text);
 }
 
 /* Every row of totals: the other tables and the trace say the same. */
 static void check_sums(const char *folder)
 {
-    csv *totals = table(folder, "totals"), *kernels = table(folder, "kernels"), *idle = table(folder, "idle"),
-        *overlap = table(folder, "overlap"), *products = table(folder, "products");
+    OWNED_CSV csv *totals = table(folder, "totals"), *kernels = table(folder, "kernels"), *idle = table(folder, "idle"),
+                  *overlap = table(folder, "overlap"), *products = table(folder, "products");
     assert_true(totals->rows > 0);
     for (size_t i = 0; i < totals->rows; i++) {
         static const char *const sets[] = {"idle_ms",       "compute_alone_ms", "comm_alone_ms", "compute_comm_ms",
@@ -104,11 +92,6 @@ static void check_sums(const char *folder)
         assert_same(csv_real(products, i, "gemm_pct") + csv_real(products, i, "attention_pct") +
                         csv_real(products, i, "other_pct"),
                     100, "shares of products");
-    csv_free(totals);
-    csv_free(kernels);
-    csv_free(idle);
-    csv_free(overlap);
-    csv_free(products);
 }
 
 static bool has_row(const csv *c, const char *column, const char *value)
@@ -122,35 +105,28 @@ static bool has_row(const csv *c, const char *column, const char *value)
 /* The report's section has every profile, and its first numbers. */
 static void check_report(const char *folder)
 {
-    char *program = bench_path("report"), *rows = folder_path(folder, "rows.csv");
+    OWNED char *program = bench_path("report"), *rows = folder_path(folder, "rows.csv");
     if (!program)
         return;
-    char *as_bench = folder_path(folder, "bench_transformer.csv"), *page = folder_path(folder, "report.html"),
-         *command = xasprintf("'%s' '%s' >/dev/null", program, folder);
+    OWNED char *as_bench = folder_path(folder, "bench_transformer.csv"), *page = folder_path(folder, "report.html"),
+               *command = xasprintf("'%s' '%s' >/dev/null", program, folder);
     assert_int_equal(rename(rows, as_bench), 0);
     assert_int_equal(system(command), 0);
     char *text = file_text(page), *at = strstr(text, "<summary>Profiles: where the time of a step goes");
-    csv *totals = table(folder, "totals"), *kernels = table(folder, "kernels");
+    OWNED_CSV csv *totals = table(folder, "totals"), *kernels = table(folder, "kernels");
     assert_non_null(at);
     size_t sections = 0;
     for (const char *p = at; (p = strstr(p, "By events it takes ")); p++)
         sections++;
     assert_int_equal(sections, totals->rows);
-    char *first = xasprintf("<td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%s</td>", csv_cell(kernels, 0, "range"),
-                            csv_cell(kernels, 0, "op"), csv_cell(kernels, 0, "name"), csv_cell(kernels, 0, "calls"));
+    OWNED char *first =
+        xasprintf("<td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%s</td>", csv_cell(kernels, 0, "range"),
+                  csv_cell(kernels, 0, "op"), csv_cell(kernels, 0, "name"), csv_cell(kernels, 0, "calls"));
     if (!strstr(at, first))
         fail_msg("the report has no row '%s'", first);
     assert_non_null(strstr(at, "softmax beside the products"));
     assert_non_null(strstr(at, "why nothing ran"));
-    csv_free(totals);
-    csv_free(kernels);
-    free(first);
     free(text);
-    free(command);
-    free(page);
-    free(as_bench);
-    free(rows);
-    free(program);
 }
 
 TEST_IN_FOLDER(a_training_step)
@@ -158,7 +134,8 @@ TEST_IN_FOLDER(a_training_step)
     run(*state, "bench_transformer",
         "--size tiny --seq 16 --batch 2 --iters 3 --warmup 1 --precision fp32 --attention unfused,flash --profile");
     check_sums(*state);
-    csv *kernels = table(*state, "kernels"), *products = table(*state, "products"), *softmax = table(*state, "softmax");
+    OWNED_CSV csv *kernels = table(*state, "kernels"), *products = table(*state, "products"),
+                  *softmax = table(*state, "softmax");
     static const char *const ranges[] = {"forward/block forward/qkv", "forward/block forward/scores",
                                          "backward/block backward/w2", "loss", "forward"};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -176,9 +153,6 @@ TEST_IN_FOLDER(a_training_step)
             assert_true(csv_real(softmax, i, "time_ratio") > 0);
             assert_true(csv_real(softmax, i, "flop_ratio") < csv_real(softmax, i, "byte_ratio"));
         }
-    csv_free(kernels);
-    csv_free(products);
-    csv_free(softmax);
     check_report(*state);
 }
 
@@ -187,29 +161,23 @@ TEST_IN_FOLDER(rows_come_first)
 {
     run(*state, "bench_flash", "--seq 32,64 --head-dim 16 --iters 3 --profile");
     check_sums(*state);
-    char *path = folder_path(*state, "rows.csv"), *out = folder_path(*state, "out.txt"), *text = file_text(out);
-    csv *rows = csv_read(path);
+    OWNED char *path = folder_path(*state, "rows.csv"), *out = folder_path(*state, "out.txt"), *text = file_text(out);
+    OWNED_CSV csv *rows = csv_read(path);
     const char *first = strstr(text, "profile of"), *last = NULL;
     assert_int_equal(rows->rows, 4);
     for (const char *p = text; (p = strstr(p, " ok ")); p++)
         last = p;
     assert_non_null(first);
     assert_true(last && last < first);
-    csv *totals = table(*state, "totals");
+    OWNED_CSV csv *totals = table(*state, "totals");
     assert_int_equal(totals->rows, 3 * rows->rows); /* forward, backward, both */
-    csv_free(totals);
-    csv_free(rows);
-    free(path);
-    free(out);
-    free(text);
 }
 
 TEST_IN_FOLDER(without_it_there_is_nothing)
 {
     run(*state, "bench_flash", "--seq 32 --head-dim 16 --iters 3");
-    char *path = folder_path(*state, "profile");
+    OWNED char *path = folder_path(*state, "profile");
     assert_int_not_equal(access(path, F_OK), 0);
-    free(path);
 }
 
 TEST_IN_FOLDER(two_ranks)
@@ -222,7 +190,8 @@ TEST_IN_FOLDER(two_ranks)
     run(*state, "bench_ddp_overlap",
         "--ranks 2 --size tiny --seq 16 --batch 2 --iters 2 --warmup 1 --precision fp32 --profile --quiet");
     check_sums(*state);
-    csv *totals = table(*state, "totals"), *overlap = table(*state, "overlap"), *c = table(*state, "collectives");
+    OWNED_CSV csv *totals = table(*state, "totals"), *overlap = table(*state, "overlap"),
+                  *c = table(*state, "collectives");
     assert_int_equal(totals->rows, 2);
     assert_string_equal(csv_cell(totals, 0, "run_id"), csv_cell(totals, 1, "run_id"));
     for (size_t i = 0; i < overlap->rows; i++) { /* the terms are what the step loses */
@@ -239,9 +208,6 @@ TEST_IN_FOLDER(two_ranks)
         bytes[(int)csv_real(c, i, "rank")] += csv_real(c, i, "bytes");
     }
     assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
-    csv_free(totals);
-    csv_free(overlap);
-    csv_free(c);
 }
 
 /* A row of kernels.csv of the trainer's step under this variant that is like row i, but for its times. */
@@ -280,24 +246,19 @@ static void check_graph_as_eager(const csv *kernels)
 TEST(a_recording_of_gpus)
 {
     check_sums("tests/golden");
-    csv *totals = table("tests/golden", "totals"), *kernels = table("tests/golden", "kernels"),
-        *c = table("tests/golden", "collectives");
+    OWNED_CSV csv *totals = table("tests/golden", "totals"), *kernels = table("tests/golden", "kernels"),
+                  *c = table("tests/golden", "collectives");
     trace_summary s;
     char why[256];
     int arrows = 0, calls = 0;
     for (size_t i = 0; i < totals->rows; i++) {
-        char *path = xasprintf("tests/golden/profile/%s", csv_cell(totals, i, "trace")), *text = file_text(path);
+        OWNED char *path = xasprintf("tests/golden/profile/%s", csv_cell(totals, i, "trace")), *text = file_text(path);
         assert_true(trace_check(text, &s, why, sizeof why));
         arrows += s.arrows, calls += s.calls;
-        free(path);
-        free(text);
     }
     assert_true(arrows > 0 && calls > 0);
     check_graph_as_eager(kernels);
     assert_true(has_row(kernels, "range", "forward/block forward/qkv") && has_row(kernels, "op", "all_reduce"));
     for (size_t i = 0; i < c->rows; i++)
         assert_true(csv_real(c, i, "transfer_us") > 0);
-    csv_free(totals);
-    csv_free(kernels);
-    csv_free(c);
 }

@@ -3,35 +3,26 @@
  * says where nothing can be compared. The rules themselves are in tests/qualify. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 
 /* Runs it in the folder; rows go to rows.csv, which is new, and what it prints to out.txt. */
 static int run(const char *folder, const char *arguments)
 {
     const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL);
+    OWNED char *programs = realpath(where ? where : ".", NULL);
     assert_non_null(programs);
-    char *command =
+    OWNED char *command =
         xasprintf("cd '%s' && rm -f rows.csv && '%s/bench_qualify' --device cpu --machine test-x1 --iters 3 "
                   "--warmup 1 --gemm-size 32 --bytes 64K --seq 16 --sustain 0 --csv rows.csv %s >out.txt 2>&1",
                   folder, programs, arguments);
     const int status = system(command);
-    free(command);
-    free(programs);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static csv *rows(const char *folder)
 {
-    char *path = folder_path(folder, "rows.csv");
+    OWNED char *path = folder_path(folder, "rows.csv");
     csv *c = csv_read(path);
-    free(path);
     assert_non_null(c);
     return c;
 }
@@ -48,16 +39,14 @@ static const char *cell(const csv *c, const char *variant, const char *rank, con
 
 static void said(const char *folder, const char *what)
 {
-    char *path = folder_path(folder, "out.txt"), *text = file_text(path);
+    OWNED char *path = folder_path(folder, "out.txt"), *text = file_text(path);
     text_has(text, what);
-    free(text);
-    free(path);
 }
 
 TEST(nothing_to_compare_with)
 {
     assert_int_equal(run(*state, ""), EXIT_CODE_UNSUPPORTED); /* nobody takes it for a node that is well */
-    csv *c = rows(*state);
+    OWNED_CSV csv *c = rows(*state);
     static const char *const measured[] = {"gemm", "copy", "flash", "gemm-together", "step"};
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
         for (int rank = 0; rank < 2; rank++) {
@@ -68,7 +57,6 @@ TEST(nothing_to_compare_with)
     assert_string_equal(cell(c, "h2d", "0", "status"), "skip");
     assert_string_equal(cell(c, "verdict", "1", "verdict"), "not checked"); /* without NVML it is never ok */
     assert_non_null(strstr(cell(c, "verdict", "1", "why"), "NVML"));
-    csv_free(c);
     said(*state, "rank 1: not checked");
     said(*state, "nothing could be checked, so nothing is called ok");
 }
@@ -76,7 +64,7 @@ TEST(nothing_to_compare_with)
 /* A driver that is lost leaves no GPU: the CPUs are no substitute. A GPU that is missing is a fault, too. */
 TEST(no_gpu_and_too_few)
 {
-    char *programs = realpath(getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".", NULL);
+    OWNED char *programs = realpath(getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".", NULL);
     static const struct {
         const char *arguments, *sentence;
         int code;
@@ -84,15 +72,13 @@ TEST(no_gpu_and_too_few)
                  {"--ranks 8", "there is no GPU", EXIT_CODE_UNSUPPORTED},
                  {"--expect 8", "0 GPUs of the 8 that --expect names are there", EXIT_CODE_GATE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *command =
+        OWNED char *command =
             xasprintf("cd '%s' && rm -f rows.csv && CUDA_VISIBLE_DEVICES= '%s/bench_qualify' --csv rows.csv %s "
                       ">out.txt 2>&1 && exit 1; code=$?; [ ! -e rows.csv ] && exit $code",
                       (char *)*state, programs, cases[i].arguments);
         assert_int_equal(WEXITSTATUS(system(command)), cases[i].code);
-        free(command);
         said(*state, cases[i].sentence);
     }
-    free(programs);
     assert_int_equal(run(*state, "--expect 3 --variant copy"), EXIT_CODE_GATE);
     said(*state, "2 GPUs of the 3 that --expect names are there");
     assert_int_equal(run(*state, "--expect 2 --variant copy"), EXIT_CODE_UNSUPPORTED);
@@ -177,10 +163,9 @@ TEST(the_lines_with_jq)
         if (strncmp(line, begin, strlen(begin)) != 0)
             continue;
         assert_true(lines < sizeof wants / sizeof *wants);
-        char *arguments = xasprintf("--json --reference reference.csv --variant copy,verdict 2>errors.txt | %s",
-                                    line + strlen(begin));
+        OWNED char *arguments = xasprintf("--json --reference reference.csv --variant copy,verdict 2>errors.txt | %s",
+                                          line + strlen(begin));
         assert_int_equal(run(*state, arguments), 0); /* jq's own */
-        free(arguments);
         said(*state, wants[lines++]);
     }
     assert_int_equal(lines, sizeof wants / sizeof *wants);
@@ -190,12 +175,11 @@ TEST(the_lines_with_jq)
 TEST(a_planted_wrong_bit)
 {
     assert_int_equal(run(*state, "--ranks 3 --plant-error bits --variant step,verdict"), EXIT_CODE_VERIFY);
-    csv *c = rows(*state);
+    OWNED_CSV csv *c = rows(*state);
     assert_string_equal(cell(c, "step", "0", "status"), "ok");
     assert_string_equal(cell(c, "step", "2", "status"), "fail");
     assert_string_equal(cell(c, "verdict", "0", "verdict"), "not checked");
     assert_string_equal(cell(c, "verdict", "2", "verdict"), "broken");
-    csv_free(c);
 }
 
 TEST(one_rank_and_four)
@@ -231,9 +215,8 @@ TEST(bad_input)
                  {"--pair 0-2", "--pair 0-2 is no pair of 2 ranks"},
                  {"--rank 2", "--rank 2 is none of 2 ranks"},
                  {"--resume", "in one run"}};
-    char *torn = folder_path(*state, "torn.csv");
+    OWNED char *torn = folder_path(*state, "torn.csv");
     file_write(torn, "metric,gpus,shape,value,floor,source\nstep_ms,1,model=tiny,1e6,,my node, May\n");
-    free(torn);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(run(*state, cases[i].arguments), EXIT_CODE_USAGE);
         said(*state, cases[i].sentence);

@@ -2,19 +2,12 @@
 /* bench_recompute from outside, on the CPU: its derived columns from the raw ones, budgets kept, refusals. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
 static csv *run(const char *folder, const char *arguments, int code)
 {
-    char *all = xasprintf("--iters 3 --warmup 1 %s", arguments);
+    OWNED char *all = xasprintf("--iters 3 --warmup 1 %s", arguments);
     csv *rows = bench_rows(folder, "bench_recompute", "", all, code);
-    free(all);
     return rows;
 }
 
@@ -36,7 +29,7 @@ static void same(double got, double want, double of)
 
 TEST_IN_FOLDER(derived_columns)
 {
-    csv *c = run(*state, "--size tiny --d-model 32 --layers 5 --seq 16 --batch 2 --group 2", EXIT_CODE_OK);
+    OWNED_CSV csv *c = run(*state, "--size tiny --d-model 32 --layers 5 --seq 16 --batch 2 --group 2", EXIT_CODE_OK);
     const size_t none = row_of(c, "none"), group = row_of(c, "group"), nested = row_of(c, "nested");
     assert_int_equal(c->rows, 13);
     for (size_t r = 0; r < c->rows; r++) {
@@ -56,31 +49,29 @@ TEST_IN_FOLDER(derived_columns)
     assert_string_equal(csv_cell(c, group, "forwards_again"), "5");
     assert_true(csv_real(c, nested, "forwards_passed") > 0);
     assert_true(csv_real(c, none, "forwards_again") == 0);
-    csv_free(c);
 }
 
 TEST_IN_FOLDER(plans_keep_to_their_budget)
 {
     /* Narrow blocks and many tokens: else AdamW's moments are most of it, and the budget is of no consequence. */
-    csv *c = run(*state,
-                 "--check 0 --size tiny --d-model 32 --layers 6 --vocab 16 --seq 128 --batch 2 --precision fp32 "
-                 "--variant none,block,plan",
-                 EXIT_CODE_OK);
+    OWNED_CSV csv *c =
+        run(*state,
+            "--check 0 --size tiny --d-model 32 --layers 6 --vocab 16 --seq 128 --batch 2 --precision fp32 "
+            "--variant none,block,plan",
+            EXIT_CODE_OK);
     const double most = csv_real(c, row_of(c, "none"), "peak_bytes"),
                  least = csv_real(c, row_of(c, "block"), "peak_bytes");
     const double budget = csv_real(c, row_of(c, "plan"), "budget_bytes");
     const double taken = csv_real(c, row_of(c, "plan"), "peak_bytes");
     assert_true(fabs(budget - (most + least) / 2) <= 65536); /* without the gaps in front of arenas */
     assert_true(taken <= budget + 65536 && taken >= least);  /* the least if by the clock it cost nothing */
-    csv_free(c);
 }
 
 TEST_IN_FOLDER(refusals)
 {
     assert_null(run(*state, "--mode forward", EXIT_CODE_USAGE));
     assert_null(run(*state, "--budget -1", EXIT_CODE_USAGE));
-    csv *c = run(*state, "--size tiny --layers 4 --seq 16 --precision fp32 --variant plan --budget 1000",
-                 EXIT_CODE_UNSUPPORTED);
+    OWNED_CSV csv *c = run(*state, "--size tiny --layers 4 --seq 16 --precision fp32 --variant plan --budget 1000",
+                           EXIT_CODE_UNSUPPORTED);
     assert_non_null(strstr(csv_cell(c, 0, "reason"), "no schedule fits"));
-    csv_free(c);
 }

@@ -2,25 +2,18 @@
 /* Bad options of real benches: exit code 2 and one sentence that names what is wrong. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-
-#include "common/core/error.h"
 
 /* What `<bench> --device cpu <arguments>` prints on stderr; its exit code in *code. Caller frees. */
 static char *complaint_of(const char *folder, const char *bench, const char *arguments, int *code)
 {
     const char *programs = getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".";
-    char *err = folder_path(folder, "err");
-    char *command =
+    OWNED char *err = folder_path(folder, "err");
+    OWNED char *command =
         xasprintf("'%s/%s' --device cpu --csv none %s >'%s/out' 2>'%s'", programs, bench, arguments, folder, err);
     const int status = system(command);
     char *text = file_text(err);
     *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    free(command);
-    free(err);
     return text;
 }
 
@@ -44,11 +37,10 @@ TEST(refused_with_its_reason)
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int code;
-        char *said = complaint_of(*state, table[i].bench, table[i].arguments, &code);
+        OWNED char *said = complaint_of(*state, table[i].bench, table[i].arguments, &code);
         const char *end = strchr(said, '\n');
         if (code != EXIT_CODE_USAGE || !strstr(said, table[i].words) || !end || end[1])
             fail_msg("%s %s: exit code %d, said: %s", table[i].bench, table[i].arguments, code, said);
-        free(said);
     }
 }
 

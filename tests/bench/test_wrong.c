@@ -3,12 +3,6 @@
  * its check before timing or by the one after it. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
 static char *preload;
@@ -17,8 +11,8 @@ static char *preload;
 static void found(const char *folder, const char *wrong, const char *bench, const char *arguments, const char *time,
                   const char *sentence)
 {
-    char *environment = xasprintf("%s WRONG='%s'", preload, wrong);
-    csv *c = bench_rows(folder, bench, environment, arguments, EXIT_CODE_VERIFY);
+    OWNED char *environment = xasprintf("%s WRONG='%s'", preload, wrong);
+    OWNED_CSV csv *c = bench_rows(folder, bench, environment, arguments, EXIT_CODE_VERIFY);
     assert_non_null(c);
     assert_true(c->rows > 0);
     for (size_t r = 0; r < c->rows; r++) {
@@ -27,17 +21,14 @@ static void found(const char *folder, const char *wrong, const char *bench, cons
             fail_msg("%s, %s: the reason is '%s', without '%s'", bench, wrong, csv_cell(c, r, "reason"), sentence);
         assert_true(isnan(csv_real(c, r, time)));
     }
-    csv_free(c);
-    free(environment);
 }
 
 static void right_ones_pass(const char *folder, const char *bench, const char *arguments)
 {
-    csv *c = bench_rows(folder, bench, preload, arguments, EXIT_CODE_OK);
+    OWNED_CSV csv *c = bench_rows(folder, bench, preload, arguments, EXIT_CODE_OK);
     assert_non_null(c);
     for (size_t r = 0; r < c->rows; r++)
         assert_string_equal(csv_cell(c, r, "status"), "ok");
-    csv_free(c);
 }
 
 TEST(attention)
@@ -52,10 +43,9 @@ TEST(attention)
         right_ones_pass(*state, of[b].bench, of[b].arguments);
         for (size_t i = 0; i < sizeof results / sizeof *results; i++)
             for (int call = 1; call <= 2; call++) {
-                char *wrong = xasprintf("%s %d", results[i], call), *sentence = xasprintf("wrong %s at", results[i]);
+                OWNED char *wrong = xasprintf("%s %d", results[i], call),
+                           *sentence = xasprintf("wrong %s at", results[i]);
                 found(*state, wrong, of[b].bench, of[b].arguments, "fwd_ms", sentence);
-                free(wrong);
-                free(sentence);
             }
     }
 }
@@ -71,17 +61,14 @@ TEST(short_attention)
               {"dv", "dv", 1}, {"scale", "", 1},  {"mask", "", 2}, {"grad-scale", "d", 2}};
     static const int lengths[] = {1, 2, 3, 4, 37};
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
-        char *arguments = xasprintf(
+        OWNED char *arguments = xasprintf(
             "--seq %d --head-dim 16,128 --dtype fp32,tf32 --variant flash --iters 1 --warmup 0 --settle 0", lengths[l]);
         right_ones_pass(*state, "bench_flash", arguments);
         for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-            char *wrong = xasprintf("%s 1", of[i].wrong), *sentence = xasprintf("wrong %s", of[i].in);
+            OWNED char *wrong = xasprintf("%s 1", of[i].wrong), *sentence = xasprintf("wrong %s", of[i].in);
             if (lengths[l] >= of[i].shortest)
                 found(*state, wrong, "bench_flash", arguments, "fwd_ms", sentence);
-            free(wrong);
-            free(sentence);
         }
-        free(arguments);
     }
 }
 
@@ -92,9 +79,8 @@ TEST(short_attention_passes)
         "--seq 1,2,3,4 --head-dim 16,24,128 --dtype bf16,fp16,tf32,fp32 --causal 0,1 --batch 3 --heads 1,2 "
         "--variant unfused,fused,flash --iters 1 --warmup 0 --settle 0 --seed ";
     for (int seed = 1; seed <= 2; seed++) {
-        char *arguments = xasprintf("%s%d", grid, seed);
+        OWNED char *arguments = xasprintf("%s%d", grid, seed);
         right_ones_pass(*state, "bench_flash", arguments);
-        free(arguments);
     }
 }
 

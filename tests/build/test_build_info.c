@@ -5,11 +5,6 @@
 #include "tests/support/test.h"
 
 #include <regex.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 
 #define NO_GIT_DIR "env -u GIT_DIR -u GIT_WORK_TREE -u GIT_INDEX_FILE "
 #define GIT NO_GIT_DIR "git -c user.name=t -c user.email=t@example.org "
@@ -20,7 +15,7 @@ static int repository_create(void **state)
 {
     if (folder_create(state) != 0)
         return -1;
-    char *command =
+    OWNED char *command =
         xasprintf("d='%s'/tree && mkdir -p \"$d\"/common/core \"$d\"/bench \"$d\"/tests \"$d\"/reference \"$d\"/docs "
                   "\"$d\"/kernels && "
                   "cp Makefile \"$d\" && cp -r common/build \"$d\"/common/ && "
@@ -30,7 +25,6 @@ static int repository_create(void **state)
                   "if command -v git >/dev/null; then " GIT "init -q && " GIT "add -A && " GIT "commit -qm first; fi",
                   (char *)*state);
     const int status = system(command);
-    free(command);
     return status;
 }
 
@@ -111,16 +105,13 @@ TEST_WITH(changed_sources_are_told_apart, repository_create, folder_remove)
     need_git();
     for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
         expect(*state, trees[i][0], ".*");
-        char *one = commit_in(*state, "tree", "echo 1 >kernels/a.c", "", trees[i][1]),
-             *two = commit_in(*state, "tree", "echo 2 >kernels/a.c", "", trees[i][1]),
-             *again = commit_in(*state, "tree",
-                                "echo 1 >kernels/a.c; echo 3 >docs/a.md; touch kernels/.a.c.swp kernels/a.c~", "",
-                                trees[i][1]);
+        OWNED char *one = commit_in(*state, "tree", "echo 1 >kernels/a.c", "", trees[i][1]),
+                   *two = commit_in(*state, "tree", "echo 2 >kernels/a.c", "", trees[i][1]),
+                   *again = commit_in(*state, "tree",
+                                      "echo 1 >kernels/a.c; echo 3 >docs/a.md; touch kernels/.a.c.swp kernels/a.c~", "",
+                                      trees[i][1]);
         assert_string_not_equal(one, two);
         assert_string_equal(one, again);
-        free(one);
-        free(two);
-        free(again);
     }
 }
 
@@ -169,12 +160,11 @@ TEST_WITH(another_repository_is_not_ones_own, repository_create, folder_remove)
 TEST_WITH(a_word_is_no_proof, repository_create, folder_remove)
 {
     expect(*state, "printf '%040d\\n' 7 >common/build/commit", "0{12}\\+" HASH " -1 " KERNELS);
-    char *one = commit_in(*state, "tree", "true", "STEPBENCH_COMMIT='a b' STEPBENCH_DIRTY=0",
-                          "a_b\\+" HASH " -1 " KERNELS),
-         *two = commit_in(*state, "tree", "echo 1 >bench/a.c", "STEPBENCH_COMMIT='a b'", "a_b\\+" HASH " -1 " KERNELS);
+    OWNED char *one = commit_in(*state, "tree", "true", "STEPBENCH_COMMIT='a b' STEPBENCH_DIRTY=0",
+                                "a_b\\+" HASH " -1 " KERNELS),
+               *two = commit_in(*state, "tree", "echo 1 >bench/a.c", "STEPBENCH_COMMIT='a b'",
+                                "a_b\\+" HASH " -1 " KERNELS);
     assert_string_not_equal(one, two);
-    free(one);
-    free(two);
 }
 
 /* The kernels' hash knows their sources and how they are compiled, and nothing else. */
@@ -191,9 +181,8 @@ TEST_WITH(kernels_have_a_hash, repository_create, folder_remove)
         free(command);
         was = is;
     }
-    char *other = said_in(*state, "tree", "sh common/build/identity.sh other lines | cut -d ' ' -f 3");
+    OWNED char *other = said_in(*state, "tree", "sh common/build/identity.sh other lines | cut -d ' ' -f 3");
     assert_string_not_equal(other, was);
-    free(other);
     free(was);
 }
 
@@ -205,13 +194,10 @@ TEST_WITH(make_says_why_there_is_no_commit, repository_create, folder_remove)
                       why[] = "stepbench: rows will name the commit src-" HASH ": fatal: not a git repository";
     need_git();
     free(said_in(*state, "tree", "rm -rf .git"));
-    char *said = said_in(*state, "tree", make), *again = said_in(*state, "tree", make),
-         *flags = said_in(*state, "tree", "cat out/build_info.flags");
+    OWNED char *said = said_in(*state, "tree", make), *again = said_in(*state, "tree", make),
+               *flags = said_in(*state, "tree", "cat out/build_info.flags");
     expect_match(said, why);
     assert_null(strstr(again, "rows will name"));
     expect_match(flags,
                  "-DSTEPBENCH_COMMIT='\"src-" HASH "\"' -DSTEPBENCH_DIRTY=-1 -DSTEPBENCH_KERNELS='\"" KERNELS "\"' ");
-    free(said);
-    free(again);
-    free(flags);
 }

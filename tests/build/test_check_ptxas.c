@@ -3,11 +3,6 @@
  * list was measured, and warns in one line elsewhere. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
-
 static const char list[] = "# kernels\nmeasured 13.0 sm_90 sm_90a\nadamw_kernel # of both\nsoftmax_kernel\n";
 
 #define KERNEL(name, arch, bytes)                                                                                      \
@@ -20,15 +15,12 @@ static const char list[] = "# kernels\nmeasured 13.0 sm_90 sm_90a\nadamw_kernel 
 static int check(const char *folder, const char *before, const char *name, const char *log, char **said)
 {
     int code;
-    char *list_path = folder_path(folder, "list.txt"), *log_path = folder_path(folder, name),
-         *command = xasprintf("unset WERROR; %s bash common/build/check_ptxas.sh %s '%s' '%s' 2>&1", before,
-                              strstr(before, "SOME") ? "--some" : "", list_path, log_path);
+    OWNED char *list_path = folder_path(folder, "list.txt"), *log_path = folder_path(folder, name),
+               *command = xasprintf("unset WERROR; %s bash common/build/check_ptxas.sh %s '%s' '%s' 2>&1", before,
+                                    strstr(before, "SOME") ? "--some" : "", list_path, log_path);
     file_write(list_path, list);
     file_write(log_path, log);
     *said = command_text(command, &code);
-    free(command);
-    free(log_path);
-    free(list_path);
     return code;
 }
 

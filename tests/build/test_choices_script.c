@@ -3,12 +3,6 @@
  * neither times nor rivals nor what the row above says already. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
-
 TEST_IN_FOLDER(runs_of_one_gpu)
 {
     const char *folder = *state;
@@ -29,11 +23,11 @@ TEST_IN_FOLDER(runs_of_one_gpu)
         "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2,0.5,1,7,0,010$200\" >>\"$file\"\n"
         "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,9,rival,0.5,1,7,1,0700\" >>\"$file\"\n"
         "echo \"x,9,2,3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2,0.5,1,7,0,010$200\" >>\"$file\"\n");
-    char *command = xasprintf("cd '%s' && mkdir -p common/train/tune/choices && touch common/train/tune/shipped.c && "
-                              "PATH=\"$PWD:$PATH\" bash '%s/common/build/choices.sh' \"$PWD/bench\" >out.txt 2>&1",
-                              folder, here);
+    OWNED char *command =
+        xasprintf("cd '%s' && mkdir -p common/train/tune/choices && touch common/train/tune/shipped.c && "
+                  "PATH=\"$PWD:$PATH\" bash '%s/common/build/choices.sh' \"$PWD/bench\" >out.txt 2>&1",
+                  folder, here);
     assert_int_equal(system(command), 0);
-    free(command);
     char *path = folder_path(folder, "asked.txt"), *asked = file_text(path);
     assert_non_null(strstr(asked, "asked --seq 1 --warmup 0 --retune "));
     assert_non_null(strstr(asked, "asked --warmup 0 --retune "));
@@ -42,11 +36,10 @@ TEST_IN_FOLDER(runs_of_one_gpu)
     free(asked);
     free(path);
     path = folder_path(folder, "common/train/tune/choices/x1-fast.csv");
-    char *kept = file_text(path);
+    OWNED char *kept = file_text(path);
     assert_string_equal(kept,
                         "library,algorithm,algorithm_name,workspace_bytes,dtype,dtype_out,transpose_a,transpose_b,"
                         "adds,split,dtype_b,scaling_a,scaling_b,sums,n,k,m,lda,ldb,ldc,ldd\n"
                         "9,01,chosen by 0,0,0,0,0,0,0,0,0,0,0,0,2,3,1,0,0,0,0\n,,,,,,,,,,,,,,,,9,,,,\n");
-    free(kept);
     free(path);
 }

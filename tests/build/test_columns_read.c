@@ -2,18 +2,12 @@
 /* Every column has a reader: a report, a figure, a script, a document, a comparison, or a user in common/build/columns.txt. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-
-#include "common/core/error.h"
-
 TEST(every_column_is_read)
 {
     const char *bin = getenv("STEPBENCH_BIN");
-    char *command = xasprintf("bash common/build/unread.sh '%s' 2>&1", bin ? bin : ".");
+    OWNED char *command = xasprintf("bash common/build/unread.sh '%s' 2>&1", bin ? bin : ".");
     int code;
-    char *said = command_text(command, &code);
+    OWNED char *said = command_text(command, &code);
     if (code != 0 || *said)
         fail_msg("%s", said);
-    free(said);
-    free(command);
 }

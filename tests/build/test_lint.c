@@ -3,11 +3,7 @@
  * the project's root. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* Three rooms, each on the one before; a source and its header in each. */
 static const char table[] = "common/core:\n"
@@ -16,13 +12,12 @@ static const char table[] = "common/core:\n"
 
 static void plant(const char *folder, const char *file, const char *text)
 {
-    char *path = folder_path(folder, file);
+    OWNED char *path = folder_path(folder, file);
     for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
         *slash = '\0';
         mkdir(path, 0777);
     }
     file_write(path, text);
-    free(path);
 }
 
 static int tree_create(void **state)
@@ -54,10 +49,9 @@ static char *breaches(const char *folder, const char *rule)
 /* The rule says nothing (NULL), or something with `part` in it. */
 static void expect(const char *folder, const char *rule, const char *part)
 {
-    char *said = breaches(folder, rule);
+    OWNED char *said = breaches(folder, rule);
     if (part ? !strstr(said, part) : *said != '\0')
         fail_msg("%s: expected %s, got: %s", rule, part ? part : "nothing", said);
-    free(said);
 }
 
 static const char *const rules[] = {"table", "includes", "files", "folders", "size", "functions", "mirror"};

@@ -3,20 +3,14 @@
  * ends a build. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
-
 static int tree_create(void **state)
 {
     if (folder_create(state) != 0)
         return -1;
-    char *command = xasprintf("d='%s' && mkdir -p \"$d\"/common/core && cp Makefile \"$d\" && "
-                              "cp -r common/build \"$d\"/common/ && cp common/core/version.h \"$d\"/common/core/",
-                              (char *)*state);
+    OWNED char *command = xasprintf("d='%s' && mkdir -p \"$d\"/common/core && cp Makefile \"$d\" && "
+                                    "cp -r common/build \"$d\"/common/ && cp common/core/version.h \"$d\"/common/core/",
+                                    (char *)*state);
     const int status = system(command);
-    free(command);
     return status;
 }
 
@@ -45,10 +39,9 @@ static size_t times(const char *text, const char *part)
 /* The probe runs so often after this change, and make warns of the clock once at most. */
 static void expect_probes(const char *folder, const char *change, size_t n)
 {
-    char *said = make_says(folder, change, "out/build_info.flags");
+    OWNED char *said = make_says(folder, change, "out/build_info.flags");
     if (times(said, "Found on this machine") != n || times(said, "Clock skew") > 1)
         fail_msg("after '%s', %zu probes were expected: %s", change, n, said);
-    free(said);
 }
 
 TEST_WITH(a_clock_that_was_set_back, tree_create, folder_remove)
@@ -71,11 +64,9 @@ TEST_WITH(warnings_end_the_build_in_ci_alone, tree_create, folder_remove)
         size_t errors;
     } table[] = {{"", 0}, {"CI=false", 0}, {"CI=true", 1}, {"WERROR=-Werror", 1}, {"CI=true WERROR=", 0}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        char *arguments = xasprintf("print-config %s", table[i].variables),
-             *said = make_says(*state, "true", arguments);
+        OWNED char *arguments = xasprintf("print-config %s", table[i].variables),
+                   *said = make_says(*state, "true", arguments);
         if (!strstr(said, "-Wall") || times(said, "-Werror") != table[i].errors)
             fail_msg("make %s compiles with: %s", arguments, said);
-        free(said);
-        free(arguments);
     }
 }

@@ -3,25 +3,19 @@
  * refused, and programs are told why they have no CUDA. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-#include "common/core/error.h"
 
 /* Probes into <folder>/build with this environment; the exit code, and in *said what it prints on stderr. */
 static int probe(const char *folder, const char *environment, char **said)
 {
-    char *command =
+    OWNED char *command =
         xasprintf("env -u GLOO_HOME -u NCCL_HOME -u MPI_HOME CC=true CXX=true %s bash common/build/probe.sh "
                   "'%s/build' >'%s/out' 2>'%s/err'",
                   environment, folder, folder, folder);
     const int status = system(command);
-    char *err = folder_path(folder, "err");
+    OWNED char *err = folder_path(folder, "err");
     *said = file_text(err);
-    free(err);
-    free(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -52,10 +46,9 @@ TEST(the_reason_for_no_cuda_is_right)
     char *config = folder_path(*state, "build/config.mk"), *said;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         assert_int_equal(probe(*state, table[i].environment, &said), EXIT_CODE_OK);
-        char *text = file_text(config);
+        OWNED char *text = file_text(config);
         if (!strstr(text, table[i].reason))
             fail_msg("%s: no '%s' in: %s", table[i].environment, table[i].reason, text);
-        free(text);
         free(said);
     }
     free(config);
@@ -68,20 +61,17 @@ TEST(an_architecture_that_nvcc_lacks)
     folder_program(*state, "nvcc",
                    "#!/bin/sh\ncase $1 in --version) echo release 12.4, ;; --list-gpu-arch) "
                    "printf 'compute_80\\ncompute_90\\n' ;; esac\n");
-    char *known = xasprintf("CUDA=1 NVCC='%s' CUDA_ARCH=sm_90a,80", nvcc),
-         *unknown = xasprintf("CUDA=1 NVCC='%s' CUDA_ARCH=80,120a", nvcc);
+    OWNED char *known = xasprintf("CUDA=1 NVCC='%s' CUDA_ARCH=sm_90a,80", nvcc),
+               *unknown = xasprintf("CUDA=1 NVCC='%s' CUDA_ARCH=80,120a", nvcc);
     assert_int_equal(probe(*state, known, &said), EXIT_CODE_OK);
     free(said);
-    char *text = file_text(config);
+    OWNED char *text = file_text(config);
     assert_non_null(strstr(text, "\nCUDA_ARCHS := 80,90\n"));
     assert_int_equal(probe(*state, unknown, &said), EXIT_CODE_USAGE);
     if (!strstr(said, "nvcc 12.4 cannot compile for 120a, which is from CUDA_ARCH; it can for 80,90: name one of them "
                       "with CUDA_ARCH, or install another CUDA toolkit\n"))
         fail_msg("%s", said);
     free(said);
-    free(text);
-    free(unknown);
-    free(known);
     free(config);
     free(nvcc);
 }

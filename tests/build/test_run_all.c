@@ -4,14 +4,8 @@
  * when --resume goes on. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 /* The environment says what the machine has; exit/<bench> holds the exit code of the bench's calls with that word. */
 static const char bench[] =
@@ -47,14 +41,13 @@ static const char lists_qualify[] = "name\tbench_qualify\norder\t4\nsummary\tWel
 
 static void plant(const char *folder, const char *file, const char *text)
 {
-    char *path = folder_path(folder, file);
+    OWNED char *path = folder_path(folder, file);
     for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
         *slash = '\0';
         mkdir(path, 0777);
     }
     file_write(path, text);
     chmod(path, 0755);
-    free(path);
 }
 
 static int tree_create(void **state)
@@ -99,17 +92,15 @@ static int run_all(const char *folder, const char *environment, const char *argu
 
 static void expect_calls(const char *folder, const char *want)
 {
-    char *got = folder_text(folder, "calls");
+    OWNED char *got = folder_text(folder, "calls");
     if (strcmp(got, want) != 0)
         fail_msg("the benches were called as\n%sand not as\n%s", got, want);
-    free(got);
 }
 
 static void expect_said(const char *folder, const char *part)
 {
-    char *said = folder_text(folder, "out");
+    OWNED char *said = folder_text(folder, "out");
     text_has(said, part);
-    free(said);
 }
 
 #define BESIDE "--device cpu --machine lab"
@@ -173,13 +164,10 @@ TEST_WITH(peers_are_told_what_they_stand_beside, tree_create, folder_remove)
               "import os, sys\nsame = os.path.samestat(os.fstat(9), os.stat('build/.run_all.lock'))\n"
               "open('told', 'w').write(' '.join(sys.argv[1:]) + f' {same} ' + os.environ['STEPBENCH_RUN'])\n");
         assert_int_equal(run_all(*state, "UUIDS='a b'", table[i].arguments), EXIT_CODE_OK);
-        char *told = folder_text(*state, "told"), *campaigns = folder_text(*state, "campaigns");
-        char *wanted = xasprintf("%s True 2", table[i].told);
+        OWNED char *told = folder_text(*state, "told"), *campaigns = folder_text(*state, "campaigns");
+        OWNED char *wanted = xasprintf("%s True 2", table[i].told);
         if (strncmp(told, wanted, strlen(wanted)) != 0 || !strstr(campaigns, strrchr(told, ' ') + 1))
             fail_msg("'%s' and not '%s...' of the runs %s", told, wanted, campaigns);
-        free(wanted);
-        free(campaigns);
-        free(told);
     }
 }
 
@@ -197,9 +185,8 @@ TEST_WITH(it_says_what_will_run_and_for_how_long, tree_create, folder_remove)
     expect_said(*state, "lab: G 1, commit c1; list: default");
     expect_said(*state, "  bench_one                  2     2 min      2.5 GiB\n");
     expect_said(*state, "  together                   4     2 min\n"); /* 70 + 30 + 5 + 20 s */
-    char *said = folder_text(*state, "out");
+    OWNED char *said = folder_text(*state, "out");
     assert_null(strstr(said, "two cores"));
-    free(said);
     assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
     expect_said(*state, "== [1/2, 0 s gone, about 2 min left] bench_one");
     expect_said(*state, "== [2/2, ");
@@ -257,9 +244,8 @@ static const char *other_user(void)
 
 static void change_mode(const char *folder, const char *name, mode_t mode)
 {
-    char *path = folder_path(folder, name);
+    OWNED char *path = folder_path(folder, name);
     assert_int_equal(chmod(path, mode), 0);
-    free(path);
 }
 
 static void expect_unwritable(const char *folder, const char *environment, const char *said)
@@ -313,11 +299,9 @@ TEST_WITH(any_shell_will_do, tree_create, folder_remove)
 {
     static const char *const shells[] = {"sh", "POSIXLY_CORRECT=1 bash", "bash --posix"};
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
-        char *command = xasprintf("%s run_all.sh --only one --dry-run", shells[i]),
-             *said = said_by(*state, command, EXIT_CODE_OK);
+        OWNED char *command = xasprintf("%s run_all.sh --only one --dry-run", shells[i]),
+                   *said = said_by(*state, command, EXIT_CODE_OK);
         assert_non_null(strstr(said, "lab: G 1, commit c1"));
-        free(said);
-        free(command);
     }
 }
 
@@ -326,10 +310,9 @@ TEST_WITH(a_full_stdout_is_a_failure, tree_create, folder_remove)
     if (access("/dev/full", W_OK) != 0)
         skip();
     plant(*state, "Makefile", "all lib:\n\t@:\n"); /* make checks its own */
-    char *said = said_by(*state, "bash run_all.sh --only one 2>&1 >/dev/full", EXIT_CODE_FAILURE);
+    OWNED char *said = said_by(*state, "bash run_all.sh --only one 2>&1 >/dev/full", EXIT_CODE_FAILURE);
     if (!strstr(said, "run_all.sh: stdout can't be written: a part of the output is lost\n"))
         fail_msg("it says: %s", said);
-    free(said);
     free(said_by(*state, "bash run_all.sh --help >/dev/full", EXIT_CODE_FAILURE));
     free(said_by(*state, "bash run_all.sh --list >/dev/full", EXIT_CODE_FAILURE));
 }
@@ -356,10 +339,9 @@ TEST_WITH(resume_goes_on_on_the_same_gpus_at_the_same_commit, tree_create, folde
         assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
         assert_int_equal(run_all(*state, others[i], "--resume --only one --device cuda"), EXIT_CODE_OK);
         expect_said(*state, "was on other GPUs or at another commit; this begins a new one");
-        char *calls = folder_text(*state, "calls");
+        OWNED char *calls = folder_text(*state, "calls");
         assert_true(*calls);
         assert_null(strstr(calls, "--resume"));
-        free(calls);
     }
 }
 
@@ -369,9 +351,8 @@ TEST_WITH(resume_compares_programs_of_changed_files, tree_create, folder_remove)
     assert_int_equal(run_all(*state, "DIRTY=1", "--only one"), EXIT_CODE_OK);
     assert_int_equal(run_all(*state, "DIRTY=1", "--resume --only one"), EXIT_CODE_OK);
     expect_calls(*state, "");
-    char *changed = xasprintf("%s# changed\n", bench);
+    OWNED char *changed = xasprintf("%s# changed\n", bench);
     plant(*state, "bench_more", changed);
-    free(changed);
     assert_int_equal(run_all(*state, "DIRTY=1", "--resume --only one"), EXIT_CODE_OK);
     expect_calls(*state, "bench_one\nbench_one --d\n");
 }

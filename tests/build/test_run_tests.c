@@ -3,19 +3,14 @@
 #include "tests/support/test.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 /* Starts the runner with these programs of the folder, in a process group of its own. */
 static pid_t start(const char *folder, const char *programs)
 {
-    char *command = xasprintf("cd '%s' && for p in %s; do set -- \"$@\" \"./$p\"; done && "
-                              "exec bash \"$OLDPWD/common/build/run_tests.sh\" logs \"$@\" >out.txt 2>&1",
-                              folder, programs);
+    OWNED char *command = xasprintf("cd '%s' && for p in %s; do set -- \"$@\" \"./$p\"; done && "
+                                    "exec bash \"$OLDPWD/common/build/run_tests.sh\" logs \"$@\" >out.txt 2>&1",
+                                    folder, programs);
     const pid_t pid = fork();
     if (pid == 0) {
         setpgid(0, 0);
@@ -23,7 +18,6 @@ static pid_t start(const char *folder, const char *programs)
         _exit(127);
     }
     setpgid(pid, pid);
-    free(command);
     return pid;
 }
 
@@ -45,18 +39,15 @@ TEST_IN_FOLDER(failures_count)
     folder_program(*state, "empty", "#!/bin/sh\n");
     assert_int_equal(code_of(start(*state, "fine test_clock")), 0);
     assert_int_equal(code_of(start(*state, "fine fails dies test_clock empty")), 1);
-    char *path = folder_path(*state, "out.txt"), *text = file_text(path);
+    OWNED char *path = folder_path(*state, "out.txt"), *text = file_text(path);
     assert_non_null(strstr(text, "\n5 passed, 4 failed, 1 skipped\n"));
-    free(text);
-    free(path);
 }
 
 /* The runner's exit code for a program that prints `text` and ends with 0. */
 static int result_of(const char *folder, const char *text)
 {
-    char *script = xasprintf("#!/bin/sh\necho '%s'\n", text);
+    OWNED char *script = xasprintf("#!/bin/sh\necho '%s'\n", text);
     folder_program(folder, "planted", script);
-    free(script);
     return code_of(start(folder, "planted"));
 }
 
@@ -79,15 +70,14 @@ TEST_IN_FOLDER(nothing_goes_on_after_a_signal)
     static const char *const names[] = {"slow", "test_clock"};
     folder_program(*state, "slow", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
     folder_program(*state, "test_clock", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
-    char *path = folder_path(*state, "pid");
+    OWNED char *path = folder_path(*state, "pid");
     for (int i = 0; i < 4; i++) {
         remove(path);
         const pid_t runner = start(*state, names[i / 2]);
         for (int n = 0; n < 1000 && !is_there(path); n++)
             usleep(10000);
-        char *text = file_text(path);
+        OWNED char *text = file_text(path);
         const pid_t slow = (pid_t)strtol(text, NULL, 10);
-        free(text);
         assert_true(slow > 0 && kill(slow, 0) == 0);
         assert_int_equal(i % 2 ? kill(-runner, SIGINT) : kill(runner, SIGTERM), 0);
         assert_int_equal(code_of(runner), 130);
@@ -98,5 +88,4 @@ TEST_IN_FOLDER(nothing_goes_on_after_a_signal)
             fail_msg("%s goes on after %s", names[i / 2], i % 2 ? "SIGINT" : "SIGTERM");
         }
     }
-    free(path);
 }

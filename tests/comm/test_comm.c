@@ -6,17 +6,11 @@
  *   ln -s build/tests/comm/test_comm bench_comm && ./bench_comm --ranks 2 --variant pairs,axes --csv none */
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 #include "common/comm/comm.h"
@@ -197,12 +191,11 @@ static void check_copies(const problem *p)
     fill(p, slice(p, comm_rank(p->c)), 0, p->n);
     comm_all_gather(p->c, slice(p, comm_rank(p->c)), p->all, p->n, p->t, p->stream);
     check(p, p->all, want_gathered, size * p->n, "all_gather in place");
-    char *sent = xmalloc(size * p->n * comm_dtype_bytes(p->t) + 1);
+    OWNED char *sent = xmalloc(size * p->n * comm_dtype_bytes(p->t) + 1);
     fill(p, sent, 0, size * p->n);
     comm_all_to_all(p->c, sent, p->all, p->n, p->t, p->stream);
     check(p, p->all, want_exchanged, size * p->n, "all_to_all");
     check(p, sent, want_own, size * p->n, "what all_to_all leaves of its input");
-    free(sent);
     for (root = 0; root < comm_size(p->c); root++) {
         fill(p, p->mine, 0, p->n);
         comm_broadcast(p->c, p->mine, p->all, p->n, p->t, root, p->stream);
@@ -252,7 +245,7 @@ static void check_bits(launch *l, comm *c)
 {
     enum { N = 300007 };
     uint64_t hashes[2] = {0, 0}, all[64][2];
-    float *x = xmalloc(N * sizeof *x), *y = xmalloc(N * sizeof *y), *other = xmalloc(N * sizeof *other);
+    OWNED float *x = xmalloc(N * sizeof *x), *y = xmalloc(N * sizeof *y), *other = xmalloc(N * sizeof *other);
     for (int run = 0; run < 2 && comm_rank(c) >= 0; run++) {
         rng_normal(x, N, 1, (uint32_t)comm_rank(c), 0, 1);
         comm_all_reduce(c, x, y, N, COMM_FP32, COMM_SUM, NULL);
@@ -266,9 +259,6 @@ static void check_bits(launch *l, comm *c)
     launch_gather(l, "hashes", hashes, sizeof hashes, all);
     for (int r = 0; r < comm_size(c); r++)
         require(all[r][0] == all[0][0] && all[r][1] == all[0][0], "the sum of reals on some rank");
-    free(x);
-    free(y);
-    free(other);
 }
 
 /* ---- several streams and communicators ---- */
@@ -308,7 +298,7 @@ static void check_streams(device *d, comm *c)
         void *gather = device_stream_create(d, STREAM_URGENT, "gather");
         device_event *ready = device_event_create(d), *done = device_event_create(d);
         const size_t size = (size_t)comm_size(c);
-        float *grads = xcalloc(BUCKETS * N, sizeof *grads), *all = xcalloc(BUCKETS * N * size, sizeof *all);
+        OWNED float *grads = xcalloc(BUCKETS * N, sizeof *grads), *all = xcalloc(BUCKETS * N * size, sizeof *all);
         /* While the compute stream is held, collectives behind nothing of it get done. */
         device_stream_run(d, compute, hold, &flag, sizeof flag);
         comm_barrier(c, reduce);
@@ -339,8 +329,6 @@ static void check_streams(device *d, comm *c)
         device_stream_destroy(d, gather);
         device_event_destroy(d, ready);
         device_event_destroy(d, done);
-        free(grads);
-        free(all);
     }
     comm_destroy(second);
 }
@@ -362,14 +350,13 @@ static char *made(const problem *p, size_t first, size_t n)
 static void check_from(const problem *p, const char *got, int from, size_t first)
 {
     const size_t bytes = p->n * comm_dtype_bytes(p->t);
-    char *host = xmalloc(bytes + 8);
+    OWNED char *host = xmalloc(bytes + 8);
     stream_sync(p->d, p->stream);
     device_download(p->d, host, got, bytes);
     for (size_t i = 0; i < p->n; i++)
         if (get(host, i, p->t) != value_of(from, first + i))
             die(EXIT_CODE_VERIFY, "rank %d has %g at %zu of what rank %d sent, not %d", comm_rank(p->c),
                 get(host, i, p->t), i, from, value_of(from, first + i));
-    free(host);
     checks++;
 }
 

@@ -3,10 +3,6 @@
  * planted mistake; its sizes; and how it is refused. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "common/comm/peer.h"
 #include "kernels/shared/direct_adamw.h"
 #include "kernels/shared/direct_layout.h"
@@ -49,14 +45,13 @@ TEST(places_are_apart_and_inside)
         for (size_t message = 1; message < 700; message += 37) {
             const size_t bytes = sb_direct_mailbox_bytes(message, ranks), capacity = direct_capacity(bytes, ranks);
             const size_t slots = (bytes - DIRECT_HEADER_BYTES) / DIRECT_PACKET_BYTES;
-            char *taken = xcalloc(slots, 1);
+            OWNED char *taken = xcalloc(slots, 1);
             for (uint32_t epoch = 6; epoch < 8; epoch++)
                 for (int r = 0; r < ranks; r++)
                     for (size_t i = 0; i < capacity; i++) {
                         const size_t at = direct_half(epoch, ranks, capacity) + direct_region(r, capacity) + i;
                         assert_true(at < slots && !taken[at]++);
                     }
-            free(taken);
             const size_t packets = direct_packets(message);
             assert_true(packets * DIRECT_PAYLOAD_BYTES >= message);
             assert_true(packets <= capacity && 2 * direct_slice(packets, ranks) <= capacity);

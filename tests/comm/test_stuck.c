@@ -5,13 +5,8 @@
 #include "tests/support/test.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "common/comm/comm.h"
-#include "common/core/error.h"
 #include "tests/support/ranks.h"
 #include "tests/support/streams.h"
 

@@ -6,12 +6,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "common/comm/windows.h"
-#include "common/core/error.h"
 
 enum { RANKS = 4, STEPS = 3, ROUNDS = 9, N = 64, BYTES = N * sizeof(float), GATHERS = 2, SUMS = 2, SUM = 3 };
 

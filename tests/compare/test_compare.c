@@ -2,14 +2,8 @@
 /* stepcmp: verdicts on planted differences and on equal runs, what is not compared, and the program from outside. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/compare/compare.h"
 
 #define HEADER                                                                                                         \
@@ -171,7 +165,7 @@ static const compare_entry *find(const comparison *c, const char *name, compare_
 
 TEST_IN_FOLDER(planted_differences_are_found)
 {
-    char *a = write_rows(*state, "a", before, BEFORE), *b = write_rows(*state, "b", after, AFTER);
+    OWNED char *a = write_rows(*state, "a", before, BEFORE), *b = write_rows(*state, "b", after, AFTER);
     const compare_options o = {.margin = log1p(0.03), .noise = 0.005, .across = ""};
     comparison *c = compare_paths(a, b, &o);
     assert_int_equal(find(c, "seq=128 ", COMPARE_TIME)->judged.verdict, VERDICT_SLOWER);
@@ -191,16 +185,14 @@ TEST_IN_FOLDER(planted_differences_are_found)
     assert_int_equal(find(c, "seq=512 ", COMPARE_TIME)->judged.verdict, VERDICT_SAME); /* 30 % of 50 */
     assert_int_equal(comparison_count(c, COMPARE_UNMATCHED), 0);
     comparison_free(c);
-    free(a);
-    free(b);
 }
 
 /* A file of the time before attention had windows and values of another width: its cases are those without. */
 TEST_IN_FOLDER(parameters_that_one_side_lacks)
 {
     static const char *const extra[] = {"-1,0", "512,0", "-1,128"};
-    char *a = write_rows(*state, "without", before, 1), *dir = folder_path(*state, "with"),
-         *path = folder_path(dir, "bench_flash.csv");
+    OWNED char *a = write_rows(*state, "without", before, 1), *dir = folder_path(*state, "with"),
+               *path = folder_path(dir, "bench_flash.csv");
     mkdir(dir, 0777);
     FILE *out = fopen(path, "w");
     assert_non_null(out);
@@ -220,9 +212,6 @@ TEST_IN_FOLDER(parameters_that_one_side_lacks)
     find(c, "head_dim_v=128", COMPARE_NEW);
     assert_int_equal(c->n, 3);
     comparison_free(c);
-    free(a);
-    free(dir);
-    free(path);
 }
 
 /* The median of two runs of one commit counts; the noise from run to run is at least what is seen. */
@@ -231,28 +220,24 @@ TEST_IN_FOLDER(runs_of_one_commit_are_taken_together)
     const planted_row runs[] = {{"1", "ok", "NVIDIA H200", "run-1", 128, 1.0, 1024},
                                 {"1", "ok", "NVIDIA H200", "run-2", 128, 1.4, 1024},
                                 {"1", "ok", "NVIDIA H200", "run-3", 128, 1.2, 1024}};
-    char *a = write_rows(*state, "three", runs, 3), *b = write_rows(*state, "one", runs + 2, 1);
+    OWNED char *a = write_rows(*state, "three", runs, 3), *b = write_rows(*state, "one", runs + 2, 1);
     comparison *c = compare_paths(a, b, &(compare_options){.margin = 0.03, .noise = 0.001, .across = ""});
     const compare_entry *e = find(c, "seq=128 ", COMPARE_TIME);
     assert_int_equal(e->runs_a, 3);
     assert_int_equal(e->runs_b, 1);
     assert_true(fabs(e->a - 1.2) < 1e-9 && e->judged.hi > 0.3);
     comparison_free(c);
-    free(a);
-    free(b);
 }
 
 /* A folder with a file of rows, and lines of machine.csv. Caller frees. */
 static char *write_side(const char *folder, const char *name, const char *bench, const char *rows, const char *facts)
 {
     char *dir = folder_path(folder, name), *file = xasprintf("%s/%s.csv", dir, bench);
-    char *machine = xasprintf("%s/machine.csv", dir), *text = xasprintf("run_id,key,value\n%s", facts);
+    OWNED char *machine = xasprintf("%s/machine.csv", dir), *text = xasprintf("run_id,key,value\n%s", facts);
     mkdir(dir, 0777);
     file_write(file, rows);
     file_write(machine, text);
     free(file);
-    free(machine);
-    free(text);
     return dir;
 }
 
@@ -272,18 +257,14 @@ TEST_IN_FOLDER(runs_under_other_conditions_are_left_out)
                                "2026-11-21T1%d:00:00Z\n",
                                2 - k, 1.998 - k, 2.002 - k, own, how[k], k, how[k] + own + 1, k);
         }
-        char *both = xasprintf("%s%s%s", header, row[0], row[1]), *one = xasprintf("%s%s", header, row[1]);
-        char *a = write_side(*state, "a", "bench_flash", one, ""),
-             *b = write_side(*state, "b", "bench_flash", both, "");
+        OWNED char *both = xasprintf("%s%s%s", header, row[0], row[1]), *one = xasprintf("%s%s", header, row[1]);
+        OWNED char *a = write_side(*state, "a", "bench_flash", one, ""),
+                   *b = write_side(*state, "b", "bench_flash", both, "");
         comparison *c = compare_paths(a, b, &(compare_options){.margin = 0.03, .noise = 0.005, .across = ""});
         const compare_entry *e = find(c, "seq=128", COMPARE_TIME);
         if (e->runs_b != 1 || e->judged.verdict != VERDICT_SAME)
             fail_msg("%s: %zu runs, %s", others[i], e->runs_b, compare_word(e));
         comparison_free(c);
-        free(a);
-        free(b);
-        free(both);
-        free(one);
         free(row[0]);
         free(row[1]);
     }
@@ -295,19 +276,16 @@ TEST_IN_FOLDER(broken_cases_lack_their_timers)
     static const char header[] = "schema,method,bench,variant,status,reason,seq,fwd_ms,timer_fwd,backend,hosts,run_id,"
                                  "machine,gpu,device,l2,commit,dirty,utc\n";
     static const char rest[] = "box,G,cuda,warm,abc,0,2026-11-21T10:00:00Z\n";
-    char *good = xasprintf("%s3,1,bench_flash,flash,ok,,128,1,graph,gloo,1,a,%s", header, rest);
-    char *bad = xasprintf("%s3,1,bench_flash,flash,fail,wrong,128,nan,,,nan,b,%s", header, rest);
-    char *a = write_side(*state, "a", "bench_flash", good, ""), *b = write_side(*state, "b", "bench_flash", bad, "");
+    OWNED char *good = xasprintf("%s3,1,bench_flash,flash,ok,,128,1,graph,gloo,1,a,%s", header, rest);
+    OWNED char *bad = xasprintf("%s3,1,bench_flash,flash,fail,wrong,128,nan,,,nan,b,%s", header, rest);
+    OWNED char *a = write_side(*state, "a", "bench_flash", good, ""),
+               *b = write_side(*state, "b", "bench_flash", bad, "");
     const compare_options o = {.margin = 0.03, .noise = 0.005, .across = ""};
     comparison *there = compare_paths(a, b, &o), *back = compare_paths(b, a, &o);
     assert_string_equal(find(there, "seq=128", COMPARE_BROKEN)->why, "fail: wrong");
     find(back, "seq=128", COMPARE_MENDED);
     comparison_free(there);
     comparison_free(back);
-    free(a);
-    free(b);
-    free(good);
-    free(bad);
 }
 
 /* Whatever was set for NCCL counts, of rows that used it. */
@@ -333,15 +311,15 @@ TEST_IN_FOLDER(environment_of_nccl_is_a_condition)
         const char *const sides[2][3] = {{"a", table[i].backend_a, table[i].a}, {"b", table[i].backend_b, table[i].b}};
         char *dirs[2];
         for (int k = 0; k < 2; k++) {
-            char *rows = xasprintf("schema,method,bench,variant,status,reason,bytes,median_ms,std_ms,n_samples,backend,"
-                                   "run_id,machine,gpu,device,commit,dirty,utc\n"
-                                   "3,1,bench_allreduce,flat,ok,,4194304,1,0.001,20,%s,run-%s,box,G,cuda,abc,0,"
-                                   "2026-11-21T10:00:00Z\n",
-                                   sides[k][1], sides[k][0]);
-            char *facts = xasprintf("run-%s,bench,bench_allreduce\nrun-%s,%s\n", sides[k][0], sides[k][0], sides[k][2]);
+            OWNED char *rows =
+                xasprintf("schema,method,bench,variant,status,reason,bytes,median_ms,std_ms,n_samples,backend,"
+                          "run_id,machine,gpu,device,commit,dirty,utc\n"
+                          "3,1,bench_allreduce,flat,ok,,4194304,1,0.001,20,%s,run-%s,box,G,cuda,abc,0,"
+                          "2026-11-21T10:00:00Z\n",
+                          sides[k][1], sides[k][0]);
+            OWNED char *facts =
+                xasprintf("run-%s,bench,bench_allreduce\nrun-%s,%s\n", sides[k][0], sides[k][0], sides[k][2]);
             dirs[k] = write_side(*state, sides[k][0], "bench_allreduce", rows, facts);
-            free(rows);
-            free(facts);
         }
         const compare_options o = {.margin = 0.03, .noise = 0.005, .across = table[i].across};
         comparison *c = compare_paths(dirs[0], dirs[1], &o);
@@ -361,13 +339,12 @@ static int run(char **printed, const char *where, const char *arguments)
 {
     const char *bin = getenv("STEPBENCH_BIN");
     char *absolute = realpath(bin ? bin : ".", NULL), text[8192];
-    char *command = xasprintf("cd '%s' && '%s/stepcmp' %s 2>&1", where, absolute, arguments);
+    OWNED char *command = xasprintf("cd '%s' && '%s/stepcmp' %s 2>&1", where, absolute, arguments);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     text[fread(text, 1, sizeof text - 1, out)] = '\0';
     const int status = pclose(out);
     *printed = xstrdup(text);
-    free(command);
     free(absolute);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -399,21 +376,19 @@ TEST_IN_FOLDER(a_row_beside_its_baseline)
         {ONE_ROW("flash", "256", "2", "1.99", "2.01", "G", "b"), "has no such case"},
         {ONE_ROW("flash", "128", "2", "1.99", "2.01", "H", "b"), "NOT COMPARED: gpu: G in A, H in B"},
         {ONE_ROW("flash", "128", "2", "1.99", "2.01", "G", "a"), "has no such case"}}; /* the baseline's own run */
-    char *path = folder_path(*state, "bench_flash.csv");
+    OWNED char *path = folder_path(*state, "bench_flash.csv");
     file_write(path, HEADER ONE_ROW("flash", "128", "2", "1.99", "2.01", "G", "a")
                          ONE_ROW("plain", "128", "9", "8", "10", "G", "a"));
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        char *row = xasprintf("%s%s", HEADER, table[i].row), *said = compare_row(path, row, "/nowhere/machine.csv");
+        OWNED char *row = xasprintf("%s%s", HEADER, table[i].row),
+                   *said = compare_row(path, row, "/nowhere/machine.csv");
         text_has(said, table[i].said);
-        free(said);
-        free(row);
     }
-    free(path);
 }
 
 TEST_IN_FOLDER(program_has_its_exit_codes)
 {
-    char *a = write_rows(*state, "a", before, BEFORE), *b = write_rows(*state, "b", after, AFTER);
+    OWNED char *a = write_rows(*state, "a", before, BEFORE), *b = write_rows(*state, "b", after, AFTER);
     expect(*state, 0, "SLOWER", "--noise 0.5 a b");
     expect(*state, 4, "2 cases are broken or slower", "--noise 0.5 --fail-on slower=3% a b");
     expect(*state, 0, "7 SAME", "--noise 0.5 --fail-on slower=3% a/bench_flash.csv a/bench_flash.csv --all");
@@ -428,37 +403,32 @@ TEST_IN_FOLDER(program_has_its_exit_codes)
     expect(*state, 0, COMPARE_CONDITIONS, "--help");
     expect(*state, 0, "| SLOWER | bench_flash | flash seq=128", "--noise 0.5 --format markdown a b");
     expect(*state, 0, "SLOWER,bench_flash,flash seq=128 dtype=bf16,fwd_ms,1,1.3,30,", "--noise 0.5 --format csv a b");
-    char *c = write_rows(*state, "c", after + AFTER - 1, 1);
+    OWNED char *c = write_rows(*state, "c", after + AFTER - 1, 1);
     expect(*state, 77, "no case", "--fail-on slower=3% a c");
-    char *old = folder_path(*state, "old.csv");
+    OWNED char *old = folder_path(*state, "old.csv");
     file_write(old, "schema,method,bench,variant,status,reason\n2,3,bench_flash,flash,ok,\n");
     expect(*state, 2, "old.csv has rows of schema 2, and this version reads schema 3", "old.csv a/bench_flash.csv");
-    free(old);
-    free(a);
-    free(b);
-    free(c);
 }
 
 TEST_IN_FOLDER(commits_are_operands)
 {
     char *dir = write_rows(*state, "kept", before, BEFORE);
-    char *git = xasprintf("cd '%s' && git init -q . && git add kept && git -c user.name=t -c user.email=t@localhost "
-                          "commit -q -m one >/dev/null 2>&1",
-                          (char *)*state);
+    OWNED char *git =
+        xasprintf("cd '%s' && git init -q . && git add kept && git -c user.name=t -c user.email=t@localhost "
+                  "commit -q -m one >/dev/null 2>&1",
+                  (char *)*state);
     if (system(git) != 0)
         skip();
     free(dir);
     dir = write_rows(*state, "kept", after, AFTER);
     expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept kept");
     expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept/bench_flash.csv kept/bench_flash.csv");
-    char *temporary = folder_path(*state, "tmp");
+    OWNED char *temporary = folder_path(*state, "tmp");
     mkdir(temporary, 0777);
     setenv("TMPDIR", temporary, 1);
     expect(*state, 2, "git has no folder", "HEAD:nothing kept");
     expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept kept");
     unsetenv("TMPDIR");
     assert_int_equal(rmdir(temporary), 0); /* nothing is left there */
-    free(temporary);
-    free(git);
     free(dir);
 }

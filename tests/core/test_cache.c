@@ -2,9 +2,6 @@
 /* Values that are kept by kind and key: found again, apart by both, at an address that stays, and dropped once. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "common/core/cache.h"
 
 static int destroyed;

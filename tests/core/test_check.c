@@ -6,10 +6,6 @@
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { ROWS = 64, ROW = 64, N = ROWS * ROW };
 static const char *const dtypes[] = {"bf16", "fp16", "tf32", "fp32"};
 

@@ -2,28 +2,20 @@
 /* The CSV reader: RFC 4180, comments, torn rows; and that quoting and reading are inverse. */
 #include "tests/support/test.h"
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
-
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static csv *read_text(void **state, const char *text)
 {
-    char *path = folder_path(*state, "t.csv");
+    OWNED char *path = folder_path(*state, "t.csv");
     file_write(path, text);
     csv *c = csv_read(path);
     assert_non_null(c);
-    free(path);
     return c;
 }
 
 TEST(plain)
 {
-    csv *c = read_text(state, "a,b,c\n1,x,2.5\n-3,,nan\n");
+    OWNED_CSV csv *c = read_text(state, "a,b,c\n1,x,2.5\n-3,,nan\n");
     assert_int_equal(c->rows, 2);
     assert_int_equal(c->columns, 3);
     assert_int_equal(c->dropped, 0);
@@ -39,16 +31,14 @@ TEST(plain)
     assert_true(isnan(csv_real(c, 1, "c")));
     assert_true(isnan(csv_real(c, 0, "b")));
     assert_true(isnan(csv_real(c, 0, "d")));
-    csv_free(c);
 }
 
 TEST(torn_lines_are_named)
 {
-    csv *c = read_text(state, "# run\n\na,b\n1,\"two\nlines\"\n\n3\n4,5\n6,7,8\n9,\"no end\n");
+    OWNED_CSV csv *c = read_text(state, "# run\n\na,b\n1,\"two\nlines\"\n\n3\n4,5\n6,7,8\n9,\"no end\n");
     assert_int_equal(c->rows, 2);
     assert_int_equal(c->dropped, 3);
     assert_int_equal(c->first_dropped, 7);
-    csv_free(c);
 }
 
 /* What spreadsheets, editors and broken disks make of a file: it can be read, or what cannot is named. */
@@ -82,27 +72,24 @@ TEST(damaged_files)
                  {FILE_OF("a,b\r1,2,3\r3,4\r"), 1, "line 2 is torn"},
                  {FILE_OF("a,b,a\n1,2,3\n"), 0, "two columns have the same name"},
                  {FILE_OF("\"a,b\n1,2\n"), 0, "the line with the names of the columns is torn"}};
-    char *path = folder_path(*state, "damaged.csv");
+    OWNED char *path = folder_path(*state, "damaged.csv");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         FILE *out = fopen(path, "wb");
         assert_int_equal(fwrite(table[i].text, 1, table[i].bytes, out), table[i].bytes);
         assert_int_equal(fclose(out), 0);
-        csv *c = csv_read(path);
-        char *lost = csv_lost(c);
+        OWNED_CSV csv *c = csv_read(path);
+        OWNED char *lost = csv_lost(c);
         const bool said = table[i].lost ? lost && strstr(lost, table[i].lost) : !lost;
         if (!said || c->rows != table[i].rows)
             fail_msg("file %zu: %zu rows, %s", i, c->rows, lost ? lost : "nothing lost");
         if (!c->problem)
             assert_string_equal(c->header[0], "a");
-        free(lost);
-        csv_free(c);
     }
-    free(path);
 }
 
 TEST(quoted)
 {
-    csv *c = read_text(state, "\"a\",b\r\n\"x,\"\"y\"\"\",\"two\nlines\"\r\n\"\",\"z\"\r\n");
+    OWNED_CSV csv *c = read_text(state, "\"a\",b\r\n\"x,\"\"y\"\"\",\"two\nlines\"\r\n\"\",\"z\"\r\n");
     assert_int_equal(c->rows, 2);
     assert_string_equal(c->header[0], "a");
     assert_string_equal(c->header[1], "b");
@@ -110,16 +97,14 @@ TEST(quoted)
     assert_string_equal(csv_cell(c, 0, "b"), "two\nlines");
     assert_string_equal(csv_cell(c, 1, "a"), "");
     assert_string_equal(csv_cell(c, 1, "b"), "z");
-    csv_free(c);
 }
 
 TEST(comments_and_empty_lines)
 {
-    csv *c = read_text(state, "# gpu=x\n\na,b\n# one, two\n1,2\n\r\n\n3,4 # no comment\n#");
+    OWNED_CSV csv *c = read_text(state, "# gpu=x\n\na,b\n# one, two\n1,2\n\r\n\n3,4 # no comment\n#");
     assert_int_equal(c->rows, 2);
     assert_int_equal(c->dropped, 0);
     assert_string_equal(csv_cell(c, 1, "b"), "4 # no comment");
-    csv_free(c);
 }
 
 TEST(torn_rows)
@@ -133,10 +118,9 @@ TEST(torn_rows)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         char text[64];
         snprintf(text, sizeof text, "a,b,c\n0,1,2\n%s", table[i].tail);
-        csv *c = read_text(state, text);
+        OWNED_CSV csv *c = read_text(state, text);
         assert_int_equal(c->rows, table[i].rows);
         assert_int_equal(c->dropped, table[i].dropped);
-        csv_free(c);
     }
 }
 
@@ -151,10 +135,9 @@ TEST(empty_and_absent)
     assert_int_equal(c->rows, 0);
     csv_free(c);
     csv_free(NULL);
-    char *path = folder_path(*state, "absent.csv");
+    OWNED char *path = folder_path(*state, "absent.csv");
     assert_null(csv_read(path));
     assert_int_equal(errno, ENOENT);
-    free(path);
 }
 
 TEST(long_file)
@@ -163,11 +146,10 @@ TEST(long_file)
     char *text = xmalloc(32 * ROWS), *at = text + sprintf(text, "i,square\n");
     for (int i = 0; i < ROWS; i++)
         at += sprintf(at, "%d,%.9g\n", i, (double)i * i);
-    csv *c = read_text(state, text);
+    OWNED_CSV csv *c = read_text(state, text);
     free(text);
     assert_int_equal(c->rows, ROWS);
     assert_true(csv_real(c, ROWS - 1, "square") == (ROWS - 1.0) * (ROWS - 1.0));
-    csv_free(c);
 }
 
 TEST(quoting)
@@ -182,10 +164,9 @@ TEST(quoting)
         assert_int_equal(length, strlen(cell));
         assert_int_equal(csv_quote(texts[i], NULL, 0), length);
         snprintf(text, sizeof text, "a,b\n%s,1\n", cell);
-        csv *c = read_text(state, text);
+        OWNED_CSV csv *c = read_text(state, text);
         assert_int_equal(c->rows, 1);
         assert_string_equal(csv_cell(c, 0, "a"), texts[i]);
-        csv_free(c);
     }
     char small[4];
     assert_int_equal(csv_quote("a,b", small, sizeof small), 5);

@@ -2,9 +2,6 @@
 /* Rows with what machine.csv says of their runs, and rows of another schema. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-
-#include "common/core/error.h"
 #include "common/core/results.h"
 
 TEST_IN_FOLDER(rows_have_what_holds_for_their_run)
@@ -55,14 +52,12 @@ TEST(another_schema_is_refused)
         {"schema,a\n4,1\n", "x.csv has rows of schema 4, and this version reads schema 3: measure them anew"},
         {"schema,a\n`x`,1\n", "x.csv has rows of schema nan, and this version reads schema 3: measure them anew"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        csv *c = csv_parse(table[i].text);
-        char *why = results_refusal(c, "x.csv");
+        OWNED_CSV csv *c = csv_parse(table[i].text);
+        OWNED char *why = results_refusal(c, "x.csv");
         if (table[i].why)
             assert_string_equal(why, table[i].why);
         else
             assert_null(why);
-        free(why);
-        csv_free(c);
     }
     assert_null(results_refusal(NULL, "x.csv"));
 }

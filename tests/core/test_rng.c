@@ -5,9 +5,6 @@
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 
-#include <math.h>
-#include <string.h>
-
 TEST(philox_vectors)
 {
     /* Known answers of the Random123 library for philox4x32 with 10 rounds. */

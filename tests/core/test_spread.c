@@ -3,12 +3,8 @@
 #include "tests/support/test.h"
 
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/core/spread.h"
 
 static void count_each(void *arg, size_t first, size_t count)
@@ -48,7 +44,7 @@ static spread_sums three_sums(const void *arg, size_t first, size_t count)
 TEST(sums_do_not_depend_on_threads)
 {
     const size_t n = (size_t)SPREAD_PIECE * 6 + 5;
-    float *x = xmalloc(n * sizeof *x);
+    OWNED float *x = xmalloc(n * sizeof *x);
     cpu_set_t before, one;
     (void)state;
     for (size_t i = 0; i < n; i++)
@@ -64,7 +60,6 @@ TEST(sums_do_not_depend_on_threads)
     assert_true(many.x[2] == (double)n);
     const spread_sums none = spread_sum(0, three_sums, x);
     assert_true(none.x[0] == 0 && none.x[2] == 0);
-    free(x);
 }
 
 TEST(copies)

@@ -6,8 +6,6 @@
 #include "common/core/rng.h"
 #include "common/core/stats.h"
 
-#include <math.h>
-
 static stats of(const double *x, size_t n)
 {
     samples s = {0};

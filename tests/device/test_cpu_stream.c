@@ -3,11 +3,8 @@
 #include "tests/support/test.h"
 #include "tests/support/streams.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { STEPS = 200 };
 

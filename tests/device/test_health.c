@@ -3,12 +3,7 @@
 #include "tests/support/test.h"
 
 #include <dlfcn.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/device/health.h"
 
 TEST(xids_of_one_gpu)
@@ -41,15 +36,14 @@ TEST(a_process_in_words)
 TEST(what_nvml_says)
 {
     const char *cc = getenv("CC");
-    char *path = folder_path(*state, "nvml.so");
+    OWNED char *path = folder_path(*state, "nvml.so");
     /* A library that has this name already is the one that is opened. */
-    char *command = xasprintf("%s -std=c11 -D_GNU_SOURCE -Wall -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o '%s' "
-                              "tests/preload/nvml.c",
-                              cc && *cc ? cc : "cc", path);
+    OWNED char *command =
+        xasprintf("%s -std=c11 -D_GNU_SOURCE -Wall -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o '%s' "
+                  "tests/preload/nvml.c",
+                  cc && *cc ? cc : "cc", path);
     assert_int_equal(system(command), 0);
     assert_non_null(dlopen(path, RTLD_NOW | RTLD_LOCAL));
-    free(command);
-    free(path);
     gpu_health before[4];
     assert_int_equal(health_watch(before, 4, 0.01), 2);
     assert_string_equal(before[1].uuid, "GPU-1");

@@ -2,11 +2,6 @@
 /* The quota of a control group, of both versions, from files as the kernel writes them. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "common/core/error.h"
 #include "common/device/host.h"
 
 TEST_IN_FOLDER(a_quota_is_read)
@@ -29,24 +24,19 @@ TEST_IN_FOLDER(a_quota_is_read)
         {"4:memory:/", "cpu/cpu.cfs_quota_us", "50000", NULL, NULL, NAN},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        char *root = xasprintf("%s/%zu", (char *)*state, i), *folders = xasprintf("mkdir -p %s/proc/self", root);
+        OWNED char *root = xasprintf("%s/%zu", (char *)*state, i), *folders = xasprintf("mkdir -p %s/proc/self", root);
         assert_int_equal(system(folders), 0);
         const char *const files[][2] = {{table[i].file, table[i].text}, {table[i].other, table[i].more}};
         for (size_t k = 0; k < 2 && files[k][0]; k++) {
-            char *put = xasprintf("f='%s/sys/fs/cgroup/%s'; mkdir -p \"${f%%/*}\" && echo '%s' >\"$f\"", root,
-                                  files[k][0], files[k][1]);
+            OWNED char *put = xasprintf("f='%s/sys/fs/cgroup/%s'; mkdir -p \"${f%%/*}\" && echo '%s' >\"$f\"", root,
+                                        files[k][0], files[k][1]);
             assert_int_equal(system(put), 0);
-            free(put);
         }
-        char *path = folder_path(root, "proc/self/cgroup"), *group = xasprintf("%s\n", table[i].group);
+        OWNED char *path = folder_path(root, "proc/self/cgroup"), *group = xasprintf("%s\n", table[i].group);
         file_write(path, group);
         const double cpus = host_cpu_quota(root);
         if (isnan(table[i].cpus) ? !isnan(cpus) : cpus != table[i].cpus)
             fail_msg("quota %zu: %g CPUs, not %g", i, cpus, table[i].cpus);
-        free(group);
-        free(path);
-        free(folders);
-        free(root);
     }
     assert_true(isnan(host_cpu_quota("/nowhere")));
 }

@@ -2,8 +2,6 @@
 /* Device memory: what is held, the peak, reuse, and asking for more than there is. */
 #include "tests/support/test.h"
 
-#include <string.h>
-
 #include "common/device/memory.h"
 
 static device *dev;

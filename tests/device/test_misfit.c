@@ -3,13 +3,8 @@
  * With CUDA, the runtime's answers are made up (--wrap in the Makefile), so no GPU is needed. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/device/device.h"
 
 TEST(which_code_runs_where)
@@ -84,7 +79,7 @@ cudaError_t __wrap_cudaGetDeviceProperties_v2(struct cudaDeviceProp *p, int ordi
 /* A process that opens the GPU, or looks at it, ends with exit code 2 and says this. */
 static void expect_end(const char *folder, bool look, const char *part)
 {
-    char *path = folder_path(folder, "err");
+    OWNED char *path = folder_path(folder, "err");
     int status;
     const pid_t child = fork();
     if (child == 0) {
@@ -98,11 +93,9 @@ static void expect_end(const char *folder, bool look, const char *part)
         _exit(98);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
-    char *said = file_text(path);
+    OWNED char *said = file_text(path);
     if (WEXITSTATUS(status) != EXIT_CODE_USAGE || !strstr(said, part) || strchr(said, '\n') != strrchr(said, '\n'))
         fail_msg("exit code %d: %s", WEXITSTATUS(status), said);
-    free(said);
-    free(path);
 }
 
 TEST_IN_FOLDER(a_program_ends_before_it_runs)

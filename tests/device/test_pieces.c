@@ -3,10 +3,6 @@
  * pinned pieces, for which the CPU passes as a GPU here. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "common/device/internal.h"
 #include "common/device/pieces.h"
 
@@ -40,7 +36,7 @@ static void give(void *arg, void *piece, size_t at, size_t bytes)
 static void both_ways(device_kind kind, size_t bytes, int pieces)
 {
     device *d = device_open(DEVICE_CPU, 0);
-    char *there = xcalloc(bytes + 1, 1);
+    OWNED char *there = xcalloc(bytes + 1, 1);
     host from = {.bytes = xmalloc(bytes + 1)}, to = {.bytes = xcalloc(bytes + 1, 1)};
     d->kind = kind;
     for (size_t i = 0; i < bytes; i++)
@@ -53,7 +49,6 @@ static void both_ways(device_kind kind, size_t bytes, int pieces)
     assert_int_equal(from.next, bytes);
     assert_int_equal(to.next, bytes);
     assert_int_equal(to.pieces, pieces);
-    free(there);
     free(from.bytes);
     free(to.bytes);
     d->kind = DEVICE_CPU;

@@ -2,10 +2,6 @@
 /* Clocks, power and energy of a GPU while something is timed, with sensors whose answers are known. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "common/core/clock.h"
 #include "common/device/internal.h"
 #include "tests/support/fake_nvml.h"

@@ -2,8 +2,6 @@
 /* What CUDA_VISIBLE_DEVICES leaves of a machine's GPUs, and what is said when that is nothing. */
 #include "tests/support/test.h"
 
-#include <string.h>
-
 #include "common/device/visible.h"
 
 TEST(entries_are_counted_up_to_the_first_wrong_one)

@@ -5,12 +5,7 @@
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-
-#include "common/core/error.h"
 
 static char *programs; /* the folder they are in */
 
@@ -76,19 +71,15 @@ TEST(every_command_runs)
     while ((at = strstr(at, "`./bench_"))) {
         char *command = ++at, *end = strchr(command, '`');
         *end = 0;
-        char *small = small_command(command);
-        char *line =
+        OWNED char *small = small_command(command);
+        OWNED char *line =
             xasprintf("cd '%s' && STEPBENCH_RUN=course timeout 60 %s >out.txt 2>&1 </dev/null", (char *)*state, small);
         const int status = system(line), code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         if (code != EXIT_CODE_OK) {
-            char *path = folder_path(*state, "out.txt"), *said = file_text(path);
+            OWNED char *path = folder_path(*state, "out.txt"), *said = file_text(path);
             print_error("%s\nas %s\nends with code %d: %s\n", command, small, code, said);
-            free(said);
-            free(path);
             failed++;
         }
-        free(line);
-        free(small);
         at = end + 1;
         ran++;
     }
@@ -100,9 +91,8 @@ TEST(every_command_runs)
 /* Whether the page has the heading; up to an apostrophe, which it writes otherwise. */
 static bool has_section(const char *page, const char *heading)
 {
-    char *begin = xasprintf(">%.*s", (int)strcspn(heading, "'"), heading);
+    OWNED char *begin = xasprintf(">%.*s", (int)strcspn(heading, "'"), heading);
     const bool there = strstr(page, begin) != NULL;
-    free(begin);
     return there;
 }
 
@@ -125,41 +115,34 @@ static char *result(const char *folder, const char *name)
 
 TEST(the_report_answers)
 {
-    char *line = xasprintf("'%s/results/course-x1'", (char *)*state);
+    OWNED char *line = xasprintf("'%s/results/course-x1'", (char *)*state);
     report_run(line);
-    free(line);
-    char *report = result(*state, "report.md"), *html = result(*state, "report.html"),
-         *page = file_text("docs/course.md");
+    OWNED char *report = result(*state, "report.md"), *html = result(*state, "report.html"),
+               *page = file_text("docs/course.md");
     size_t missing = 0, problems = 0, sections = 0;
     for (char *row = page, *end; (row = strstr(row, "\n| `")); row = end) {
         end = row + 1 + strcspn(row + 1, "\n");
-        char *problem = xasprintf("%.*s", (int)strcspn(row + 4, "`"), row + 4),
-             *answer = xasprintf("- **%s** ", problem);
+        OWNED char *problem = xasprintf("%.*s", (int)strcspn(row + 4, "`"), row + 4),
+                   *answer = xasprintf("- **%s** ", problem);
         if (!needs_its_sizes(problem) && !strstr(report, answer)) {
             print_error("the report has no answer to %s\n", problem);
             missing++;
         }
         problems++;
-        free(answer);
-        free(problem);
         const char *cell = end - 2;
         while (*cell != '|')
             cell--;
         for (const char *at = cell; (at = strchr(at, '*')) && at < end; at += strcspn(at, "*") + 1, sections++) {
-            char *heading = xasprintf("%.*s", (int)strcspn(at + 1, "*"), at + 1);
+            OWNED char *heading = xasprintf("%.*s", (int)strcspn(at + 1, "*"), at + 1);
             if (!has_section(html, heading)) {
                 print_error("the report has no section '%s'\n", heading);
                 missing++;
             }
-            free(heading);
             at++;
         }
     }
     assert_true(problems > 30 && sections >= problems - 1);
     assert_int_equal(missing, 0);
-    free(page);
-    free(html);
-    free(report);
 }
 
 TESTS_WITH(folder_create, folder_remove)

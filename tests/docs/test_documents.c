@@ -9,15 +9,8 @@
 
 #include <ctype.h>
 #include <glob.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 
 /* ---- documents, line by line ---- */
 
@@ -171,7 +164,7 @@ static bool figure_is_right(const quote *q, const char *reference, char *why, si
     for (char *w; n < 32 && (w = strtok_r(rest, " \n", &rest));)
         words[n++] = w;
     bool right = false;
-    csv *c = n >= 2 ? csv_read(words[0]) : NULL;
+    OWNED_CSV csv *c = n >= 2 ? csv_read(words[0]) : NULL;
     bool filters = n >= 2;
     for (size_t i = 2; i < n; i++)
         filters = filters && strchr(words[i], '=');
@@ -193,7 +186,6 @@ static bool figure_is_right(const quote *q, const char *reference, char *why, si
         else
             snprintf(why, why_bytes, "the CSV has %.6g", value);
     }
-    csv_free(c);
     free(copy);
     return right;
 }
@@ -230,7 +222,7 @@ TEST(figures)
 /* The checker itself. */
 TEST_IN_FOLDER(wrong_figures)
 {
-    char *path = folder_path(*state, "t.csv");
+    OWNED char *path = folder_path(*state, "t.csv");
     file_write(path,
                "variant,status,t_ms,utc\nflash,ok,1.2344,1\nflash,ok,1.2345678,3\nflash,ok,9,2\nflash,fail,7,4\n");
     const struct {
@@ -250,7 +242,6 @@ TEST_IN_FOLDER(wrong_figures)
             fail_msg("'%s' %s: %s", cases[i].text, cases[i].filters, why);
         free(reference);
     }
-    free(path);
 }
 
 /* ---- links and paths ---- */
@@ -287,11 +278,10 @@ static bool leads_somewhere(const document *d, const char *target)
 {
     const char *slash = strrchr(d->path, '/'), *hash = strchr(target, '#');
     const size_t length = hash ? (size_t)(hash - target) : strlen(target);
-    char *path = length == 0
-                     ? xstrdup(d->path)
-                     : xasprintf("%.*s%.*s", slash ? (int)(slash + 1 - d->path) : 0, d->path, (int)length, target);
+    OWNED char *path =
+        length == 0 ? xstrdup(d->path)
+                    : xasprintf("%.*s%.*s", slash ? (int)(slash + 1 - d->path) : 0, d->path, (int)length, target);
     const bool leads = exists(path) && (!hash || has_anchor(path, hash + 1));
-    free(path);
     return leads;
 }
 
@@ -303,12 +293,11 @@ TEST(links)
         const document *d = &all.all[i];
         for (const char *at = d->text; (at = strstr(at, "]("));) {
             at += 2;
-            char *target = xasprintf("%.*s", (int)strcspn(at, ")\n"), at);
+            OWNED char *target = xasprintf("%.*s", (int)strcspn(at, ")\n"), at);
             if (!strstr(target, "://") && !leads_somewhere(d, target)) {
                 print_error("%s:%d: the link to %s leads nowhere\n", d->path, line_of(d, at), target);
                 wrong++;
             }
-            free(target);
         }
     }
     documents_close(&all);
@@ -332,7 +321,7 @@ TEST(paths)
             bool is_path = false;
             for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
                 is_path = is_path || strncmp(at, folders[f], strlen(folders[f])) == 0;
-            char *path = xasprintf("%.*s", (int)length, at);
+            OWNED char *path = xasprintf("%.*s", (int)length, at);
             glob_t found;
             if (is_path && at[length] == '`' && strncmp(at + length, "`:\n", 3) != 0 && !strpbrk(path, "<{")) {
                 if (glob(path, 0, NULL, &found) != 0) {
@@ -342,7 +331,6 @@ TEST(paths)
                     globfree(&found);
                 }
             }
-            free(path);
         }
     }
     documents_close(&all);
@@ -364,22 +352,20 @@ static int check_commands(const document *d, const char *before, int *count)
     for (const char *at = d->text; (at = strstr(at, before));) {
         at += strlen(before) - strlen("./bench_");
         const bool quoted = at[-1] == '`';
-        char *line = xasprintf("%.*s", (int)strcspn(at, quoted ? "`\n" : "\n"), at);
+        OWNED char *line = xasprintf("%.*s", (int)strcspn(at, quoted ? "`\n" : "\n"), at);
         char *comment = strstr(line, " #");
         if (comment)
             *comment = 0;
         if (!strchr(line, '<') && !strchr(line, '|')) {
-            char *command = xasprintf("%s/%s --dry-run%s >/dev/null", programs(), line + 2,
-                                      strstr(line, "--device") ? "" : " --device cpu");
+            OWNED char *command = xasprintf("%s/%s --dry-run%s >/dev/null", programs(), line + 2,
+                                            strstr(line, "--device") ? "" : " --device cpu");
             const int status = system(command);
             if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
                 print_error("%s:%d: %s: exit %d\n", d->path, line_of(d, at), line, WEXITSTATUS(status));
                 wrong++;
             }
             (*count)++;
-            free(command);
         }
-        free(line);
         at++;
     }
     return wrong;
@@ -402,11 +388,11 @@ TEST(commands)
 /* docs/course.md names *sections of the report*: each is a heading of a committed report, or of the program's text. */
 TEST(sections)
 {
-    char *text = file_text("docs/course.md");
+    OWNED char *text = file_text("docs/course.md");
     int wrong = 0, count = 0;
     for (const char *at = text; (at = strstr(at, " *"));) {
         at += 2;
-        char *heading = xasprintf("%.*s", (int)strcspn(at, "*\n"), at);
+        OWNED char *heading = xasprintf("%.*s", (int)strcspn(at, "*\n"), at);
         setenv("HEADING", heading, 1);
         if (system("grep -rqF -- \"$HEADING\" plots/report/sections results/*/report.md") != 0) {
             print_error("docs/course.md: no report has the section '%s'\n", heading);
@@ -414,9 +400,7 @@ TEST(sections)
         }
         count++;
         at += strlen(heading) + 1;
-        free(heading);
     }
-    free(text);
     assert_int_equal(wrong, 0);
     assert_true(count > 16);
 }
@@ -426,12 +410,10 @@ TEST(sections)
 /* make columns has a section for every bench. */
 TEST_IN_FOLDER(columns)
 {
-    char *now = folder_path(*state, "columns.md");
-    char *command = xasprintf("bash common/build/columns.sh %s >%s && for b in bench/bench_*.c; do "
-                              "b=${b##*/}; grep -q \"^## ${b%%.c}\" %s || exit; done",
-                              programs(), now, now);
+    OWNED char *now = folder_path(*state, "columns.md");
+    OWNED char *command = xasprintf("bash common/build/columns.sh %s >%s && for b in bench/bench_*.c; do "
+                                    "b=${b##*/}; grep -q \"^## ${b%%.c}\" %s || exit; done",
+                                    programs(), now, now);
     const int status = system(command);
-    free(command);
-    free(now);
     assert_int_equal(status, 0);
 }

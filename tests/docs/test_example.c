@@ -2,24 +2,16 @@
 /* The example in CONTRIBUTING.md is complete: its three files build, run, are drawn and reported, and no list names them. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
-
 static char *build; /* the folder of this build, such as build/cpu */
 
 TEST_IN_FOLDER(three_files_are_a_bench)
 {
-    char *flags_path = folder_path(build, "cc.flags"), *flags = file_text(flags_path);
+    OWNED char *flags_path = folder_path(build, "cc.flags"), *flags = file_text(flags_path);
     const bool sanitized = strstr(flags, "-fsanitize") != NULL;
-    free(flags);
-    free(flags_path);
     if (sanitized)
         skip(); /* the plain build tries it */
-    char *command = xasprintf("bash tests/docs/example.sh '%s' '%s' >&2", build, (char *)*state);
+    OWNED char *command = xasprintf("bash tests/docs/example.sh '%s' '%s' >&2", build, (char *)*state);
     const int status = system(command);
-    free(command);
     assert_int_equal(status, 0);
 }
 

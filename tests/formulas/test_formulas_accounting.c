@@ -3,9 +3,6 @@
  * is the closed form of: counting devices, bisection, a grid of meshes. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-
 #include "common/core/units.h"
 #include "common/formulas/accounting.h"
 

@@ -2,8 +2,6 @@
 /* Context parallelism on paper: who has which chunk, who computes how much, and times that can be counted by hand. */
 #include "tests/support/test.h"
 
-#include <math.h>
-
 #include "common/formulas/ranks/context.h"
 
 static void near(double got, double want, double bound)

@@ -2,11 +2,6 @@
 /* The exposed time of buckets: limits that need no model, and the committed measurements. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "common/core/csv.h"
 #include "common/formulas/exposed.h"
 
 static void near(double value, double wanted)
@@ -112,7 +107,7 @@ static bucket_load load_of(const csv *c, size_t i)
 /* The first size of each sweep predicts its others. */
 static void predict(const char *path, tally *t)
 {
-    csv *c = csv_read(path);
+    OWNED_CSV csv *c = csv_read(path);
     assert_non_null(c);
     for (size_t i = 0; i < c->rows; i++) {
         size_t first = 0;
@@ -131,7 +126,6 @@ static void predict(const char *path, tally *t)
         t->off += !(fabs(off) <= 0.15);
         t->worst = fmax(t->worst, isnan(off) ? INFINITY : fabs(off));
     }
-    csv_free(c);
 }
 
 TEST(the_committed_rows_are_predicted)

@@ -2,10 +2,6 @@
 /* The closed form of a step's memory: known numbers, and every phase of many real steps on the CPU backend, to the byte. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/core/units.h"
 #include "common/formulas/memory.h"
 #include "common/formulas/offload.h"
@@ -293,11 +289,10 @@ static int open_bench(void **state)
 
 static int close_bench(void **state)
 {
-    bench_of_steps *b = *state;
+    OWNED bench_of_steps *b = *state;
     b->kernels.destroy(b->ctx);
     memory_destroy(b->mem);
     device_close(b->dev);
-    free(b);
     return 0;
 }
 

@@ -2,8 +2,6 @@
 /* FLOPs of a transformer's step: the figures that the course's sizes must have, both conventions, and known peaks. */
 #include "tests/support/test.h"
 
-#include <math.h>
-
 #include "common/formulas/model.h"
 
 static const struct size {

@@ -2,21 +2,19 @@
 /* Offloaded blocks: where they lie, how long a step waits for their copies, and plans that mix them with recomputation. */
 #include "tests/support/test.h"
 
-#include <math.h>
-
 #include "common/formulas/recompute_plan.h"
 
-static const offload_costs link = {.kinds = OFFLOAD_BLOCK,
-                                   .what = RECOMPUTE_SELECTIVE,
-                                   .forward_ms = 10,
-                                   .backward_ms = 20,
-                                   .bytes = {15e6, 15e6, 15e6, 15e6, 3e6, 0},
-                                   .out_gb_s = 1,
-                                   .in_gb_s = 0.5};
+static const offload_costs slow_link = {.kinds = OFFLOAD_BLOCK,
+                                        .what = RECOMPUTE_SELECTIVE,
+                                        .forward_ms = 10,
+                                        .backward_ms = 20,
+                                        .bytes = {15e6, 15e6, 15e6, 15e6, 3e6, 0},
+                                        .out_gb_s = 1,
+                                        .in_gb_s = 0.5};
 
 static double exposed(double out_gb_s, double in_gb_s, int behind, int ahead)
 {
-    offload_costs c = link;
+    offload_costs c = slow_link;
     recompute_schedule s = recompute_uniform(3, RECOMPUTE_NONE, 1);
     c.out_gb_s = out_gb_s, c.in_gb_s = in_gb_s;
     offload_every(&s, OFFLOAD_BLOCK, 1);
@@ -41,11 +39,11 @@ TEST(waits)
     near(exposed(3, 0.5, 1, 2), 20); /* the link is busy all the time anyway */
     near(exposed(1, 0.5, 0, 0), 30); /* 0 is as 1 */
     const recompute_schedule none = recompute_uniform(3, RECOMPUTE_NONE, 1);
-    near(offload_exposed_ms(&link, &none, NULL), 0);
+    near(offload_exposed_ms(&slow_link, &none, NULL), 0);
     recompute_schedule again = recompute_uniform(3, RECOMPUTE_BLOCK, 1);
     const double again_ms[RECOMPUTE_KINDS] = {[RECOMPUTE_BLOCK] = 40};
     offload_every(&again, OFFLOAD_RESIDUAL, 1);
-    offload_costs slow = link;
+    offload_costs slow = slow_link;
     slow.out_gb_s = 1, slow.in_gb_s = 0.05; /* 3 ms out, 60 back: hidden by what is computed again */
     near(offload_exposed_ms(&slow, &again, again_ms), 0);
     near(offload_exposed_ms(&slow, &again, NULL), 80);
@@ -68,7 +66,7 @@ TEST(even_distances)
     for (int layers = 1; layers < 70; layers++)
         for (int count = 0; count <= offload_most(layers); count++) {
             recompute_schedule s = recompute_uniform(layers, RECOMPUTE_MLP, 1);
-            offload_spread(&s, &link, count);
+            offload_spread(&s, &slow_link, count);
             assert_int_equal(offload_count(&s), count);
             assert_true(!count || s.away[0] == OFFLOAD_BLOCK);
             assert_int_equal(s.away[layers - 1], 0);
@@ -88,7 +86,7 @@ TEST(names)
     (void)state;
     recompute_schedule s = recompute_uniform(8, RECOMPUTE_MLP, 1);
     recompute_set(&s, 5, 3, RECOMPUTE_NONE, 1);
-    offload_spread(&s, &link, 2);
+    offload_spread(&s, &slow_link, 2);
     recompute_describe(&s, text, sizeof text);
     assert_string_equal(text, "3 mlp, 3 none, 2 selective offloaded");
     s.away[7] = OFFLOAD_MLP;
@@ -146,7 +144,7 @@ TEST(plans)
         for (int rate = 0; rate < 4; rate++) { /* none; a slow link, a faster one, one without end */
             static const double gb_s[] = {0, 0.05, 1, 1e6};
             int asked = 0;
-            costs.offload = link;
+            costs.offload = slow_link;
             costs.offload.kinds = rate ? OFFLOAD_BLOCK : 0;
             costs.offload.forward_ms = 2, costs.offload.backward_ms = 4;
             costs.offload.out_gb_s = costs.offload.in_gb_s = gb_s[rate];

@@ -2,8 +2,6 @@
 /* Schedules of recomputation: what forward keeps, the forwards that backward runs, and their number. */
 #include "tests/support/test.h"
 
-#include <string.h>
-
 #include "common/formulas/recompute.h"
 
 TEST(groups_keep_their_first_input)

@@ -2,8 +2,6 @@
 /* Plans of recomputation against every mixture of two kinds, tried out. */
 #include "tests/support/test.h"
 
-#include <math.h>
-
 #include "common/formulas/recompute_plan.h"
 
 /* Made-up blocks: what each kind keeps, and something fixed on top. */

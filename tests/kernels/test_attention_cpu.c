@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The CPU backend: every attention op against the fp64 reference over odd shapes, the reference against finite
  * differences, fully masked rows, refused arguments, and the small ops. */
-#include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 #include "kernels/shared/internal.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/test.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void every_op(const sb_attention *shape, problem_layout layout, uint64_t seed)
 {
@@ -56,7 +51,7 @@ static void window_reference(problem *p)
     const sb_attention *a = &p->a;
     const int d = a->head_dim, d_v = sb_head_dim_v(a);
     const double scale = 1 / sqrt(d);
-    double *weight = xcalloc((size_t)a->seq_k, sizeof *weight);
+    OWNED double *weight = xcalloc((size_t)a->seq_k, sizeof *weight);
     for (int b = 0; b < a->batch; b++)
         for (int h = 0; h < a->heads; h++)
             for (int i = 0; i < a->seq_q; i++) {
@@ -79,7 +74,6 @@ static void window_reference(problem *p)
                 for (int c = 0; c < d_v; c++)
                     assert_true(fabs(p->expected[OUTPUT_O][row * d_v + c] - (sum > 0 ? o[c] / sum : 0)) < 1e-9);
             }
-    free(weight);
 }
 
 TEST(test_windows)
@@ -171,7 +165,7 @@ TEST(test_large_scores)
     sb_attention shape = {
         .batch = 1, .heads = 1, .heads_kv = 1, .seq_q = 70, .seq_k = 200, .head_dim = 64, .dtype = SB_FP32, .scale = 1};
     problem *p = problem_create(&shape, LAYOUT_BHSD, 7);
-    float *k = xmalloc(p->tensor[INPUT_K].count * sizeof *k);
+    OWNED float *k = xmalloc(p->tensor[INPUT_K].count * sizeof *k);
     for (size_t i = 0; i < p->tensor[INPUT_K].count; i++) /* rows grow to 8 times their size */
         k[i] = (float)p->tensor[INPUT_K].values[i] * (1 + 7 * (float)(i / 64) / 200);
     problem_set(p, INPUT_K, k);
@@ -190,7 +184,6 @@ TEST(test_large_scores)
         for (int id = OUTPUT_O; id < TENSOR_COUNT; id++)
             expect_close(p->expected[id], p->tensor[id].values, p->tensor[id].count, 64, bound, op->name, p->name);
     }
-    free(k);
     problem_free(p);
 }
 
@@ -240,7 +233,7 @@ static double loss(problem *p)
 static double *numeric_gradient(problem *p, int input)
 {
     size_t n = p->tensor[input].count;
-    float *x = xmalloc(n * sizeof *x);
+    OWNED float *x = xmalloc(n * sizeof *x);
     double *gradient = xmalloc(n * sizeof *gradient);
     for (size_t i = 0; i < n; i++)
         x[i] = (float)p->tensor[input].values[i];
@@ -255,7 +248,6 @@ static double *numeric_gradient(problem *p, int input)
         x[i] = middle;
     }
     problem_set(p, input, x);
-    free(x);
     return gradient;
 }
 
@@ -285,7 +277,7 @@ TEST(test_finite_differences)
                               .window_right = shapes[s].right};
         problem *p = problem_create(&shape, LAYOUT_BHSD, 20 + s);
         for (int i = 0; i < 3; i++) {
-            double *gradient = numeric_gradient(p, pairs[i][0]);
+            OWNED double *gradient = numeric_gradient(p, pairs[i][0]);
             problem_reference(p);
             for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
                 problem_run(p, op);
@@ -295,7 +287,6 @@ TEST(test_finite_differences)
                 expect_close(gradient, t->values, t->count, t->count, bound, op->name, p->name);
                 expect_close(gradient, p->expected[pairs[i][1]], t->count, t->count, bound, "reference", p->name);
             }
-            free(gradient);
         }
         problem_free(p);
     }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Packed documents on the CPU: the reference of them together is that of each alone, bit by bit; every op against it; documents
  * without queries or keys; arrays that are refused. */
-#include "common/core/error.h"
 #include "kernels/shared/internal.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/test.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Some documents are longer than a tile, some have no queries, no keys or neither, one has more queries than keys. */
 static const int some_q[] = {0, 0, 70, 71, 71, 100, 230, 230}, some_k[] = {0, 5, 75, 140, 140, 140, 170, 170};

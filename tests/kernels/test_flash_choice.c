@@ -4,8 +4,6 @@
 #include "tests/support/test.h"
 
 #include <limits.h>
-#include <math.h>
-#include <stdlib.h>
 
 #ifdef HAVE_CUDA
 #include "kernels/cuda/hopper/cluster_split.h"

@@ -2,8 +2,6 @@
 /* Which head_dim the CUDA flash ops say they take, on devices that are only described: no GPU is needed to refuse. */
 #include "tests/support/test.h"
 
-#include <string.h>
-
 #include "kernels/kernels.h"
 
 #ifdef HAVE_CUDA

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The CPU ops and the fp64 reference against tensors made with PyTorch (golden/make_golden.py, which documents the
  * format). A missing file is a failure. The folder can be given as the argument; the default fits the project's root. */
-#include "common/core/error.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *folder = "tests/golden";
 static const char *const cases[] = {
@@ -49,10 +45,9 @@ static problem *read_case(const char *name, sb_dtype *dtype)
     snprintf(p->name, sizeof p->name, "golden case %s", name);
     for (int id = INPUT_Q; id <= INPUT_D_O; id++) {
         size_t n = p->tensor[id].count;
-        float *values = xmalloc(n * sizeof *values);
+        OWNED float *values = xmalloc(n * sizeof *values);
         read_exactly(f, path, values, n * sizeof *values);
         problem_set(p, id, values);
-        free(values);
     }
     read_exactly(f, path, p->expected[OUTPUT_O], p->tensor[OUTPUT_O].count * sizeof(double));
     read_exactly(f, path, p->expected_lse, p->lse_count * sizeof(double));

@@ -54,7 +54,7 @@ static void one_forward(sb_dtype t, const shape *s)
     p.x = x->data, p.w13 = w13->data, p.gate_up = gate_up->data, p.h = h->data;
     expect_ok(train_ops()->swiglu_matmul_supported(NULL, &p));
     expect_ok(train_ops()->swiglu_matmul_forward(NULL, &p, NULL));
-    double *want = product_of(&p, x, w13, 2 * p.f, 1, p.d);
+    OWNED double *want = product_of(&p, x, w13, 2 * p.f, 1, p.d);
     expect_rounded("gate_up", gate_up, want, 1e-6 + 4e-7 * sqrt(p.d));
     const sb_swiglu end = {.dtype = t, .rows = p.rows, .f = p.f, .gate_up = gate_up->data, .h = separate->data};
     expect_ok(train_ops()->swiglu_forward(NULL, &end, NULL));
@@ -62,7 +62,6 @@ static void one_forward(sb_dtype t, const shape *s)
     p.gate_up = NULL, p.h = alone->data;
     expect_ok(train_ops()->swiglu_matmul_forward(NULL, &p, NULL));
     expect_same("h alone", alone, h);
-    free(want);
     array *const all[] = {x, w13, gate_up, h, alone, separate};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);
@@ -79,7 +78,7 @@ static void one_backward(sb_dtype t, const shape *s)
           *want = array_copy(before), *dh = array_poison(t, n), *h = array_poison(t, n), *want_h = array_poison(t, n);
     p.dy = dy->data, p.w2 = w2->data, p.gate_up = got->data, p.h = h->data;
     expect_ok(train_ops()->swiglu_matmul_backward(NULL, &p, NULL));
-    double *sums = product_of(&p, dy, w2, p.f, p.f, 1);
+    OWNED double *sums = product_of(&p, dy, w2, p.f, p.f, 1);
     for (size_t i = 0; i < n; i++)
         array_set(dh, i, sums[i]);
     const sb_swiglu end = {.dtype = t,
@@ -91,15 +90,13 @@ static void one_backward(sb_dtype t, const shape *s)
                            .d_gate_up = want->data};
     expect_ok(train_ops()->swiglu_backward(NULL, &end, NULL));
     expect_same("h", h, want_h);
-    double *exact = xmalloc(2 * n * sizeof *exact);
+    OWNED double *exact = xmalloc(2 * n * sizeof *exact);
     for (size_t i = 0; i < 2 * n; i++)
         exact[i] = array_get(want, i);
     expect_rounded("d_gate_up", got, exact, t == SB_BF16 ? 0x1p-7 : 0x1p-10); /* a dh rounded the other way */
     p.gate_up = again->data, p.h = NULL;
     expect_ok(train_ops()->swiglu_matmul_backward(NULL, &p, NULL));
     expect_same("d_gate_up without h", again, got);
-    free(sums);
-    free(exact);
     array *const all[] = {dy, w2, before, got, again, want, dh, h, want_h};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);

@@ -27,8 +27,8 @@ static double *operand(sb_dtype t, const array *x, bool transposed, int rows, in
 /* What d must hold, NaN (as it was poisoned) in the gaps between its rows. */
 static double *product(const sb_matmul *p, const array *a, const array *b, const array *c)
 {
-    double *left = operand(p->dtype, a, p->transpose_a, p->m, p->k, p->lda);
-    double *right = operand(p->dtype, b, !p->transpose_b, p->n, p->k, p->ldb); /* columns of B as rows */
+    OWNED double *left = operand(p->dtype, a, p->transpose_a, p->m, p->k, p->lda);
+    OWNED double *right = operand(p->dtype, b, !p->transpose_b, p->n, p->k, p->ldb); /* columns of B as rows */
     double *want = xmalloc((size_t)p->m * p->ldd * sizeof *want);
     for (int i = 0; i < p->m; i++)
         for (int j = 0; j < p->ldd; j++) {
@@ -37,8 +37,6 @@ static double *product(const sb_matmul *p, const array *a, const array *b, const
                 sum += left[(size_t)i * p->k + l] * right[(size_t)j * p->k + l];
             want[(size_t)i * p->ldd + j] = j < p->n ? sum : NAN;
         }
-    free(left);
-    free(right);
     return want;
 }
 
@@ -63,9 +61,8 @@ static void one_matmul(sb_matmul p, addend add, int gap)
     p.a = a->data, p.b = b->data, p.d = d->data;
     p.c = add == ADD_NOTHING ? NULL : add == ADD_C ? c->data : d->data;
     expect_ok(train_ops()->matmul(NULL, &p, NULL));
-    double *want = product(&p, a, b, add == ADD_NOTHING ? NULL : c);
+    OWNED double *want = product(&p, a, b, add == ADD_NOTHING ? NULL : c);
     expect_rounded("matmul", d, want, 1e-6 + 4e-7 * sqrt(p.k)); /* fp32 sums wander with the root of their length */
-    free(want);
     array_free(a);
     array_free(b);
     array_free(c);

@@ -29,7 +29,7 @@ static void rmsnorm_forward(sb_rmsnorm p, bool with_residual)
     array *x = array_random(p.dtype, n, 1, 2), *residual = array_random(p.dtype, n, 2, 1);
     array *weight = array_random(p.dtype_param, p.d, 3, 1), *y = array_poison(p.dtype, n);
     array *sum = array_poison(p.dtype, n), *rstd = array_poison(SB_FP32, p.rows);
-    double *want = xmalloc(n * sizeof *want), *want_rstd = xmalloc(p.rows * sizeof *want_rstd);
+    OWNED double *want = xmalloc(n * sizeof *want), *want_rstd = xmalloc(p.rows * sizeof *want_rstd);
     p.x = x->data, p.weight = weight->data, p.y = y->data, p.rstd = rstd->data;
     if (with_residual)
         p.residual = residual->data, p.sum = sum->data;
@@ -47,8 +47,6 @@ static void rmsnorm_forward(sb_rmsnorm p, bool with_residual)
     }
     expect_rounded("rmsnorm", y, want, slack);
     expect_rounded("rstd", rstd, want_rstd, slack);
-    free(want);
-    free(want_rstd);
     array *all[] = {x, residual, weight, y, sum, rstd};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);
@@ -61,7 +59,7 @@ static void rmsnorm_backward(sb_rmsnorm p, norm_alias alias, bool with_residual)
     array *dy = array_random(p.dtype, n, 4, 1), *residual = array_random(p.dtype, n, 5, 1);
     array *rstd = array_poison(SB_FP32, p.rows), *dx = array_poison(p.dtype, n);
     array *dweight = array_poison(p.dtype_grad, p.d);
-    double *want = xmalloc(n * sizeof *want), *want_weight = xcalloc(p.d, sizeof *want_weight);
+    OWNED double *want = xmalloc(n * sizeof *want), *want_weight = xcalloc(p.d, sizeof *want_weight);
     for (int r = 0; r < p.rows; r++) {
         const double scale = 1 / sqrt(mean_square(x, r, p.d) + p.eps);
         double dot = 0;
@@ -88,8 +86,6 @@ static void rmsnorm_backward(sb_rmsnorm p, norm_alias alias, bool with_residual)
         expect_ok(train_ops()->rmsnorm_backward(NULL, &p, NULL));
         expect_rounded("dweight added to", dweight, want_weight, 2 * slack);
     }
-    free(want);
-    free(want_weight);
     array *all[] = {x, weight, dy, residual, rstd, dx, dweight};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);
@@ -187,13 +183,13 @@ static float *rope_table(int seq, int head_dim)
 /* Rotates x, whose heads lie (B, S, H, D) with a gap behind each token or (B, H, S, D). */
 static void one_rope(sb_rope p, bool heads_inside, int gap)
 {
-    float *table = rope_table(p.seq, p.head_dim);
+    OWNED float *table = rope_table(p.seq, p.head_dim);
     p.x.stride_s = heads_inside ? (int64_t)p.heads * p.head_dim + gap : p.head_dim;
     p.x.stride_h = heads_inside ? p.head_dim : (int64_t)p.seq * p.head_dim + gap;
     p.x.stride_b = heads_inside ? p.seq * p.x.stride_s : p.heads * p.x.stride_h;
     const size_t n = (size_t)p.batch * p.x.stride_b;
     array *x = array_random(p.dtype, n, 1, 1);
-    double *want = xmalloc(n * sizeof *want);
+    OWNED double *want = xmalloc(n * sizeof *want);
     for (size_t i = 0; i < n; i++)
         want[i] = array_get(x, i);
     for (int b = 0; b < p.batch; b++)
@@ -209,8 +205,6 @@ static void one_rope(sb_rope p, bool heads_inside, int gap)
     p.x.data = x->data, p.table = table;
     expect_ok(train_ops()->rope(NULL, &p, NULL));
     expect_rounded("rope", x, want, slack);
-    free(table);
-    free(want);
     array_free(x);
 }
 
@@ -235,7 +229,7 @@ TEST(test_rope_inverse)
 {
     enum { SEQ = 9, DIM = 8, N = SEQ * DIM };
     (void)state;
-    float *table = rope_table(SEQ, DIM);
+    OWNED float *table = rope_table(SEQ, DIM);
     array *x = array_random(SB_FP32, N, 1, 1), *y = array_random(SB_FP32, N, 2, 1);
     array *turned = array_copy(x), *back = array_copy(y);
     sb_rope p = {.dtype = SB_FP32, .batch = 1, .seq = SEQ, .heads = 1, .head_dim = DIM, .table = table};
@@ -258,7 +252,6 @@ TEST(test_rope_inverse)
     array *all[] = {x, y, turned, back};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);
-    free(table);
 }
 
 /* ---- SwiGLU ---- */
@@ -284,7 +277,7 @@ static void one_swiglu(sb_dtype t, int rows, int f, int alias, double scale)
     const size_t n = (size_t)rows * f;
     array *gate_up = array_random(t, 2 * n, 1, scale), *dh = array_random(t, n, 2, 1);
     array *h = array_poison(t, n), *d_gate_up = array_poison(t, 2 * n);
-    double *want = xmalloc(n * sizeof *want), *want_d = xmalloc(2 * n * sizeof *want_d);
+    OWNED double *want = xmalloc(n * sizeof *want), *want_d = xmalloc(2 * n * sizeof *want_d);
     for (size_t i = 0; i < n; i++) {
         const size_t at = i / f * 2 * f + i % f;
         swiglu_problem q = {array_get(gate_up, at), array_get(gate_up, at + f), array_get(dh, i)};
@@ -301,8 +294,6 @@ static void one_swiglu(sb_dtype t, int rows, int f, int alias, double scale)
     expect_rounded("d_gate_up", out, want_d, 2 * slack);
     if (again)
         expect_same("h again", again, h);
-    free(want);
-    free(want_d);
     array *all[] = {gate_up, dh, h, d_gate_up};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);

@@ -218,7 +218,7 @@ static double stored(const adam *a, double x)
 
 static void adam_step(adam *a, int step)
 {
-    double *value = xmalloc(a->n * sizeof *value), *m = xmalloc(a->n * sizeof *m), *v = xmalloc(a->n * sizeof *v);
+    OWNED double *value = xmalloc(a->n * sizeof *value), *m = xmalloc(a->n * sizeof *m), *v = xmalloc(a->n * sizeof *v);
     const sb_adamw *p = &a->p;
     for (size_t i = 0; i < a->n; i++) {
         const double g = array_get(a->grad, i) / 4;
@@ -238,9 +238,6 @@ static void adam_step(adam *a, int step)
     for (size_t i = 0; i < a->n; i++)
         assert_true(array_get(a->param, i) == stored(a, array_get(now, i)));
     array_free(now);
-    free(value);
-    free(m);
-    free(v);
 }
 
 static void one_combination(sb_dtype param, sb_dtype grad, sb_dtype moments, sb_master kind)

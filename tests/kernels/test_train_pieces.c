@@ -77,7 +77,7 @@ static void one_pointwise(sb_pointwise p, place where, int gap)
         for (size_t i = 0; i < b->n; i++)
             array_set(b, i, copysign(fabs(array_get(b, i)) + 0.1, array_get(b, i)));
     array *out = where == OUT_IS_A ? a : where == OUT_IS_B ? b : array_poison(p.dtype_out, (size_t)p.rows * p.ld_out);
-    double *want = xmalloc(out->n * sizeof *want);
+    OWNED double *want = xmalloc(out->n * sizeof *want);
     for (size_t i = 0; i < out->n; i++)
         want[i] = array_get(out, i);
     for (int r = 0; r < p.rows; r++)
@@ -87,7 +87,6 @@ static void one_pointwise(sb_pointwise p, place where, int gap)
     p.a = a->data, p.b = has_two(p.op) ? b->data : NULL, p.out = out->data;
     expect_ok(train_ops()->pointwise(NULL, &p, NULL));
     expect_rounded("pointwise", out, want, 1e-6);
-    free(want);
     array_free(a);
     array_free(b);
     if (where == OUT_ALONE)
@@ -154,7 +153,7 @@ static void one_reduce(sb_reduce p, double shift)
 {
     const int n = p.over_rows ? p.columns : p.rows, length = p.over_rows ? p.rows : p.columns;
     array *x = array_random(p.dtype, (size_t)p.rows * p.ld, 1, 1), *out = array_poison(p.dtype_out, n);
-    double *want = xmalloc(n * sizeof *want);
+    OWNED double *want = xmalloc(n * sizeof *want);
     for (size_t i = 0; i < x->n; i++)
         array_set(x, i, array_get(x, i) + shift);
     for (int i = 0; i < n; i++) {
@@ -169,7 +168,6 @@ static void one_reduce(sb_reduce p, double shift)
     assert_int_equal(train_ops()->reduce_workspace(NULL, &p), 0);
     expect_ok(train_ops()->reduce(NULL, &p, NULL));
     expect_rounded(p.maximum ? "maximum" : "sum", out, want, 1e-7);
-    free(want);
     array_free(x);
     array_free(out);
 }

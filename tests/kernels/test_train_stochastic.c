@@ -194,13 +194,12 @@ TEST(test_decay)
     adam *const all[] = {exact, chance, nearest};
     double worst = 0;
     for (int step = 1; step <= STEPS; step++) {
-        float *draws = xmalloc(N * sizeof *draws);
+        OWNED float *draws = xmalloc(N * sizeof *draws);
         rng_normal(draws, N, 5, (uint32_t)step, 0, (float)pow(20, -step / (double)STEPS));
         for (int i = 0; i < 3; i++) {
             memcpy(all[i]->grad->data, draws, N * sizeof *draws);
             adam_step(all[i]);
         }
-        free(draws);
         const double off = fabs(mean_of(chance->v) / mean_of(exact->v) - 1);
         worst = step >= 20 && off > worst ? off : worst;
     }
@@ -226,7 +225,7 @@ TEST(test_bowl)
     (void)state;
     adam *exact = adam_create(SB_FP32, false, N, 0.999), *chance = adam_create(SB_BF16, true, N, 0.999);
     adam *const all[] = {exact, chance};
-    float *start = xmalloc(N * sizeof *start), *noise = xmalloc(N * sizeof *noise);
+    OWNED float *start = xmalloc(N * sizeof *start), *noise = xmalloc(N * sizeof *noise);
     memcpy(start, exact->param->data, N * sizeof *start);
     for (int step = 1; step <= STEPS; step++) {
         rng_normal(noise, N, 6, (uint32_t)step, 0, 0.1f);
@@ -247,8 +246,6 @@ TEST(test_bowl)
     }
     print_message("after %d steps parameters are off by %.2e of how far they moved\n", STEPS, sqrt(off / moved));
     assert_true(sqrt(off / moved) < 1e-2);
-    free(start);
-    free(noise);
     adam_free(exact);
     adam_free(chance);
 }

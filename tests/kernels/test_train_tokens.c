@@ -24,8 +24,8 @@ static void one_embedding(sb_dtype t, sb_dtype grad, int rows, int vocab, int d)
     const size_t n = (size_t)rows * d;
     array *table = array_random(t, (size_t)vocab * d, 1, 1), *out = array_poison(t, n), *picked = array_poison(t, n);
     array *d_out = array_random(t, n, 2, 1), *d_table = array_poison(grad, (size_t)vocab * d);
-    int32_t *ids = random_ids(rows, vocab, 3);
-    double *want = xcalloc((size_t)vocab * d, sizeof *want);
+    OWNED int32_t *ids = random_ids(rows, vocab, 3);
+    OWNED double *want = xcalloc((size_t)vocab * d, sizeof *want);
     sb_embedding p = {.dtype = t,
                       .dtype_grad = grad,
                       .rows = rows,
@@ -62,8 +62,6 @@ static void one_embedding(sb_dtype t, sb_dtype grad, int rows, int vocab, int d)
     array *all[] = {table, out, picked, d_out, d_table, workspace, again, onto};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);
-    free(ids);
-    free(want);
 }
 
 TEST(test_embedding)
@@ -128,8 +126,8 @@ static void one_cross_entropy(sb_dtype t, int rows, int vocab, double size, cons
     const size_t n = (size_t)rows * vocab;
     array *logits = array_random(t, n, 1, size), *before = array_copy(logits);
     array *losses = array_poison(SB_FP32, rows), *loss = array_poison(SB_FP32, 1);
-    int32_t *targets = random_ids(rows, vocab, 2);
-    double *x = xmalloc(n * sizeof *x), *want = xmalloc(n * sizeof *want), *want_rows = xmalloc(rows * sizeof *x);
+    OWNED int32_t *targets = random_ids(rows, vocab, 2);
+    OWNED double *x = xmalloc(n * sizeof *x), *want = xmalloc(n * sizeof *want), *want_rows = xmalloc(rows * sizeof *x);
     double mean = 0;
     for (size_t i = 0; i < n; i++)
         x[i] = array_get(logits, i);
@@ -158,10 +156,6 @@ static void one_cross_entropy(sb_dtype t, int rows, int vocab, double size, cons
     expect_rounded("row_loss", losses, want_rows, 1e-6);
     expect_near("loss", array_get(loss, 0), mean, 1e-6);
     expect_rounded("d_logits", logits, want, 1e-6);
-    free(targets);
-    free(x);
-    free(want);
-    free(want_rows);
     array *all[] = {logits, before, losses, loss};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);

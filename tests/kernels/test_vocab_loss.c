@@ -48,9 +48,10 @@ static void one_loss(sb_dtype t, int rows, int vocab, int ranks, double size)
     const int width = (vocab + 8 * ranks - 1) / (8 * ranks) * 8 + 8;
     const float scale = 128;
     array *whole = array_random(t, (size_t)rows * vocab, 3, size);
-    int32_t *targets = random_ids(rows, vocab);
+    OWNED int32_t *targets = random_ids(rows, vocab);
     float *partials = xcalloc((size_t)ranks * rows * NUMBERS, sizeof *partials), loss, part;
-    float *row_loss = xcalloc((size_t)rows, sizeof *row_loss), *row_part = xcalloc((size_t)rows, sizeof *row_part);
+    OWNED float *row_loss = xcalloc((size_t)rows, sizeof *row_loss),
+                *row_part = xcalloc((size_t)rows, sizeof *row_part);
     array **own = xcalloc((size_t)ranks, sizeof *own);
     for (int k = 0; k < ranks; k++) {
         own[k] = slice_of(whole, rows, vocab, k * width, width);
@@ -88,10 +89,7 @@ static void one_loss(sb_dtype t, int rows, int vocab, int ranks, double size)
     }
     array_free(whole);
     free(own);
-    free(targets);
     free(partials);
-    free(row_loss);
-    free(row_part);
 }
 
 TEST(loss_of_slices)
@@ -108,8 +106,8 @@ static void one_embedding(int first, int vocab, int whole_vocab)
     enum { ROWS = 40, WIDTH = 33 };
     array *table = array_random(SB_FP32, (size_t)vocab * WIDTH, 1, 1), *out = array_poison(SB_FP32, ROWS * WIDTH);
     array *d_out = array_random(SB_FP32, ROWS * WIDTH, 2, 1), *d_table = array_poison(SB_FP32, (size_t)vocab * WIDTH);
-    int32_t *ids = random_ids(ROWS, whole_vocab);
-    double *want = xcalloc((size_t)vocab * WIDTH, sizeof *want);
+    OWNED int32_t *ids = random_ids(ROWS, whole_vocab);
+    OWNED double *want = xcalloc((size_t)vocab * WIDTH, sizeof *want);
     sb_embedding p = {.dtype = SB_FP32,
                       .dtype_grad = SB_FP32,
                       .rows = ROWS,
@@ -135,8 +133,6 @@ static void one_embedding(int first, int vocab, int whole_vocab)
     }
     expect_rounded("d_table", d_table, want, 1e-7);
     free(p.workspace);
-    free(ids);
-    free(want);
     array_free(table);
     array_free(out);
     array_free(d_out);

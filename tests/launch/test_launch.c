@@ -7,22 +7,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
-#include <math.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/core/clock.h"
-#include "common/core/error.h"
 #include "common/session/watchdog.h"
 #include "common/launch/control.h"
 #include "common/launch/coordinator.h"
@@ -439,9 +433,8 @@ TEST_IN_RANKS_FOLDER(unequal_ranks_are_refused)
     char here[4096] = "";
     assert_true(readlink("/proc/self/exe", here, sizeof here - 1) > 0);
     *strrchr(here, '/') = 0;
-    char *library = xasprintf("%s/../../lib", here);
+    OWNED char *library = xasprintf("%s/../../lib", here);
     setenv("LD_LIBRARY_PATH", library, 1);
-    free(library);
     assert_int_equal(system("cat /proc/$PPID/exe > other && echo >> other && chmod +x other"), 0);
     unequal(2, "./other", 1, 2, same, EXIT_CODE_USAGE, "rank 1 (host ");
     assert_non_null(strstr(ranks_text("err0.txt"), "runs another build"));
@@ -454,11 +447,10 @@ TEST_IN_RANKS_FOLDER(other_kernels_are_refused)
     const int port = some_port();
     assert_true(readlink("/proc/self/exe", here, sizeof here - 1) > 0);
     *strrchr(here, '/') = 0;
-    char *copy = xasprintf("mkdir other && cat '%s/../../lib/libstepbench.so.0' > other/libstepbench.so.0 && "
-                           "echo >> other/libstepbench.so.0",
-                           here);
+    OWNED char *copy = xasprintf("mkdir other && cat '%s/../../lib/libstepbench.so.0' > other/libstepbench.so.0 && "
+                                 "echo >> other/libstepbench.so.0",
+                                 here);
     assert_int_equal(system(copy), 0);
-    free(copy);
     pid_t a = start_rank(NULL, 0, 2, port, "--variant right --timeout 5");
     pid_t b =
         start_rank_with("MASTER_ADDR=127.0.0.1 LD_LIBRARY_PATH=other", NULL, 1, 2, port, "--variant right --timeout 5");

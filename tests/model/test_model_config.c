@@ -5,11 +5,6 @@
 #include "common/model/params.h"
 #include "common/model/precision.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const param_tensor *params_named(const params *p, const char *name)
 {
     for (int i = 0; i < p->count; i++)

@@ -2,11 +2,9 @@
 /* The sweep: order and keys of the cases, benches with few options, variants with options of their own. */
 #include "tests/support/test.h"
 
-#include <string.h>
-
 TEST(sweep)
 {
-    options *o = sample_options_of("--seq 128,256 --dtype bf16,fp32 --scale 2");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 128,256 --dtype bf16,fp32 --scale 2");
     static const char *const expected[] = {
         "seq=128 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=2 variant=plain",
         "seq=128 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=2 variant=fast",
@@ -33,7 +31,6 @@ TEST(sweep)
     assert_string_equal(options_param_name(o, 1), "head_dim");
     assert_string_equal(case_param(c, 0), "256");
     case_free(c);
-    options_free(o);
 }
 
 static int64_t all_heads(const bench_case *c, const char *option)
@@ -61,7 +58,8 @@ TEST(names_for_readers)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         for (int cpu = 0; cpu < 2; cpu++) {
             char msg[256], *argv[] = {"x", (char *)known[i].arguments};
-            options *o = options_try(&bench, 2, argv, cpu ? &sample_on_cpu : &sample_with_cuda, msg, sizeof msg);
+            OWNED_OPTIONS options *o =
+                options_try(&bench, 2, argv, cpu ? &sample_on_cpu : &sample_with_cuda, msg, sizeof msg);
             bench_case *c = case_at(o, 0);
             assert_string_equal(case_name(c), cpu ? known[i].cpu : known[i].cuda);
             const char *cell = i == 2 ? "3" : *case_text(c, "seq") == '2' ? "20" : "10"; /* as its row has it */
@@ -71,16 +69,14 @@ TEST(names_for_readers)
             assert_false(options_param_is_unset(o, 2, "") || options_param_is_unset(o, 2, "3"));
             assert_false(options_param_is_unset(o, 0, "0"));
             case_free(c);
-            options_free(o);
         }
     bench.variants = NULL;
     bench.options = own + 2;
     char msg[256], *argv[] = {"x"};
-    options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
+    OWNED_OPTIONS options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
     bench_case *c = case_at(o, 0);
     assert_string_equal(case_name(c), "the default case");
     case_free(c);
-    options_free(o);
 }
 
 /* A bench may have an option table, variants or neither, and its own idea of --variant. */
@@ -122,14 +118,13 @@ TEST(adjacent_values)
         "exact=0 seq=1 variant=a", "exact=0 seq=1 variant=b", "exact=1 seq=1 variant=a", "exact=1 seq=1 variant=b",
         "exact=0 seq=2 variant=a", "exact=0 seq=2 variant=b", "exact=1 seq=2 variant=a", "exact=1 seq=2 variant=b"};
     char msg[256], *argv[] = {"x"};
-    options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
+    OWNED_OPTIONS options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
     assert_int_equal(cases_count(o), 8);
     for (size_t i = 0; i < 8; i++) {
         bench_case *c = case_at(o, i);
         assert_string_equal(case_key(c), expected[i]);
         case_free(c);
     }
-    options_free(o);
 }
 
 static bool seq_is_for_fast(const char *option, const char *variant)
@@ -143,7 +138,7 @@ TEST(sweep_of_unlike_variants)
     bench_info bench = sample_bench;
     bench.applies = seq_is_for_fast;
     char msg[256], *argv[] = {"x", "--seq", "1,2", "--dtype", "bf16"};
-    options *o = options_try(&bench, 5, argv, &sample_on_cpu, msg, sizeof msg);
+    OWNED_OPTIONS options *o = options_try(&bench, 5, argv, &sample_on_cpu, msg, sizeof msg);
     static const char *const expected[] = {
         "head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=1 variant=plain",
         "seq=1 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=1 variant=fast",
@@ -157,7 +152,6 @@ TEST(sweep_of_unlike_variants)
         assert_string_equal(case_param(c, 0), i == 0 ? "" : i == 1 ? "1" : "2");
         case_free(c);
     }
-    options_free(o);
 }
 
 /* ---- a bench whose variants have options of their own ---- */
@@ -184,7 +178,7 @@ TEST(lists_of_other_variants_do_not_multiply)
                               .columns = columns,
                               .applies = of_its_own};
     char name[] = "bench_sides", *argv[] = {name, NULL}, msg[256];
-    options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
+    OWNED_OPTIONS options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
     if (!o)
         fail_msg("refused: %s", msg); /* 1200 x 1300 would be too many */
     assert_int_equal(cases_count(o), 2500);
@@ -200,5 +194,4 @@ TEST(lists_of_other_variants_do_not_multiply)
         assert_string_equal(case_key(c), known[i].key);
         case_free(c);
     }
-    options_free(o);
 }

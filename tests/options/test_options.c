@@ -4,11 +4,7 @@
 
 #include "common/options/internal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* Refused, and the sentence contains every one of the '|'-separated words. */
 static void refuse(const char *arguments, const char *words)
@@ -25,17 +21,16 @@ static void refuse(const char *arguments, const char *words)
 
 static void expect_list(const char *arguments, const char *name, const char *expected)
 {
-    options *o = sample_options_of(arguments);
+    OWNED_OPTIONS options *o = sample_options_of(arguments);
     char text[4096] = "";
     for (size_t i = 0; i < option_count(o, name); i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? "," : "", option_text_at(o, name, i));
     assert_string_equal(text, expected);
-    options_free(o);
 }
 
 TEST(defaults)
 {
-    options *o = sample_options_of("");
+    OWNED_OPTIONS options *o = sample_options_of("");
     assert_int_equal(option_count(o, "seq"), 4);
     assert_int_equal(option_int_at(o, "seq", 3), 1024);
     assert_string_equal(option_text(o, "device"), "cuda");
@@ -48,7 +43,6 @@ TEST(defaults)
     assert_false(option_flag(o, "resume"));
     assert_false(option_given(o, "seq"));
     assert_string_equal(option_text(o, "csv"), "auto");
-    options_free(o);
 }
 
 TEST(defaults_of_the_cpu)
@@ -56,12 +50,12 @@ TEST(defaults_of_the_cpu)
     expect_list("--device cpu", "seq", "128,256");
     expect_list("--device=cpu --seq 512", "seq", "512");
     char msg[256], *argv[] = {"x"};
-    options *o = options_try(&sample_bench, 1, argv, &(options_env){"cpu", "no GPU", NULL}, msg, sizeof msg);
+    OWNED_OPTIONS options *o =
+        options_try(&sample_bench, 1, argv, &(options_env){"cpu", "no GPU", NULL}, msg, sizeof msg);
     assert_non_null(o);
     assert_string_equal(option_text(o, "device"), "cpu");
     assert_int_equal(option_choice(o, "device"), 1);
     assert_string_equal(option_text_at(o, "dtype", 0), "fp32");
-    options_free(o);
 }
 
 TEST(lists_and_ranges)
@@ -128,9 +122,8 @@ TEST(flags)
                  {"--resume 0", false},      {"--resume=0", false},     {"--resume --quiet", true},
                  {"--resume --seq 1", true}, {"--quiet --resume", true}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        options *o = sample_options_of(table[i].arguments);
+        OWNED_OPTIONS options *o = sample_options_of(table[i].arguments);
         assert_int_equal(option_flag(o, "resume"), table[i].resume);
-        options_free(o);
     }
     refuse("--resume yes", "--resume|yes|0 or 1");
     refuse("--resume=2", "--resume|0 or 1");
@@ -206,9 +199,9 @@ static char *printed(void (*print)(const options *, FILE *), const options *o)
 /* Every option is in the help with its default, and each line of --list-options parses back. */
 TEST(texts_agree)
 {
-    options *o = sample_options_of("");
-    char *help = printed(options_print_help, o), *table = printed(options_print_table, o);
-    char *list = printed(options_print_list, o), *version = printed(options_print_version, o);
+    OWNED_OPTIONS options *o = sample_options_of("");
+    OWNED char *help = printed(options_print_help, o), *table = printed(options_print_table, o);
+    OWNED char *list = printed(options_print_list, o), *version = printed(options_print_version, o);
     assert_non_null(strstr(help, sample_bench.summary));
     assert_non_null(strstr(help, sample_bench.notes));
     assert_non_null(strstr(help, "whole numbers from 1 to 1048576 tokens [default 128:1024:*2; on the CPU 128,256]"));
@@ -231,29 +224,21 @@ TEST(texts_agree)
             continue;
         char name_and_value[256], msg[512], *argv[] = {"x", name_and_value};
         snprintf(name_and_value, sizeof name_and_value, "--%s=%s", name, def);
-        options *again = options_try(&sample_bench, 2, argv, &sample_with_cuda, msg, sizeof msg);
+        OWNED_OPTIONS options *again = options_try(&sample_bench, 2, argv, &sample_with_cuda, msg, sizeof msg);
         if (!again)
             fail_msg("%s: %s", name_and_value, msg);
-        options_free(again);
     }
     assert_int_equal(lines, o->n + 1);
-    free(help);
-    free(table);
-    free(list);
-    free(version);
-    options_free(o);
 }
 
 TEST(describes_itself)
 {
     char msg[256], *argv[] = {"./bench_sample", "--seq", "1,2", "--csv", "a b.csv"};
-    options *o = options_try(&sample_bench, 5, argv, &sample_with_cuda, msg, sizeof msg);
+    OWNED_OPTIONS options *o = options_try(&sample_bench, 5, argv, &sample_with_cuda, msg, sizeof msg);
     assert_string_equal(options_command_line(o), "./bench_sample --seq 1,2 --csv 'a b.csv'");
-    char *text = options_describe(o);
+    OWNED char *text = options_describe(o);
     assert_ptr_equal(strstr(text, "seq=1,2 head-dim=16 dtype=bf16,fp32 "), text);
     assert_non_null(strstr(text, " variant=plain,fast "));
-    free(text);
-    options_free(o);
 }
 
 /* Exit codes of a whole program, its output thrown away. */

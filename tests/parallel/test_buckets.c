@@ -2,10 +2,6 @@
 /* Cutting an index space in buckets and in parts that ranks own: plain arithmetic, on spaces by hand and at random. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/parallel/buckets.h"
 

@@ -4,14 +4,8 @@
  * twice. */
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/parallel/parallel.h"
 #include "tests/support/ranks.h"
@@ -235,7 +229,7 @@ static bool left_out(bool all, int strategy, int size, int order)
 static void toy_all(void)
 {
     static const int64_t bytes[] = {3072, 1024, 16384};
-    toy_reference *want = xcalloc(1, sizeof *want);
+    OWNED toy_reference *want = xcalloc(1, sizeof *want);
     for (int kind = 0; kind < 3; kind++) { /* plain, tied, plain with AdamW */
         const bool tied = kind == 1, adamw = kind == 2;
         toy_alone(tied, adamw, false, want->whole);
@@ -256,7 +250,6 @@ static void toy_all(void)
                         toy_one(&o, tied, adamw, want);
                 }
     }
-    free(want);
 }
 
 /* ---- steps without a model ---- */

@@ -3,11 +3,6 @@
  * waits of collectives, work by kernel; and that the checker of traces sees what is wrong. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/profile/files.h"
 #include "common/profile/idle.h"
 #include "common/profile/ranks.h"
@@ -297,7 +292,7 @@ static void each_class_of_gap(void **state)
                              .range_count = 2};
         size_t n;
         double sum = 0;
-        idle_part *got = idle_parts(&r, (record_window){0, 60}, limits, &n);
+        OWNED idle_part *got = idle_parts(&r, (record_window){0, 60}, limits, &n);
         for (size_t k = 0; k < n; k++) {
             if (got[k].class != c->want[k].class || fabs(got[k].start_us - c->want[k].start_us) > 1e-9 ||
                 fabs(got[k].end_us - c->want[k].end_us) > 1e-9 || strcmp(got[k].host_in, c->want[k].host_in) != 0)
@@ -307,7 +302,6 @@ static void each_class_of_gap(void **state)
         }
         assert_true(n > 0 && (n == 3 || c->want[n].end_us == 0));
         assert_near(sum, c->next.start_us - 20);
-        free(got);
     }
 }
 
@@ -334,14 +328,13 @@ static void parts_add_up(void **state)
         const record_window w = {7, 180};
         size_t n;
         double sum = 0, last = -INFINITY;
-        idle_part *p = idle_parts(&r, w, (idle_limits){2, 1, 1}, &n);
+        OWNED idle_part *p = idle_parts(&r, w, (idle_limits){2, 1, 1}, &n);
         for (size_t i = 0; i < n; i++) {
             assert_true(p[i].start_us >= last && p[i].end_us > p[i].start_us);
             last = p[i].end_us;
             sum += p[i].end_us - p[i].start_us;
         }
         assert_near(sum, sweep(s, SPANS, w.from_us, w.to_us).us[0]);
-        free(p);
     }
 }
 

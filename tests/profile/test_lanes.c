@@ -4,18 +4,11 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/profile/files.h"
 #include "common/profile/lanes.h"
 #include "common/core/clock.h"
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/record/nvtx.h"
 #include "common/record/record.h"
 #include "common/comm/comm.h"
@@ -59,10 +52,10 @@ static trace_summary checked(const char *text)
 
 TEST_IN_FOLDER(rows_say_what_ran)
 {
-    char *path = folder_path(*state, "few.csv");
+    OWNED char *path = folder_path(*state, "few.csv");
     assert_true(lanes_write(path, "naive, 2 ranks", 0, &small, all, BASE));
     assert_true(lanes_write(path, "naive, 2 ranks", 1, &small, all, BASE));
-    csv *c = csv_read(path);
+    OWNED_CSV csv *c = csv_read(path);
     assert_int_equal(c->dropped, 0);
     assert_int_equal(c->columns, 7);
     assert_int_equal(c->rows, 2 * (5 + 2)); /* exposed: 10.5 to 12, 22 to 30.25 */
@@ -73,22 +66,19 @@ TEST_IN_FOLDER(rows_say_what_ran)
     assert_string_equal(csv_cell(c, 5, "lane"), "exposed");
     assert_string_equal(csv_cell(c, 6, "start_us"), "22.000");
     assert_string_equal(csv_cell(c, 7, "rank"), "1");
-    csv_free(c);
-    char *text = file_text(path);
+    OWNED char *text = file_text(path);
     assert_int_equal(count_of(text, "label,rank,lane,stream,name,start_us,end_us\n"), 1);
     assert_non_null(strstr(text, "# rank 1 of naive, 2 ranks: 0.041 ms; compute 0.021 ms; communication 0.025 ms, "
                                  "of it exposed 0.010 ms; idle 0.010 ms\n"));
-    free(text);
     assert_true(lanes_write(path, "naive", 2, &(recording){0}, all, BASE)); /* nothing but a comment */
     errno = 0;
     assert_false(lanes_write("/nowhere/few.csv", "naive", 0, &small, all, BASE));
     assert_int_equal(errno, ENOENT);
-    free(path);
 }
 
 TEST_IN_FOLDER(the_trace_has_a_thread_a_lane)
 {
-    char *path = folder_path(*state, "trace.json");
+    OWNED char *path = folder_path(*state, "trace.json");
     assert_true(profile_write_trace(path, "a \"label\"\n", 0, &small, all, BASE));
     char *text = file_text(path);
     checked(text);
@@ -106,14 +96,13 @@ TEST_IN_FOLDER(the_trace_has_a_thread_a_lane)
     errno = 0;
     assert_false(profile_write_trace(path, "b", 1, &small, all, BASE));
     assert_int_equal(errno, EINVAL);
-    free(path);
 }
 
 /* 20,000 kernels on 40 streams of a graph with a collective beside some of them, and one that nothing hides. */
 TEST_IN_FOLDER(many_spans_are_joined_and_fit)
 {
     enum { KERNELS = 20000, COLLECTIVES = 100 };
-    record_span *spans = malloc((KERNELS + COLLECTIVES + 2) * sizeof *spans);
+    OWNED record_span *spans = malloc((KERNELS + COLLECTIVES + 2) * sizeof *spans);
     size_t n = 0;
     for (int i = 0; i < KERNELS; i++) {
         const double start = i * 10.0;
@@ -130,7 +119,7 @@ TEST_IN_FOLDER(many_spans_are_joined_and_fit)
     assert_true(sweep_exposed_us(&sums) > 2000);
     char *path = folder_path(*state, "many.csv"), *trace = folder_path(*state, "many.json"), want[200];
     assert_true(lanes_write(path, "graph", 0, &r, w, 0));
-    csv *c = csv_read(path);
+    OWNED_CSV csv *c = csv_read(path);
     assert_true(c->rows <= 2000 && c->rows >= 500);
     const size_t end = c->rows - 1; /* the one part that is exposed for longer than what is joined */
     assert_string_equal(csv_cell(c, end, "lane"), "exposed");
@@ -146,7 +135,6 @@ TEST_IN_FOLDER(many_spans_are_joined_and_fit)
             rows_us += csv_real(c, i, "end_us") - csv_real(c, i, "start_us");
         }
     assert_true(fabs(rows_us - sweep_lane_us(&sums, LANE_COMPUTE)) < 1); /* joining closes no gaps */
-    csv_free(c);
     char *text = file_text(path);
     snprintf(want, sizeof want, "of it exposed %.3f ms; idle %.3f ms (of %zu spans those within ",
              sweep_exposed_us(&sums) / 1e3, sums.us[0] / 1e3, n);
@@ -159,13 +147,12 @@ TEST_IN_FOLDER(many_spans_are_joined_and_fit)
     free(text);
     free(trace);
     free(path);
-    free(spans);
 }
 
 TEST_IN_FOLDER(ranks_write_at_once)
 {
     enum { RANKS = 8, TIMES = 20 };
-    char *path = folder_path(*state, "ranks.csv"), *trace = folder_path(*state, "ranks.json");
+    OWNED char *path = folder_path(*state, "ranks.csv"), *trace = folder_path(*state, "ranks.json");
     for (int rank = 0; rank < RANKS; rank++)
         if (fork() == 0) {
             bool ok = true;
@@ -178,15 +165,11 @@ TEST_IN_FOLDER(ranks_write_at_once)
         wait(&status);
         assert_int_equal(status, 0);
     }
-    csv *c = csv_read(path);
+    OWNED_CSV csv *c = csv_read(path);
     assert_int_equal(c->rows, RANKS * TIMES * 7);
     assert_int_equal(c->dropped, 0);
-    csv_free(c);
-    char *text = file_text(trace);
+    OWNED char *text = file_text(trace);
     assert_int_equal(checked(text).spans, RANKS * TIMES * 5);
-    free(text);
-    free(trace);
-    free(path);
 }
 
 /* ---- two ranks ---- */
@@ -221,7 +204,7 @@ static void record(session *s, const bench_case *c, row *w)
     char why[256];
     comm *grads = comm_create(l, s->dev, &(comm_options){.name = "grads"}, why, sizeof why);
     void *stream = device_stream_create(s->dev, STREAM_NORMAL, "grads");
-    float *gradient = xcalloc(COUNT, sizeof *gradient);
+    OWNED float *gradient = xcalloc(COUNT, sizeof *gradient);
     launch_barrier(l, "recording");
     if (!grads || !recorder_start_spans(s->dev, why, sizeof why))
         die(EXIT_CODE_FAILURE, "%s", why);
@@ -239,14 +222,11 @@ static void record(session *s, const bench_case *c, row *w)
     for (int rank = 0; rank < 2; rank++)
         launch_share(l, "start", &from_us[rank], sizeof from_us[rank], rank);
     const double base_us = fmin(from_us[0], from_us[1]);
-    char *csv_path = xasprintf("%s.csv", case_variant(c)), *json_path = xasprintf("%s.json", case_variant(c));
+    OWNED char *csv_path = xasprintf("%s.csv", case_variant(c)), *json_path = xasprintf("%s.json", case_variant(c));
     if (!lanes_write(csv_path, case_variant(c), launch_rank(l), r, x, base_us) ||
         !profile_write_trace(json_path, case_variant(c), launch_rank(l), r, x, base_us))
         die(EXIT_CODE_FAILURE, "%s: %s", csv_path, strerror(errno));
-    free(csv_path);
-    free(json_path);
     recording_free(r);
-    free(gradient);
     device_stream_destroy(s->dev, stream);
     comm_destroy(grads);
 }
@@ -264,7 +244,7 @@ TEST_IN_RANKS_FOLDER(two_ranks_record_a_step)
     for (int v = 0; v < 2; v++) {
         char path[32];
         snprintf(path, sizeof path, "%s.csv", variants[v]);
-        csv *c = csv_read(path);
+        OWNED_CSV csv *c = csv_read(path);
         double communication[2] = {0}, exposed[2] = {0}, start[2] = {NAN, NAN};
         for (size_t i = 0; i < c->rows; i++) {
             const int rank = (int)csv_real(c, i, "rank");
@@ -282,7 +262,6 @@ TEST_IN_RANKS_FOLDER(two_ranks_record_a_step)
                                : exposed[rank] < 0.5 * communication[rank]);
         }
         assert_true(fabs(start[0] - start[1]) < 50e3); /* one clock, a barrier apart */
-        csv_free(c);
         snprintf(path, sizeof path, "%s.json", variants[v]);
         assert_true(checked(ranks_text(path)).ranks == 2);
     }

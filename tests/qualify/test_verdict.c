@@ -3,10 +3,6 @@
  * and the reference tables that are part of the program. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "common/qualify/reference.h"
 
 static const qualify_metric *metric(const char *name)
@@ -272,7 +268,7 @@ TEST(every_bound_is_between_half_and_all)
     const char *gpu, *text;
     size_t files = 0;
     for (; (text = reference_file(files, &gpu)); files++) {
-        csv *t = csv_parse(text);
+        OWNED_CSV csv *t = csv_parse(text);
         assert_null(reference_problem(t));
         assert_int_equal(t->dropped, 0);
         for (size_t r = 0; r < t->rows; r++) {
@@ -284,7 +280,6 @@ TEST(every_bound_is_between_half_and_all)
                 fail_msg("%s, %s: the bound is %g of the value", gpu, m->name, share);
             assert_true(*csv_cell(t, r, "source") && strlen(csv_cell(t, r, "date")) == 10);
         }
-        csv_free(t);
     }
     assert_true(files >= 4);
 }
@@ -317,7 +312,7 @@ static double roofline_value(const csv *rows, const char *name, const char *shap
 TEST(references_agree_with_the_rows_they_name)
 {
     const char *const path = "results/h200-x1/bench_roofline.csv";
-    csv *t = reference_shipped("NVIDIA H200"), *rows = csv_read(path);
+    OWNED_CSV csv *t = reference_shipped("NVIDIA H200"), *rows = csv_read(path);
     int found = 0;
     assert_non_null(rows);
     for (size_t r = 0; r < t->rows; r++) {
@@ -330,8 +325,6 @@ TEST(references_agree_with_the_rows_they_name)
         found++;
     }
     assert_int_equal(found, 6);
-    csv_free(rows);
-    csv_free(t);
 }
 
 TEST(finding_a_reference)

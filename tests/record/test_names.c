@@ -2,8 +2,6 @@
 /* Short names and lanes of kernels, and names that stay. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-
 #include "common/record/names.h"
 
 TEST(kernels_have_short_names)

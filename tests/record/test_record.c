@@ -3,12 +3,7 @@
  * of hosts. */
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "common/core/clock.h"
 #include "common/core/rng.h"

@@ -2,10 +2,6 @@
 /* Whether a folder of results can be sent: each reason why not is found, and a sound folder has none. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "plots/report/acceptance.h"
 
 static const char header[] =
@@ -17,19 +13,15 @@ static const char sound[] = "3,1,bench_roofline,gemm,ok,,bf16,%d,5.1,700,r-1,m,N
 /* The complaints about the sound rows and one more; what they say in *said. */
 static size_t complaints(const char *folder, const char *row, char **said)
 {
-    char *path = folder_path(folder, "bench_roofline.csv"), *one = xasprintf(sound, 1024),
-         *two = xasprintf(sound, 2048);
-    char *text = xasprintf("%s%s%s%s", header, one, two, row);
+    OWNED char *path = folder_path(folder, "bench_roofline.csv"), *one = xasprintf(sound, 1024),
+               *two = xasprintf(sound, 2048);
+    OWNED char *text = xasprintf("%s%s%s%s", header, one, two, row);
     file_write(path, text);
     size_t bytes;
     FILE *out = open_memstream(said, &bytes);
     static const char *const benches[] = {"bench_roofline:1", "bench_zero1:2"};
     const size_t n = results_accept(folder, benches, 2, out);
     fclose(out);
-    free(text);
-    free(one);
-    free(two);
-    free(path);
     return n;
 }
 
@@ -57,11 +49,10 @@ TEST_IN_FOLDER(a_sound_folder)
 /* What machine.csv says of a row's run is held to the same words as the row. */
 TEST_IN_FOLDER(a_strange_run)
 {
-    char *machine = folder_path(*state, "machine.csv");
+    OWNED char *machine = folder_path(*state, "machine.csv");
     file_write(machine, "run_id,key,value\nr-1,gpu_count,1\nr-1,campaign,a;b\n");
     found(*state, "", "bench_roofline.csv: row 1 has a character in column 20 that no bench writes there");
     remove(machine);
-    free(machine);
 }
 
 TEST_IN_FOLDER(reasons)
@@ -94,7 +85,7 @@ TEST_IN_FOLDER(shares_of_the_measured_product)
                  {"150", "5", "53", "bench_flash: fwd_ceiling_pct is 150"},
                  {"90", "5", "109", "bench_transformer: mfu_causal_pct is 109"},
                  {"90", "0", "53", "bench_transformer: step_ms is 0"}};
-    char *path = folder_path(*state, "bench_flash.csv"), *other = folder_path(*state, "bench_transformer.csv");
+    OWNED char *path = folder_path(*state, "bench_flash.csv"), *other = folder_path(*state, "bench_transformer.csv");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *said, *text = xasprintf(row, cases[i].ceiling), *more = xasprintf(step, cases[i].ms, cases[i].mfu);
         file_write(path, text);
@@ -116,8 +107,6 @@ TEST_IN_FOLDER(shares_of_the_measured_product)
     assert_non_null(strstr(said, "bench_flash: fwd_ceiling_pct is 101"));
     free(said);
     free(text);
-    free(other);
-    free(path);
 }
 
 /* Both copies are of one memory. */
@@ -132,7 +121,7 @@ TEST_IN_FOLDER(a_copy_that_is_far_behind)
     static const char *const rates[] = {"4189", "2716"};
     char *path = folder_path(*state, "bench_roofline.csv"), *said;
     for (size_t i = 0; i < 2; i++) {
-        char *rows = xasprintf(text, rates[i]);
+        OWNED char *rows = xasprintf(text, rates[i]);
         size_t bytes;
         FILE *out = open_memstream(&said, &bytes);
         file_write(path, rows);
@@ -140,7 +129,6 @@ TEST_IN_FOLDER(a_copy_that_is_far_behind)
         fclose(out);
         assert_int_equal(strstr(said, "copy of 1073741824 bytes has 2716 GB/s, and copy_kernel 4212") != NULL, i == 1);
         free(said);
-        free(rows);
     }
     free(path);
 }

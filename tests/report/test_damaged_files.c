@@ -4,24 +4,17 @@
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include "common/core/error.h"
 
 /* What `command`, in the folder of the build's programs, says on both streams. Caller frees. */
 static char *said_by(const char *command, int wanted_code)
 {
-    char *build = build_folder(),
-         *whole = xasprintf("PATH='%s':$(realpath \"${STEPBENCH_BIN:-.}\"):$PATH; { %s; } 2>&1", build, command);
+    OWNED char *build = build_folder(),
+               *whole = xasprintf("PATH='%s':$(realpath \"${STEPBENCH_BIN:-.}\"):$PATH; { %s; } 2>&1", build, command);
     int code;
     char *said = command_text(whole, &code);
     if (code != wanted_code)
         fail_msg("%s: exit code %d, not %d: %s", command, code, wanted_code, said);
-    free(whole);
-    free(build);
     return said;
 }
 
@@ -53,22 +46,23 @@ TEST_IN_FOLDER(what_does_not_count_is_said)
         {"sed '1s/^/\\xef\\xbb\\xbf/'", NULL},
         {"sed 's/$/\\r/'", NULL},
         {"tr '\\n' '\\r'", NULL}};
-    char *dir = folder_path(*state, "box"), *good = folder_path(*state, "good"), *page = folder_path(dir, "report.md");
+    OWNED char *dir = folder_path(*state, "box"), *good = folder_path(*state, "good"),
+               *page = folder_path(dir, "report.md");
     assert_int_equal(mkdir(dir, 0777), 0);
     assert_int_equal(mkdir(good, 0777), 0);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const char *words = table[i].words;
-        char *make =
+        OWNED char *make =
             xasprintf("cp results/h200-x1/bench_flash.csv '%s'; cp results/h200-x1/bench_roofline.csv '%s'; "
                       "cp results/h200-x1/machine.csv '%s'; %s <results/h200-x1/bench_flash.csv >'%s/bench_flash.csv'",
                       good, dir, dir, table[i].edit, dir);
-        char *report = xasprintf("report '%s'", dir), *check = xasprintf("report --check '%s'", dir);
-        char *compare = xasprintf("stepcmp '%s' '%s' || true", good, dir);
+        OWNED char *report = xasprintf("report '%s'", dir), *check = xasprintf("report --check '%s'", dir);
+        OWNED char *compare = xasprintf("stepcmp '%s' '%s' || true", good, dir);
         free(said_by(make, EXIT_CODE_OK));
-        char *text = said_by(report, EXIT_CODE_OK), *written = file_text(page);
+        OWNED char *text = said_by(report, EXIT_CODE_OK), *written = file_text(page);
         const bool loss = words && strcmp(words, "bench_flash.csv: no rows") != 0;
-        char *checked = said_by(check, words ? EXIT_CODE_GATE : EXIT_CODE_OK),
-             *compared = said_by(compare, EXIT_CODE_OK);
+        OWNED char *checked = said_by(check, words ? EXIT_CODE_GATE : EXIT_CODE_OK),
+                   *compared = said_by(compare, EXIT_CODE_OK);
         if (words) {
             expect_words("report --check", checked, table[i].edit, words);
             expect_words("report.md", written, table[i].edit,
@@ -80,16 +74,5 @@ TEST_IN_FOLDER(what_does_not_count_is_said)
             expect_words("report", text, table[i].edit, words);
             expect_words("stepcmp", compared, table[i].edit, words);
         }
-        free(compared);
-        free(checked);
-        free(written);
-        free(text);
-        free(compare);
-        free(check);
-        free(report);
-        free(make);
     }
-    free(page);
-    free(good);
-    free(dir);
 }

@@ -1,31 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Each figure of each committed folder, as librsvg shows it: a browser forgives what leaves a blank there. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 /* Draws all figures that there are of a folder of results, whichever benches are built, and looks at them. */
 static void expect_seen(const char *folder, const char *results)
 {
-    char *self = build_folder(), *bench = folder_path(folder, "bench_all"), *said = folder_path(folder, "said");
+    OWNED char *self = build_folder(), *bench = folder_path(folder, "bench_all"), *said = folder_path(folder, "said");
     file_write(bench,
                "#!/bin/sh\nprintf 'name\\tbench_all\\norder\\t1\\n'\nfor f in plots/figures/*.gp; do f=${f##*/}; "
                "printf 'figure\\t%s\\n' \"${f%.gp}\"; done\n");
     assert_int_equal(chmod(bench, 0777), 0);
-    char *command = xasprintf("{ BENCHES='%s' REPORT='%s/report' sh plots/draw.sh 'results/%s' '%s/%s' && "
-                              "python3 tests/report/seen.py '%s/%s'/*.svg; } >'%s' 2>&1",
-                              folder, self, results, folder, results, folder, results, said);
+    OWNED char *command = xasprintf("{ BENCHES='%s' REPORT='%s/report' sh plots/draw.sh 'results/%s' '%s/%s' && "
+                                    "python3 tests/report/seen.py '%s/%s'/*.svg; } >'%s' 2>&1",
+                                    folder, self, results, folder, results, folder, results, said);
     if (system(command) != 0)
         fail_msg("%s: %s", results, file_text(said));
-    free(command);
-    free(said);
-    free(bench);
-    free(self);
 }
 
 TEST_IN_FOLDER(one_gpu)
@@ -49,14 +41,12 @@ TEST(records_begin_behind_the_header)
 TEST_IN_FOLDER(what_is_blank_is_found)
 {
     static const char *const figures[] = {"<svg xmlns='http://www.w3.org/2000/svg' width='90' height='40'/>", "<svg"};
-    char *path = folder_path(*state, "figure.svg"),
-         *command = xasprintf("python3 tests/report/seen.py '%s' >/dev/null", path);
+    OWNED char *path = folder_path(*state, "figure.svg"),
+               *command = xasprintf("python3 tests/report/seen.py '%s' >/dev/null", path);
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         file_write(path, figures[i]);
         assert_int_not_equal(system(command), 0);
     }
-    free(command);
-    free(path);
 }
 
 TESTS_NEED(system("(command -v gnuplot && command -v rsvg-convert && python3 -c 0) >/dev/null 2>&1") == 0)

@@ -4,26 +4,21 @@
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "common/core/error.h"
 #include "plots/report/document.h"
 
 /* ---- the writer ---- */
 
 static char *written(document *doc, const char *folder)
 {
-    char *path = folder_path(folder, "page.html");
+    OWNED char *path = folder_path(folder, "page.html");
     FILE *out = fopen(path, "w");
     assert_non_null(out);
     doc_write(doc, &html_writer, &(doc_output){.file = out, .folder = folder});
     fclose(out);
     doc_free(doc);
     char *text = file_text(path);
-    free(path);
     return text;
 }
 
@@ -56,7 +51,7 @@ TEST_IN_FOLDER(text_is_escaped_and_marked)
     doc_fold(doc, "more");
     doc_paragraph(doc, "a\n  b");
     doc_fold_end(doc);
-    char *page = written(doc, *state);
+    OWNED char *page = written(doc, *state);
     expect_in(page, "<title>a &lt;b&gt; &amp; c</title>");
     expect_in(page, "<h2 id=\"bench_x-script\">bench_x: &lt;/script&gt;</h2>");
     expect_in(page, "<a href=\"#bench_x-script\">");
@@ -67,12 +62,11 @@ TEST_IN_FOLDER(text_is_escaped_and_marked)
     expect_in(page, "<details><summary>more</summary>\n<span id=\"more\"></span>\n<p>a\n  b</p>\n</details>");
     expect_none(page, "javascript:");
     expect_in(page, "default-src 'none'");
-    free(page);
 }
 
 TEST_IN_FOLDER(figures_are_inside)
 {
-    char *path = folder_path(*state, "one.svg"), *bad = folder_path(*state, "bad.svg");
+    OWNED char *path = folder_path(*state, "one.svg"), *bad = folder_path(*state, "bad.svg");
     file_write(path, "<?xml version=\"1.0\"?>\n<svg \n viewBox=\"0 0 9 4\"\n xmlns=\"x\">\n<title>Gnuplot</title>\n"
                      "<g id=\"gnuplot_canvas\"><rect x=\"0\" y=\"0\" width=\"9\" height=\"4\" fill=\"#ffffff\"/>\n"
                      "<defs><circle id='gpDot'/></defs>\n<g id=\"gnuplot_plot_1\" ><title>gnuplot_plot_1</title>\n"
@@ -83,7 +77,7 @@ TEST_IN_FOLDER(figures_are_inside)
     doc_figure(doc, "one.svg", "again");
     doc_figure(doc, "bad.svg", "bad");
     doc_figure(doc, "missing.svg", "missing");
-    char *page = written(doc, *state);
+    OWNED char *page = written(doc, *state);
     expect_in(page, "<svg role=\"img\" aria-label=\"points &amp; more\" viewBox=\"0 0 9 4\">");
     expect_in(page, "<use xlink:href='#gpDot'/></g></g></svg>");
     expect_in(page, "missing: missing.svg");
@@ -93,9 +87,6 @@ TEST_IN_FOLDER(figures_are_inside)
     const char *shape = strstr(page, "id='gpDot'");
     assert_non_null(shape);
     assert_null(strstr(shape + 1, "id='gpDot'")); /* once for all figures */
-    free(page);
-    free(bad);
-    free(path);
 }
 
 /* ---- in a browser ---- */
@@ -104,9 +95,8 @@ static const char *browser(void)
 {
     static const char *const names[] = {"chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *command = xasprintf("command -v %s >/dev/null 2>&1", names[i]);
+        OWNED char *command = xasprintf("command -v %s >/dev/null 2>&1", names[i]);
         const bool found = system(command) == 0;
-        free(command);
         if (found)
             return names[i];
     }
@@ -129,17 +119,17 @@ static const char frames[] =
 
 static char *shown(const char *folder, int scheme)
 {
-    char *command = xasprintf("timeout 120 %s --headless --no-sandbox --disable-gpu --allow-file-access-from-files "
-                              "--user-data-dir='%s/profile' --virtual-time-budget=5000 --enable-logging=stderr "
-                              "--window-size=1800,900 --blink-settings=preferredColorScheme=%d "
-                              "--dump-dom 'file://%s/frames.html' 2>'%s/stderr'",
-                              browser(), folder, scheme, folder, folder);
+    OWNED char *command =
+        xasprintf("timeout 120 %s --headless --no-sandbox --disable-gpu --allow-file-access-from-files "
+                  "--user-data-dir='%s/profile' --virtual-time-budget=5000 --enable-logging=stderr "
+                  "--window-size=1800,900 --blink-settings=preferredColorScheme=%d "
+                  "--dump-dom 'file://%s/frames.html' 2>'%s/stderr'",
+                  browser(), folder, scheme, folder, folder);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     char text[8192];
     text[fread(text, 1, sizeof text - 1, out)] = '\0';
     assert_int_equal(pclose(out), 0);
-    free(command);
     return xstrdup(text);
 }
 
@@ -147,30 +137,23 @@ TEST_IN_FOLDER(a_browser_shows_it_without_a_word)
 {
     if (!browser())
         skip();
-    char *self = build_folder();
+    OWNED char *self = build_folder();
     const char *folder = *state;
-    char *copy = xasprintf("mkdir -p '%s/results' && cp -r results/h200-x2 results/published '%s/results' && "
-                           "cp -r plots '%s' && '%s/report' '%s/results/h200-x2' >/dev/null && "
-                           "mv '%s/results/h200-x2/report.html' '%s'",
-                           folder, folder, folder, self, folder, folder, folder);
+    OWNED char *copy = xasprintf("mkdir -p '%s/results' && cp -r results/h200-x2 results/published '%s/results' && "
+                                 "cp -r plots '%s' && '%s/report' '%s/results/h200-x2' >/dev/null && "
+                                 "mv '%s/results/h200-x2/report.html' '%s'",
+                                 folder, folder, folder, self, folder, folder, folder);
     assert_int_equal(system(copy), 0);
-    free(self);
-    char *page = folder_path(folder, "frames.html"), *log = folder_path(folder, "stderr");
+    OWNED char *page = folder_path(folder, "frames.html"), *log = folder_path(folder, "stderr");
     file_write(page, frames);
     static const char *const backgrounds[] = {"rgb(20, 23, 26)", "rgb(255, 255, 255)"}; /* 0 is dark */
     for (int scheme = 0; scheme < 2; scheme++) {
-        char *dom = shown(folder, scheme), *said = file_text(log);
-        char *wanted =
+        OWNED char *dom = shown(folder, scheme), *said = file_text(log);
+        OWNED char *wanted =
             xasprintf("390 true true true %s; 1280 true true true %s", backgrounds[scheme], backgrounds[scheme]);
         if (!strstr(dom, wanted))
             fail_msg("no '%s' in: %s", wanted, strstr(dom, "<p id") ? strstr(dom, "<p id") : dom);
         if (strstr(said, "CONSOLE"))
             fail_msg("on the console: %s", strstr(said, "CONSOLE"));
-        free(wanted);
-        free(said);
-        free(dom);
     }
-    free(log);
-    free(page);
-    free(copy);
 }

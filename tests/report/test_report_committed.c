@@ -6,22 +6,14 @@
 
 #include <dirent.h>
 #include <glob.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 static void link_to(const char *target, const char *folder, const char *name)
 {
-    char *absolute = realpath(target, NULL), *path = folder_path(folder, name);
+    OWNED char *absolute = realpath(target, NULL), *path = folder_path(folder, name);
     assert_non_null(absolute);
     assert_int_equal(symlink(absolute, path), 0);
-    free(path);
-    free(absolute);
 }
 
 /* <folder>/results/<machine>, with the figures where a report looks for them. Caller frees. */
@@ -36,10 +28,9 @@ static char *linked_copy(const char *folder, const char *committed)
     DIR *entries = opendir(committed);
     assert_non_null(entries);
     for (const struct dirent *e; (e = readdir(entries));) {
-        char *path = folder_path(committed, e->d_name);
+        OWNED char *path = folder_path(committed, e->d_name);
         if (e->d_name[0] != '.' && strncmp(e->d_name, "report.", 7) != 0 && strncmp(e->d_name, "report-cpu.", 11) != 0)
             link_to(path, dir, e->d_name);
-        free(path);
     }
     closedir(entries);
     free(results);
@@ -64,23 +55,18 @@ static void expect_same(const char *committed, const char *name, const char *wit
 /* Where a folder has the file. */
 static void expect_file(const char *committed, const char *now, const char *name)
 {
-    char *old_path = folder_path(committed, name), *new_path = folder_path(now, name);
+    OWNED char *old_path = folder_path(committed, name), *new_path = folder_path(now, name);
     if (access(old_path, F_OK) == 0) {
-        char *wanted = file_text(old_path), *got = file_text(new_path);
+        OWNED char *wanted = file_text(old_path), *got = file_text(new_path);
         expect_same(committed, name, "make report", wanted, got);
-        free(got);
-        free(wanted);
     }
-    free(new_path);
-    free(old_path);
 }
 
 /* Folders of this machine's own runs may be of an older version. Where there is no git, all are committed. */
 static bool is_committed(const char *folder)
 {
-    char *command = xasprintf("git ls-files --error-unmatch '%s/report.md' >/dev/null 2>&1", folder);
+    OWNED char *command = xasprintf("git ls-files --error-unmatch '%s/report.md' >/dev/null 2>&1", folder);
     const int status = system(command);
-    free(command);
     return !WIFEXITED(status) || WEXITSTATUS(status) != 1;
 }
 
@@ -92,14 +78,12 @@ TEST_IN_FOLDER(committed_reports_are_current)
         *strrchr(found.gl_pathv[i], '/') = '\0';
         const char *committed = found.gl_pathv[i];
         if (is_committed(committed)) {
-            char *dir = linked_copy(*state, committed);
-            char *quoted = xasprintf("'%s'", dir);
+            OWNED char *dir = linked_copy(*state, committed);
+            OWNED char *quoted = xasprintf("'%s'", dir);
             report_run(quoted);
-            free(quoted);
             static const char *const pages[] = {"report.md", "report.html", "report-cpu.md", "report-cpu.html"};
             for (size_t p = 0; p < sizeof pages / sizeof *pages; p++)
                 expect_file(committed, dir, pages[p]);
-            free(dir);
         }
     }
     assert_true(found.gl_pathc >= 2);
@@ -108,14 +92,10 @@ TEST_IN_FOLDER(committed_reports_are_current)
 
 TEST_IN_FOLDER(the_readme_is_current)
 {
-    char *copy = folder_path(*state, "README.md"), *committed = file_text("README.md");
+    OWNED char *copy = folder_path(*state, "README.md"), *committed = file_text("README.md");
     file_write(copy, committed);
-    char *arguments = xasprintf("--readme results/h*-x* '%s'", copy);
+    OWNED char *arguments = xasprintf("--readme results/h*-x* '%s'", copy);
     report_run(arguments);
-    char *now = file_text(copy);
+    OWNED char *now = file_text(copy);
     expect_same(".", "README.md", "build/report --readme results/h*-x* README.md", committed, now);
-    free(now);
-    free(arguments);
-    free(committed);
-    free(copy);
 }

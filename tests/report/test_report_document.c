@@ -2,13 +2,8 @@
 /* Documents and their Markdown, which leaves out what is folded. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "plots/report/document.h"
 
 static char *markdown_of(const document *d)
@@ -24,9 +19,8 @@ static char *markdown_of(const document *d)
 
 static void expect_markdown(document *d, const char *wanted)
 {
-    char *text = markdown_of(d);
+    OWNED char *text = markdown_of(d);
     assert_string_equal(text, wanted);
-    free(text);
     doc_free(d);
 }
 
@@ -89,9 +83,8 @@ TEST(markup_in_texts_is_shown)
         doc_column(d, DOC_TEXT, "c");
         doc_row(d);
         doc_cell(d, table[i].text);
-        char *wanted = xasprintf("%s\n\n| c |\n|---|\n| %s |\n\n", table[i].paragraph, table[i].cell);
+        OWNED char *wanted = xasprintf("%s\n\n| c |\n|---|\n| %s |\n\n", table[i].paragraph, table[i].cell);
         expect_markdown(d, wanted);
-        free(wanted);
     }
 }
 

@@ -3,14 +3,8 @@
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 static const char columns[] = "schema,bench,variant,status,reason,batch,heads,causal,dtype,head_dim,seq,fwd_ms,bwd_ms,"
                               "fwd_tflops,bwd_tflops,ceiling_tflops,peak_bytes,machine,gpu,device,utc\n";
@@ -19,12 +13,14 @@ static const char columns[] = "schema,bench,variant,status,reason,batch,heads,ca
  * two dtypes, of which only bf16 has three lengths. */
 static void make_project(const char *folder, const char *figures)
 {
-    char *command = xasprintf("mkdir -p '%s/bin' '%s/plots' '%s/results/box' && cp -r plots/draw.sh plots/style.gp "
-                              "plots/shared plots/figures '%s/plots/'",
-                              folder, folder, folder, folder);
+    OWNED char *command =
+        xasprintf("mkdir -p '%s/bin' '%s/plots' '%s/results/box' && cp -r plots/draw.sh plots/style.gp "
+                  "plots/shared plots/figures '%s/plots/'",
+                  folder, folder, folder, folder);
     assert_int_equal(system(command), 0);
-    char *bench = folder_path(folder, "bin/bench_flash"), *csv = folder_path(folder, "results/box/bench_flash.csv");
-    char *script =
+    OWNED char *bench = folder_path(folder, "bin/bench_flash"),
+               *csv = folder_path(folder, "results/box/bench_flash.csv");
+    OWNED char *script =
         xasprintf("#!/bin/sh\n[ \"$1\" = --list-runs ] && printf 'name\\tbench_flash\\norder\\t30\\n%s'\n", figures);
     file_write(bench, script);
     assert_int_equal(chmod(bench, 0777), 0);
@@ -42,42 +38,34 @@ static void make_project(const char *folder, const char *figures)
     }
     file_write(csv, rows);
     free(rows);
-    free(script);
-    free(csv);
-    free(bench);
-    free(command);
 }
 
 /* Runs the folder's draw.sh; the report program lies beside the folder of the tests. Gives what it says; caller frees. */
 static char *draw(const char *folder, int *status)
 {
-    char *self = build_folder();
-    char *said = folder_path(folder, "said");
-    char *command = xasprintf("BENCHES='%s/bin' REPORT='%s/report' sh '%s/plots/draw.sh' '%s/results/box' >'%s' 2>&1",
-                              folder, self, folder, folder, said);
+    OWNED char *self = build_folder();
+    OWNED char *said = folder_path(folder, "said");
+    OWNED char *command =
+        xasprintf("BENCHES='%s/bin' REPORT='%s/report' sh '%s/plots/draw.sh' '%s/results/box' >'%s' 2>&1", folder, self,
+                  folder, folder, said);
     const int result = system(command);
     *status = WIFEXITED(result) ? WEXITSTATUS(result) : -1;
     char *text = file_text(said);
-    free(self);
-    free(command);
-    free(said);
     return text;
 }
 
 static void expect_draw(const char *folder, int wanted_status, const char *wanted)
 {
     int status;
-    char *text = draw(folder, &status);
+    OWNED char *text = draw(folder, &status);
     if (!strstr(text, wanted) || status != wanted_status)
         fail_msg("draw.sh ended with %d and said: %s", status, text);
-    free(text);
 }
 
 static bool drawn(const char *folder, const char *name)
 {
-    char *path = xasprintf("%s/plots/box/%s.svg", folder, name);
+    OWNED char *path = xasprintf("%s/plots/box/%s.svg", folder, name);
     const bool is = access(path, F_OK) == 0;
-    free(path);
     return is;
 }
 
@@ -94,8 +82,8 @@ TEST_IN_FOLDER(benches_name_their_figures)
 TEST_IN_FOLDER(a_figure_without_rows_goes)
 {
     make_project(*state, "figure\\tflash_latency\\n");
-    char *old = folder_path(*state, "plots/box/flash_latency_fp32.svg"),
-         *other = folder_path(*state, "plots/box/mine.svg");
+    OWNED char *old = folder_path(*state, "plots/box/flash_latency_fp32.svg"),
+               *other = folder_path(*state, "plots/box/mine.svg");
     expect_draw(*state, EXIT_CODE_OK, " figures in ");
     file_write(old, "of earlier rows");
     file_write(other, "somebody's");
@@ -103,31 +91,25 @@ TEST_IN_FOLDER(a_figure_without_rows_goes)
     assert_true(drawn(*state, "flash_latency_bf16"));
     assert_false(drawn(*state, "flash_latency_fp32"));
     assert_true(drawn(*state, "mine")); /* which is no figure of a bench */
-    free(other);
-    free(old);
 }
 
 TEST_IN_FOLDER(what_cannot_be_drawn_is_said)
 {
     make_project(*state, "figure\\tnone_such\\n");
     expect_draw(*state, EXIT_CODE_FAILURE, "there is no ");
-    char *bench = folder_path(*state, "bin/bench_flash");
+    OWNED char *bench = folder_path(*state, "bin/bench_flash");
     assert_int_equal(unlink(bench), 0);
     expect_draw(*state, EXIT_CODE_FAILURE, "build the benches with make");
-    free(bench);
 }
 
 TEST_IN_FOLDER(a_missing_folder_is_a_usage_error)
 {
-    char *out = folder_path(*state, "missing.txt");
-    char *command = xasprintf("sh plots/draw.sh '%s/none' >'%s' 2>&1", (char *)*state, out);
+    OWNED char *out = folder_path(*state, "missing.txt");
+    OWNED char *command = xasprintf("sh plots/draw.sh '%s/none' >'%s' 2>&1", (char *)*state, out);
     const int status = system(command);
-    char *said = file_text(out);
+    OWNED char *said = file_text(out);
     assert_int_equal(WEXITSTATUS(status), EXIT_CODE_USAGE);
     assert_non_null(strstr(said, "/none is not a folder"));
-    free(said);
-    free(command);
-    free(out);
 }
 
 /* A figure's text; caller frees. */
@@ -140,9 +122,8 @@ static char *figure(const char *folder, const char *name)
 
 static void put(const char *folder, const char *name, const char *text)
 {
-    char *path = xasprintf("%s/results/box/%s", folder, name);
+    OWNED char *path = xasprintf("%s/results/box/%s", folder, name);
     file_write(path, text);
-    free(path);
 }
 
 /* Where the peak is not known, the title says of what the share is, and a precision without any has no panel. */
@@ -158,11 +139,10 @@ TEST_IN_FOLDER(a_cpu_has_a_share_of_its_ceiling)
         "gpu,device,utc\n" STEP("32", "fp32", "40") STEP("64", "fp32", "50") STEP("128", "fp32", "50")
             STEP("32", "bf16", "nan") STEP("64", "bf16", "nan") STEP("128", "bf16", "nan"));
     expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
-    char *text = figure(*state, "transformer_mfu");
+    OWNED char *text = figure(*state, "transformer_mfu");
     assert_non_null(strstr(text, "Share of the measured GEMM ceiling in a step"));
     assert_non_null(strstr(text, ">fp32<"));
     assert_null(strstr(text, ">bf16<"));
-    free(text);
 }
 
 /* Ratios are those of rows of one run; without one there is no figure. */
@@ -194,16 +174,14 @@ TEST_IN_FOLDER(sizes_that_nearly_agree_are_one_point)
     make_project(*state, "figure\\tallreduce_sizes\\n");
     size_t points[2];
     for (int both = 0; both < 2; both++) {
-        char *rows = xasprintf("%s%s%s", header, both ? CALL("1000000") CALL("100000000") : "",
-                               CALL("1024") CALL("1048576") CALL("104857600"));
+        OWNED char *rows = xasprintf("%s%s%s", header, both ? CALL("1000000") CALL("100000000") : "",
+                                     CALL("1024") CALL("1048576") CALL("104857600"));
         put(*state, "bench_allreduce.csv", rows);
         expect_draw(*state, EXIT_CODE_OK, "figures in ");
-        char *text = figure(*state, "allreduce_ranks_fp32");
+        OWNED char *text = figure(*state, "allreduce_ranks_fp32");
         points[both] = 0;
         for (const char *at = text; (at = strstr(at, "<use")); at++)
             points[both]++;
-        free(text);
-        free(rows);
     }
     assert_true(points[0] > 0);
     assert_int_equal(points[0], points[1]);
@@ -214,7 +192,7 @@ TEST_IN_FOLDER(zero1_is_drawn_as_one_step)
 {
 #define SPAN(lane, name, times) "\"zero1: tiny, 2 ranks\",0," lane ",1," name "," times "\n"
     make_project(*state, "figure\\tddp_timeline\\n");
-    char *folder = folder_path(*state, "results/box/timeline");
+    OWNED char *folder = folder_path(*state, "results/box/timeline");
     assert_int_equal(mkdir(folder, 0777), 0);
     put(*state, "timeline/zero1.csv",
         "label,rank,lane,stream,name,start_us,end_us\n# rank 0 of zero1: tiny, 2 ranks: 9.000 ms; compute 5.000 ms; "
@@ -224,10 +202,8 @@ TEST_IN_FOLDER(zero1_is_drawn_as_one_step)
                     SPAN("communication", "reduce_scatter", "3000,4000") SPAN("compute", "adamw", "5000,6000")
                         SPAN("communication", "all_gather", "7000,9000"));
     expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
-    char *text = figure(*state, "ddp_timeline");
+    OWNED char *text = figure(*state, "ddp_timeline");
     assert_non_null(strstr(text, ">5.0 ms, the second of two<"));
-    free(text);
-    free(folder);
 }
 
 /* The shell, sed and gnuplot each have a language in which a cell of somebody's file could be a command. */
@@ -235,7 +211,7 @@ TEST_IN_FOLDER(no_cell_is_code)
 {
     static const char *const cells[] = {"x';system(\">%s\");y='", "x/;1e>%s;s/q", "`>%s`", "$(>%s)",
                                         "\"\"\";>%s;\"\"\"",      "x/w%s"};
-    char *canary = folder_path(*state, "canary");
+    OWNED char *canary = folder_path(*state, "canary");
     make_project(*state, "figure\\tflash_latency\\nfigure\\tflash_tflops\\nfigure\\tmemory_peak\\n");
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         char *cell = xasprintf(cells[i], canary), *rows = xstrdup(columns);
@@ -254,13 +230,12 @@ TEST_IN_FOLDER(no_cell_is_code)
         free(rows);
         free(cell);
     }
-    free(canary);
 }
 
 /* A folder's name may have whatever a file system takes. */
 TEST_IN_FOLDER(a_quote_in_a_path_is_no_matter)
 {
-    char *folder = folder_path(*state, "it's \"a\" $(folder)"), *old = getenv("TMPDIR");
+    OWNED char *folder = folder_path(*state, "it's \"a\" $(folder)"), *old = getenv("TMPDIR");
     old = old ? xstrdup(old) : NULL;
     make_project(*state, "figure\\tflash_latency\\n");
     assert_int_equal(mkdir(folder, 0777), 0);
@@ -270,8 +245,6 @@ TEST_IN_FOLDER(a_quote_in_a_path_is_no_matter)
         setenv("TMPDIR", old, 1);
     else
         unsetenv("TMPDIR");
-    free(old);
-    free(folder);
 }
 
 TESTS_NEED(system("command -v gnuplot >/dev/null 2>&1") == 0)

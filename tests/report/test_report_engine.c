@@ -2,12 +2,8 @@
 /* The blocks of a section, one by one, over a small table; and that an error names the file and the line of its block. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "plots/report/db.h"
 #include "plots/report/embedded.h"
 #include "plots/report/engine.h"
@@ -74,16 +70,15 @@ static char *written(const char *folder, const char *blocks, const page *with)
 
 static void gives(const char *folder, const char *blocks, const char *wanted)
 {
-    char *text = written(folder, blocks, NULL);
+    OWNED char *text = written(folder, blocks, NULL);
     if (strcmp(text, wanted) != 0)
         fail_msg("wanted:\n%s\ngot:\n%s", wanted, text);
-    free(text);
 }
 
 /* The message with which the program ends. */
 static void fails_with(const char *folder, const char *blocks, const page *with, const char *wanted)
 {
-    char *path = folder_path(folder, "said");
+    OWNED char *path = folder_path(folder, "said");
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
@@ -94,11 +89,9 @@ static void fails_with(const char *folder, const char *blocks, const page *with,
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    char *said = file_text(path);
+    OWNED char *said = file_text(path);
     if (WEXITSTATUS(status) != EXIT_CODE_FAILURE || !strstr(said, wanted))
         fail_msg("'%s' wanted, but it ended with %d, and said: %s", wanted, WEXITSTATUS(status), said);
-    free(said);
-    free(path);
 }
 
 static void fails(const char *folder, const char *blocks, const char *wanted)
@@ -216,25 +209,21 @@ TEST_IN_FOLDER(lint_looks_into_all_branches)
 
 TEST_IN_FOLDER(figures)
 {
-    char *text = written(*state,
-                         "@draw curve_{'x'}: Title of {max(variant)}\nsizes = SELECT DISTINCT size FROM drawn ORDER BY "
-                         "size\ntop := SELECT max(count) FROM drawn\n"
-                         "SELECT variant, size, ms, 'it''s, so' AS machine, '' AS gpu, '2026-01-01' AS utc, count FROM "
-                         "bench_x ORDER BY id",
-                         &(page){.figure = "curve", .drawings = *state});
-    free(text);
-    char *path = folder_path(*state, "curve_x.gp"), *variables = file_text(path),
-         *csv = folder_path(*state, "curve_x.csv"), *data = file_text(csv);
+    OWNED char *text =
+        written(*state,
+                "@draw curve_{'x'}: Title of {max(variant)}\nsizes = SELECT DISTINCT size FROM drawn ORDER BY "
+                "size\ntop := SELECT max(count) FROM drawn\n"
+                "SELECT variant, size, ms, 'it''s, so' AS machine, '' AS gpu, '2026-01-01' AS utc, count FROM "
+                "bench_x ORDER BY id",
+                &(page){.figure = "curve", .drawings = *state});
+    OWNED char *path = folder_path(*state, "curve_x.gp"), *variables = file_text(path),
+               *csv = folder_path(*state, "curve_x.csv"), *data = file_text(csv);
     assert_non_null(strstr(variables, "title = 'Title of b'\n"));
     assert_non_null(strstr(variables, "sizes = '1 2'\n"));
     assert_non_null(strstr(variables, "top = 30\n"));
     assert_non_null(strstr(variables, "caption = 'it''s, so"));
     assert_non_null(strstr(data, "variant,size,ms,machine,gpu,utc,count\na,1,1.5,\"it's, so\",,2026-01-01,10\n"));
     assert_non_null(strstr(data, "b,2,nan,"));
-    free(data);
-    free(csv);
-    free(variables);
-    free(path);
     fails_with(*state, "@draw ../x: t\nSELECT 1 AS machine, 2 AS gpu, 3 AS utc",
                &(page){.figure = "curve", .drawings = *state}, "a character that no file should have");
 }

@@ -4,12 +4,7 @@
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 #define HEAD "bench,variant,status,reason,dtype,size,time_us,tflops,check,utc,device,gpu_uuid,run_id\n"
 #define ROW(size, us, check, utc, device)                                                                              \
@@ -18,17 +13,13 @@
 /* What the program says, and how it ends. Caller frees. */
 static char *asked(const char *folder, const char *query, int wanted)
 {
-    char *build = build_folder(), *out = folder_path(folder, "said"), *sql = folder_path(folder, "query");
+    OWNED char *build = build_folder(), *out = folder_path(folder, "said"), *sql = folder_path(folder, "query");
     file_write(sql, query);
-    char *command = xasprintf("'%s/report' --sql '%s' \"$(cat '%s')\" >'%s' 2>&1", build, folder, sql, out);
+    OWNED char *command = xasprintf("'%s/report' --sql '%s' \"$(cat '%s')\" >'%s' 2>&1", build, folder, sql, out);
     const int status = system(command);
     char *text = file_text(out);
     if (WEXITSTATUS(status) != wanted)
         fail_msg("ended with %d: %s", WEXITSTATUS(status), text);
-    free(command);
-    free(sql);
-    free(out);
-    free(build);
     return text;
 }
 
@@ -128,9 +119,8 @@ TEST_IN_FOLDER(dimensions_of_a_size)
 TEST_IN_FOLDER(rows_of_another_schema_are_not_read)
 {
     folder_write(*state, "bench_ddp_naive.csv", "schema,bench,variant,status,reason\n2,bench_ddp_naive,naive,ok,\n");
-    char *said = asked(*state, "SELECT 1", EXIT_CODE_USAGE);
+    OWNED char *said = asked(*state, "SELECT 1", EXIT_CODE_USAGE);
     assert_non_null(strstr(said, "bench_ddp_naive.csv has rows of schema 2, and this version reads schema 3"));
-    free(said);
 }
 
 /* machine.csv says what holds for a whole run. */
@@ -188,11 +178,8 @@ TEST_IN_FOLDER(a_question_only_reads)
 TEST_IN_FOLDER(a_database_is_kept)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
-    char *build = build_folder(), *path = folder_path(*state, "kept.db"),
-         *command = xasprintf("'%s/report' --db '%s' '%s' && test \"$(head -c 15 '%s')\" = 'SQLite format 3'", build,
-                              (char *)*state, path, path);
+    OWNED char *build = build_folder(), *path = folder_path(*state, "kept.db"),
+               *command = xasprintf("'%s/report' --db '%s' '%s' && test \"$(head -c 15 '%s')\" = 'SQLite format 3'",
+                                    build, (char *)*state, path, path);
     assert_int_equal(system(command), 0);
-    free(command);
-    free(path);
-    free(build);
 }

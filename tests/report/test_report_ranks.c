@@ -3,11 +3,6 @@
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
-
 #define END ",r-1,c-1,box,NVIDIA H200,GPU-a,cuda,1,aaaaaaaaaaaa,0,2026-11-21T10:00:00Z\n"
 #define RUN ",run_id,campaign,machine,gpu,gpu_uuid,device,check,commit,dirty,utc\n"
 #define ORIGIN ",torch,cuda,cudnn,nccl,driver,gpu,gpu_uuid,utc,commit,run_id\n"
@@ -95,7 +90,7 @@ TEST_IN_FOLDER(one_feature_after_the_other)
                              SHARD("fsdp", "2", "bf16", "fp32", "40", "50000", "20e9")
                                  SHARD("fsdp", "2", "bf16", "policy", "44", "45000", "18e9")
                                      SHARD("fsdp", "4", "bf16", "fp32", "50", "80000", "15e9"));
-    char *text = html(*state);
+    OWNED char *text = html(*state);
     text_has(text, "Several ranks: xl, S 512, batch 2 on each of 2 ranks");
     text_has(text, ">+ parameters in slices (FSDP)</td>");
     text_has(text, ">40.0</td><td class=\"n\">1.25</td>");  /* over ZeRO-1, the line above */
@@ -108,7 +103,6 @@ TEST_IN_FOLDER(one_feature_after_the_other)
     text_has(text, "The largest part is &quot;+ bf16, gradients in fp32&quot;: 5.00 times.");
     text_has(text, "<h3 id=\"weak-scaling\">Weak scaling</h3>");
     text_has(text, ">80000</td><td class=\"n\">80.0</td>"); /* of linear: 20000 of a rank's 25000 */
-    free(text);
 }
 
 #define CALL(variant, dtype, mode, ms)                                                                                 \
@@ -119,10 +113,10 @@ TEST_IN_FOLDER(own_kernels_beside_the_library)
     static const char header[] = "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,"
                                  "mean_ms,std_ms,algbw_gb_s,busbw_gb_s,size,backend" RUN;
     for (int implicit = 0; implicit < 2; implicit++) {
-        char *machine = xasprintf(
+        OWNED char *machine = xasprintf(
             "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\nr-1,NCCL_LAUNCH_ORDER_IMPLICIT,%d\n",
             implicit);
-        char *rows =
+        OWNED char *rows =
             xasprintf("%s%s%s%s", header, CALL("all-reduce", "fp32", "graph", "0.006"),
                       CALL("one-shot", "fp32", "graph", "0.002"), CALL("all-reduce", "bf16", "graph", "0.004"));
         folder_write(*state, "machine.csv", machine);
@@ -130,7 +124,7 @@ TEST_IN_FOLDER(own_kernels_beside_the_library)
         folder_write(*state, "peer_nccl_tests.csv",
                      "bench,tool,ranks,bytes,mode,in_place,policy,median_us,wrong" ORIGIN
                      "nccl_tests,t,2,1024,graph,1,fp32,5,0" OF);
-        char *text = html(*state);
+        OWNED char *text = html(*state);
         text_has(text, implicit ? "1 KiB</td><td>graph</td><td>yes</td><td class=\"n\">6.00</td><td "
                                   "class=\"n\">2.00</td><td class=\"n\"></td>"
                                 : "1 KiB</td><td>graph</td><td>yes</td><td class=\"n\">6.00</td><td "
@@ -138,9 +132,6 @@ TEST_IN_FOLDER(own_kernels_beside_the_library)
         assert_int_equal(strstr(text, "cases replayed from graphs are not compared") != NULL, implicit);
         text_has(text, "<td>nccl-tests 2.50</td>"); /* beside our fastest in fp32; bf16 is other work */
         text_lacks(text, "1.25");
-        free(text);
-        free(rows);
-        free(machine);
     }
 }
 
@@ -152,8 +143,7 @@ TEST_IN_FOLDER(numbers_on_paper)
         "schema,method,bench,variant,status,reason,model,ranks,recipe,strategy,init_bytes,before_step_bytes,after_step_"
         "bytes,wire_bytes" RUN "3,1,bench_accounting,zero,ok,,xl,2,fp32,zero1,1073741824,2147483648,3221225472,4e9" END
         "3,1,bench_accounting,zero,ok,,xl,2,fp32,zero1-broadcast,1073741824,2147483648,3221225472,6e9" END);
-    char *text = html(*state);
+    OWNED char *text = html(*state);
     text_has(text, "<td class=\"n\">1.00 / 2.00 / 3.00; 4.00</td>");
     text_has(text, "a rank of two sends 6.00 GB in fp32 in the handout's way and 4.00 GB in the paper's (xl)");
-    free(text);
 }

@@ -5,12 +5,7 @@
 #include "tests/support/test.h"
 
 #include <glob.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/core/results.h"
 
 static const double MIB = 1048576.0, GIB = 1073741824.0;
@@ -124,11 +119,10 @@ static bool is_cold(const csv *c, size_t row)
 
 static size_t check_table(const char *dir, const shown *t, const char *page, const char *device)
 {
-    char *path = xasprintf("%s/%s.csv", dir, t->bench);
-    csv *c = csv_read(path);
-    char *machine = results_machine(path);
+    OWNED char *path = xasprintf("%s/%s.csv", dir, t->bench);
+    OWNED_CSV csv *c = csv_read(path);
+    OWNED char *machine = results_machine(path);
     results_join(c, machine, (const char *const[]){"device", NULL});
-    free(machine);
     size_t checked = 0;
     for (size_t r = 0; c && r < c->rows; r++) {
         char *cells[5];
@@ -141,9 +135,8 @@ static size_t check_table(const char *dir, const shown *t, const char *page, con
             if (!isfinite(x))
                 continue;
             const int digits = t->cells[k].digits;
-            char *number = rounded(x / (t->cells[k].unit ? *t->cells[k].unit : 1), digits);
+            OWNED char *number = rounded(x / (t->cells[k].unit ? *t->cells[k].unit : 1), digits);
             cells[n++] = xasprintf(digits == 4 ? ">%s" : ">%s<", number);
-            free(number);
         }
         if (n && !stands_in(page, cells, n))
             fail_msg("%s: no row of the page has %s and the %zu values beside it of row %zu", path, cells[0], n - 1,
@@ -152,8 +145,6 @@ static size_t check_table(const char *dir, const shown *t, const char *page, con
         while (n)
             free(cells[--n]);
     }
-    csv_free(c);
-    free(path);
     return checked;
 }
 
@@ -164,18 +155,14 @@ TEST_IN_FOLDER(pages_have_the_values)
     assert_int_equal(glob("results/*/machine.csv", 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         *strrchr(found.gl_pathv[i], '/') = '\0';
-        char *copy = xasprintf("cp -r '%s' '%s/'", found.gl_pathv[i], (char *)*state);
+        OWNED char *copy = xasprintf("cp -r '%s' '%s/'", found.gl_pathv[i], (char *)*state);
         assert_int_equal(system(copy), 0);
-        char *dir = xasprintf("%s%s", (char *)*state, strrchr(found.gl_pathv[i], '/')),
-             *path = folder_path(dir, "report.html");
+        OWNED char *dir = xasprintf("%s%s", (char *)*state, strrchr(found.gl_pathv[i], '/')),
+                   *path = folder_path(dir, "report.html");
         free(report_text(dir));
-        char *page = file_text(path);
+        OWNED char *page = file_text(path);
         for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
             checked += check_table(dir, &tables[t], page, "cuda");
-        free(page);
-        free(path);
-        free(dir);
-        free(copy);
     }
     globfree(&found);
     assert_true(checked > 1000);

@@ -6,15 +6,9 @@
 #include "tests/support/test.h"
 
 #include <glob.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/compare/compare.h"
 
 /* %s is the path of a file that only a command would make. Each is tried with quotes of the shell and of gnuplot. */
@@ -77,9 +71,8 @@ static source *sources_open(const char *dir)
     static const char *const patterns[] = {"*.csv", "profile/*.csv", "memory/*512*train*.csv"};
     glob_t found = {0};
     for (size_t i = 0; i < COUNT(patterns); i++) {
-        char *pattern = folder_path(dir, patterns[i]);
+        OWNED char *pattern = folder_path(dir, patterns[i]);
         glob(pattern, i ? GLOB_APPEND : 0, NULL, &found);
-        free(pattern);
     }
     assert_true(found.gl_pathc > 10);
     source *list = xcalloc(found.gl_pathc + 1, sizeof *list);
@@ -128,40 +121,35 @@ static void write_copies(const char *dir, const source *list, const change *how)
         const csv *s = list[f].file;
         change c = *how;
         c.turn = (how->turn + f) % how->of;
-        char *path = folder_path(dir, list[f].name);
+        OWNED char *path = folder_path(dir, list[f].name);
         FILE *out = fopen(path, "w");
         assert_non_null(out);
         for (size_t k = 0; k < s->columns; k++) {
             const bool renamed = how->renamed && k % c.of == c.turn;
-            char *name = xasprintf("%s%s", renamed ? "x_" : "", s->header[k]);
+            OWNED char *name = xasprintf("%s%s", renamed ? "x_" : "", s->header[k]);
             put(out, name, k + 1 == s->columns);
-            free(name);
         }
         const size_t step = s->rows / ROWS + 1;
         for (size_t r = 0; r < s->rows; r += step)
             for (size_t k = 0; k < s->columns; k++) {
                 const char *text = s->cells[r * s->columns + k];
                 const bool schema = strcmp(s->header[k], "schema") == 0; /* with another one nothing is read */
-                char *cell = schema ? xstrdup(text) : changed(&c, r / step, k, text);
+                OWNED char *cell = schema ? xstrdup(text) : changed(&c, r / step, k, text);
                 put(out, cell, k + 1 == s->columns);
-                free(cell);
             }
         assert_int_equal(fclose(out), 0);
-        free(path);
     }
 }
 
 /* Fails the test when a program dies of a signal or a sanitizer speaks. Gives what was said; caller frees. */
 static char *survives(const char *command)
 {
-    char *build = build_folder(),
-         *whole = xasprintf("PATH='%s':$(realpath \"${STEPBENCH_BIN:-.}\"):$PATH; { %s; } 2>&1", build, command);
+    OWNED char *build = build_folder(),
+               *whole = xasprintf("PATH='%s':$(realpath \"${STEPBENCH_BIN:-.}\"):$PATH; { %s; } 2>&1", build, command);
     int code;
     char *said = command_text(whole, &code);
     if (code < 0 || code > 77 || strstr(said, "Sanitizer") || strstr(said, "runtime error:"))
         fail_msg("%s: exit code %d: %s", command, code, said);
-    free(whole);
-    free(build);
     return said;
 }
 
@@ -196,13 +184,11 @@ static void pages_have_nothing_raw(const char *dir)
     static const char *const names[] = {"report.md",     "report.html",     "report-all.md", "report-all.html",
                                         "report-cpu.md", "report-cpu.html", "compare.md"};
     for (size_t i = 0; i < COUNT(names); i++) {
-        char *path = folder_path(dir, names[i]), *text = access(path, F_OK) == 0 ? file_text(path) : xstrdup("");
+        OWNED char *path = folder_path(dir, names[i]), *text = access(path, F_OK) == 0 ? file_text(path) : xstrdup("");
         const bool markdown = strstr(names[i], ".md");
         if (markdown)
             hide_code(text);
         has_none_of(path, text, markdown ? "[x](javascript" : "href=\"javascript");
-        free(text);
-        free(path);
     }
 }
 
@@ -211,9 +197,8 @@ static char *make_folder(const char *root, const char *name)
     char *dir = folder_path(root, name);
     static const char *const folders[] = {"", "profile", "memory"};
     for (size_t i = 0; i < COUNT(folders); i++) {
-        char *path = folder_path(dir, folders[i]);
+        OWNED char *path = folder_path(dir, folders[i]);
         assert_int_equal(mkdir(path, 0777), 0);
-        free(path);
     }
     return dir;
 }
@@ -221,40 +206,34 @@ static char *make_folder(const char *root, const char *name)
 /* A recording says its label and its sums in a comment. */
 static void write_timeline(const char *dir, const char *label)
 {
-    char *command = xasprintf("mkdir -p '%s/timeline' && cp results/h200-x2/timeline/naive.csv '%s/timeline/naive.csv'",
-                              dir, dir),
-         *path = xasprintf("%s/timeline/naive.csv", dir);
+    OWNED char *command = xasprintf(
+                   "mkdir -p '%s/timeline' && cp results/h200-x2/timeline/naive.csv '%s/timeline/naive.csv'", dir, dir),
+               *path = xasprintf("%s/timeline/naive.csv", dir);
     assert_int_equal(system(command), 0);
-    char *text = file_text(path), *line = xstrdup(label);
+    OWNED char *text = file_text(path), *line = xstrdup(label);
     for (char *c = line; *c; c++)
         *c = *c == '\n' ? ' ' : *c;
-    char *whole = xasprintf("# rank 0 of %s: 12.5 ms; compute %s 6 ms; idle 1 ms\n%s", line, line, text);
+    OWNED char *whole = xasprintf("# rank 0 of %s: 12.5 ms; compute %s 6 ms; idle 1 ms\n%s", line, line, text);
     file_write(path, whole);
-    free(whole);
-    free(line);
-    free(text);
-    free(path);
-    free(command);
 }
 
 /* In place of benches: one that names every figure. */
 static void write_bench(const char *root)
 {
-    char *bin = folder_path(root, "bin");
+    OWNED char *bin = folder_path(root, "bin");
     assert_int_equal(mkdir(bin, 0777), 0);
     folder_program(bin, "bench_all",
                    "#!/bin/sh\nprintf 'order\\t1\\n'\nfor f in plots/figures/*.gp; do f=${f##*/}\n"
                    "printf 'figure\\t%s\\n' \"${f%.gp}\"; done\n");
-    free(bin);
 }
 
 TEST_IN_FOLDER(no_cell_does_anything)
 {
     enum { TURNS = 4 };
-    char *canary = folder_path(*state, "canary"), *root = xasprintf("%s/results", (char *)*state);
+    OWNED char *canary = folder_path(*state, "canary"), *root = xasprintf("%s/results", (char *)*state);
     assert_int_equal(mkdir(root, 0777), 0);
     source *sources[2] = {sources_open("results/h200-x1"), sources_open("results/h200-x2")};
-    char *sound = make_folder(root, "sound"), *dir = make_folder(root, "box");
+    OWNED char *sound = make_folder(root, "sound"), *dir = make_folder(root, "box");
     write_copies(sound, sources[0], &(change){.of = 1});
     write_bench(*state);
     const bool gnuplot = system("command -v gnuplot >/dev/null 2>&1") == 0;
@@ -267,50 +246,38 @@ TEST_IN_FOLDER(no_cell_does_anything)
                                .turn = turn,
                                .of = TURNS,
                                .canary = canary});
-        char *label = xasprintf(printable[turn], canary, canary);
+        OWNED char *label = xasprintf(printable[turn], canary, canary);
         write_timeline(dir, label);
-        char *command =
+        OWNED char *command =
             xasprintf("cd '%s' && lives() { \"$@\"; [ $? -lt 78 ] || exit 99; }; lives report box; lives "
                       "report --all . box sound; lives report "
                       "--check box; lives stepcmp sound box; lives stepcmp --format markdown box sound "
                       ">compare.md; lives stepcmp "
                       "--format csv sound box; lives report --sql box 'SELECT * FROM bench_flash' >/dev/null",
                       root);
-        char *said = survives(command);
+        OWNED char *said = survives(command);
         assert_null(strchr(said, '\x1b')); /* which a terminal obeys */
         pages_have_nothing_raw(dir);
         pages_have_nothing_raw(root);
         if (gnuplot && turn < 2) {
-            char *drawing = xasprintf(
+            OWNED char *drawing = xasprintf(
                 "BENCHES='%s/bin' REPORT=$(command -v report) sh plots/draw.sh '%s' '%s/plots' || [ $? = 1 ]; "
                 "! grep -l '<script\\|onerror=' '%s'/plots/*.svg",
                 (char *)*state, dir, (char *)*state, (char *)*state);
-            char *drawn = survives(drawing);
+            OWNED char *drawn = survives(drawing);
             if (!strstr(drawn, " figures in ") || strstr(drawn, "\n0 figures in "))
                 fail_msg("nothing was drawn: %s", drawn);
             assert_null(strchr(drawn, '\x1b'));
-            free(drawn);
-            free(drawing);
         }
-        char *baseline = folder_path(dir, "bench_flash.csv"), *rows = folder_path(sound, "bench_flash.csv"),
-             *row = file_text(rows);
+        OWNED char *baseline = folder_path(dir, "bench_flash.csv"), *rows = folder_path(sound, "bench_flash.csv"),
+                   *row = file_text(rows);
         *(strchr(strchr(row, '\n') + 1, '\n') + 1) = '\0';
         free(compare_row(baseline, row, "/nowhere/machine.csv"));
         if (access(canary, F_OK) == 0)
             fail_msg("a cell of turn %zu was run", turn);
-        free(row);
-        free(rows);
-        free(baseline);
-        free(said);
-        free(command);
-        free(label);
     }
     sources_free(sources[0]);
     sources_free(sources[1]);
-    free(dir);
-    free(sound);
-    free(root);
-    free(canary);
 }
 
 /* Each column of each file in turn, with a few others far from it; under a sanitizer, where a turn takes seconds, with more. */
@@ -321,24 +288,20 @@ TEST_IN_FOLDER(any_column_may_be_missing)
 #else
     enum { TURNS = 24 };
 #endif
-    char *root = xasprintf("%s/results", (char *)*state);
+    OWNED char *root = xasprintf("%s/results", (char *)*state);
     assert_int_equal(mkdir(root, 0777), 0);
-    char *dir = make_folder(root, "box"), *sound = make_folder(root, "sound");
+    OWNED char *dir = make_folder(root, "box"), *sound = make_folder(root, "sound");
     static const char *const folders[] = {"results/h200-x1", "results/h200-x2"};
     for (size_t k = 0; k < COUNT(folders); k++) {
         source *list = sources_open(folders[k]);
         write_copies(sound, list, &(change){.of = 1});
         for (size_t turn = 0; turn < TURNS; turn++) {
             write_copies(dir, list, &(change){.renamed = true, .turn = turn, .of = TURNS});
-            char *command = xasprintf(
+            OWNED char *command = xasprintf(
                 "report '%s' && { report --check '%s' || [ $? = 4 ]; } && { stepcmp '%s' '%s' || [ $? = 77 ]; }", dir,
                 dir, sound, dir);
             free(survives(command));
-            free(command);
         }
         sources_free(list);
     }
-    free(sound);
-    free(dir);
-    free(root);
 }

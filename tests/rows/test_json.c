@@ -2,11 +2,6 @@
 /* A row as a line of JSON: kinds of columns, what is missing, and what must be escaped. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
-
 typedef struct taken { /* what a writer of rows gave */
     const options *o;
     char *text;
@@ -27,7 +22,7 @@ static void expect(const char *text, const char *part)
 
 TEST(a_row_is_an_object_on_a_line)
 {
-    options *o = sample_options_of("--seq 128 --dtype bf16 --decay 0.25 --variant fast,plain --csv none");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 128 --dtype bf16 --decay 0.25 --variant fast,plain --csv none");
     taken t = {.o = o};
     t.out = open_memstream(&t.text, &t.bytes);
     rows_info info = {.machine = "test-x1",
@@ -54,6 +49,5 @@ TEST(a_row_is_an_object_on_a_line)
     expect(t.text, "\"sm_mhz\":null");
     expect(second, "\"status\":\"fail\",\"reason\":\"why, \\\"so\\\" indeed\"");
     expect(second, "\"fwd_ms\":null,\"peak_bytes\":null,\"timer\":\"\",\"err_fwd\":0.25");
-    options_free(o);
     free(t.text);
 }

@@ -3,12 +3,6 @@
 #include "tests/support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "common/rows/rows.h"
 
 /* What fn writes to stderr while that is a terminal. */
 static void on_terminal(void (*fn)(void), char *out, size_t out_bytes)

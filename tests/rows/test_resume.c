@@ -2,17 +2,9 @@
 /* A sweep that is killed with SIGKILL keeps its rows, and --resume does the rest: each case has exactly one row. */
 #include "tests/support/test.h"
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
-#include "common/rows/rows.h"
-
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 static void sleep_ms(long ms)
 {
@@ -22,7 +14,7 @@ static void sleep_ms(long ms)
 /* What a bench does, with a sleep for the measurement. */
 static int sweep(const char *path, bool resume, long case_ms)
 {
-    options *o = sample_options_of("--seq 1:10 --dtype bf16,fp32");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1:10 --dtype bf16,fp32");
     row_writer *r = sample_rows(o, path, resume);
     for (size_t i = 0; i < cases_count(o); i++) {
         bench_case *c = case_at(o, i);
@@ -37,15 +29,13 @@ static int sweep(const char *path, bool resume, long case_ms)
         case_free(c);
     }
     int code = rows_close(r);
-    options_free(o);
     return code;
 }
 
 static size_t rows_in(const char *path)
 {
-    csv *t = csv_read(path);
+    OWNED_CSV csv *t = csv_read(path);
     size_t rows = t ? t->rows : 0;
-    csv_free(t);
     return rows;
 }
 
@@ -69,8 +59,8 @@ static void run_and_kill(const char *path, bool resume, size_t rows, long more_m
 
 static void each_case_once(const char *path)
 {
-    options *o = sample_options_of("--seq 1:10 --dtype bf16,fp32");
-    csv *t = csv_read(path);
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1:10 --dtype bf16,fp32");
+    OWNED_CSV csv *t = csv_read(path);
     assert_int_equal(t->rows, cases_count(o));
     for (size_t i = 0; i < cases_count(o); i++) {
         bench_case *c = case_at(o, i);
@@ -82,34 +72,29 @@ static void each_case_once(const char *path)
         assert_int_equal(found, 1);
         case_free(c);
     }
-    csv_free(t);
-    options_free(o);
 }
 
 TEST(killed_and_resumed)
 {
-    char *path = folder_path(*state, "killed.csv");
+    OWNED char *path = folder_path(*state, "killed.csv");
     run_and_kill(path, false, 5, 30);
     size_t before = rows_in(path);
-    char *text = file_text(path);
+    OWNED char *text = file_text(path);
     assert_true(before >= 5 && before < 40);
     run_and_kill(path, true, before + 5, 10); /* killed again */
-    char *longer = file_text(path);
+    OWNED char *longer = file_text(path);
     assert_int_equal(strncmp(longer, text, strlen(text)), 0); /* what was there is untouched */
     assert_true(rows_in(path) >= before + 5);
     assert_int_equal(sweep(path, true, 0), 0);
     each_case_once(path);
     assert_int_equal(sweep(path, true, 0), 0); /* nothing left to do */
     each_case_once(path);
-    free(text);
-    free(longer);
-    free(path);
 }
 
 /* Killed in the middle of a write: the half row does not count as done, and its case is measured again. */
 TEST(killed_while_writing)
 {
-    char *path = folder_path(*state, "writing.csv");
+    OWNED char *path = folder_path(*state, "writing.csv");
     assert_int_equal(sweep(path, false, 0), 0);
     char *text = file_text(path), *line = text;
     for (int i = 0; i < 18; i++) /* row 17, an `oom` with a quoted reason */
@@ -118,15 +103,13 @@ TEST(killed_while_writing)
     static const char *const cuts[] = {"bench_", "\"no", ",nan"};
     for (size_t i = 0; i < 3; i++) {
         size_t length = (size_t)(strstr(line, cuts[i]) - text) + strlen(cuts[i]);
-        char *part = xasprintf("%.*s", (int)length, text);
+        OWNED char *part = xasprintf("%.*s", (int)length, text);
         file_write(path, part);
-        free(part);
         assert_int_equal(rows_in(path), 17);
         assert_int_equal(sweep(path, true, 0), 0);
         each_case_once(path);
     }
     free(text);
-    free(path);
 }
 
 TESTS_WITH(folder_create, folder_remove)

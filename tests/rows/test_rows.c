@@ -4,23 +4,14 @@
 
 #include "common/core/results.h"
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
-#include "common/rows/rows.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static const char *const facts[] = {"campaign", "machine", "device", "settle_s", "seed", NULL};
 
 TEST(columns_and_values)
 {
-    char *path = folder_path(*state, "deep/er/columns.csv"); /* folders are created */
-    options *o = sample_options_of("--seq 128,256 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "deep/er/columns.csv"); /* folders are created */
+    OWNED_OPTIONS options *o = sample_options_of("--seq 128,256 --dtype bf16 --variant fast");
     row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OK);
     bench_case *c = case_at(o, 1);
@@ -28,10 +19,10 @@ TEST(columns_and_values)
     row_state(w, &(row_conditions){1980, 1700, 1830.5, 690.25, 40, "power+thermal"});
     row_commit(w); /* nothing was measured */
     case_free(c);
-    char *run_id = xstrdup(rows_run_id(r));
+    OWNED char *run_id = xstrdup(rows_run_id(r));
     assert_int_equal(rows_close(r), 0);
 
-    char *text = file_text(path);
+    OWNED char *text = file_text(path);
     const char *header =
         "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
         "peak_bytes,timer,err_fwd,run_id,gpu,gpu_uuid,check,l2,timer_asked,sm_mhz,sm_min_mhz,sm_median_mhz,"
@@ -39,10 +30,9 @@ TEST(columns_and_values)
         "3,3,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
     assert_int_equal(strncmp(text, header, strlen(header)), 0);
     assert_int_equal(text[strlen(text) - 1], '\n');
-    free(text);
 
-    csv *t = csv_read(path);
-    char *machine = results_machine(path);
+    OWNED_CSV csv *t = csv_read(path);
+    OWNED char *machine = results_machine(path);
     results_join(t, machine, facts);
     assert_int_equal(t->rows, 2);
     assert_int_equal(t->dropped, 0);
@@ -53,7 +43,6 @@ TEST(columns_and_values)
         assert_string_equal(csv_cell(t, i, "device"), "cpu");
         assert_string_equal(csv_cell(t, i, "seed"), "1");
     }
-    free(machine);
     assert_string_equal(csv_cell(t, 0, "gpu_uuid"), "GPU-1");
     assert_string_equal(csv_cell(t, 0, "gpu"), "A, \"quoted\" GPU");
     assert_string_equal(csv_cell(t, 0, "sm_mhz"), "nan");
@@ -62,10 +51,6 @@ TEST(columns_and_values)
     assert_string_equal(csv_cell(t, 1, "fwd_ms"), "nan");
     assert_string_equal(csv_cell(t, 1, "peak_bytes"), "nan");
     assert_string_equal(csv_cell(t, 1, "timer"), "");
-    csv_free(t);
-    free(run_id);
-    options_free(o);
-    free(path);
 }
 
 /* Rows of a bench that times nothing have no clocks, each cell is below its name, and --resume counts them. */
@@ -75,14 +60,13 @@ TEST(untimed)
     char *argv[] = {"bench_sample", "--seq", "128", "--dtype", "bf16", "--variant", "fast"};
     bench_info bench = sample_bench;
     bench.untimed = true;
-    options *o = options_try(&bench, sizeof argv / sizeof *argv, argv, &sample_on_cpu, msg, sizeof msg);
+    OWNED_OPTIONS options *o = options_try(&bench, sizeof argv / sizeof *argv, argv, &sample_on_cpu, msg, sizeof msg);
     row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OK);
     rows_close(r);
-    csv *t = csv_read(path);
-    char *machine = results_machine(path);
+    OWNED_CSV csv *t = csv_read(path);
+    OWNED char *machine = results_machine(path);
     results_join(t, machine, facts);
-    free(machine);
     assert_int_equal(t->rows, 1);
     assert_int_equal(t->dropped, 0);
     assert_string_equal(csv_cell(t, 0, "seed"), "1");
@@ -92,20 +76,18 @@ TEST(untimed)
             fail_msg("%s is there", *name);
     assert_string_equal(csv_cell(t, 0, "check"), "1");
     assert_int_equal(strlen(csv_cell(t, 0, "utc")), strlen("2026-11-21T09:05:00Z"));
-    csv_free(t);
     r = sample_rows(o, path, true);
     bench_case *c = case_at(o, 0);
     assert_true(rows_has(r, c));
     case_free(c);
     rows_close(r);
-    options_free(o);
     free(path);
 }
 
 TEST(numbers)
 {
-    char *path = folder_path(*state, "numbers.csv");
-    options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "numbers.csv");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
     row_writer *r = sample_rows(o, path, false);
     bench_case *c = case_at(o, 0);
     row *w = row_begin(r, c);
@@ -115,19 +97,16 @@ TEST(numbers)
     row_commit(w);
     case_free(c);
     rows_close(r);
-    csv *t = csv_read(path);
+    OWNED_CSV csv *t = csv_read(path);
     assert_string_equal(csv_cell(t, 0, "fwd_ms"), "nan");
     assert_string_equal(csv_cell(t, 0, "peak_bytes"), "137438953472");
     assert_string_equal(csv_cell(t, 0, "err_fwd"), "-3");
-    csv_free(t);
-    options_free(o);
-    free(path);
 }
 
 TEST(status_and_exit_code)
 {
-    char *path = folder_path(*state, "status.csv");
-    options *o = sample_options_of("--seq 128,256 --dtype bf16"); /* four rows */
+    OWNED char *path = folder_path(*state, "status.csv");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 128,256 --dtype bf16"); /* four rows */
     row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OOM);
     sample_row(r, o, 1, ROW_SKIP);
@@ -137,7 +116,7 @@ TEST(status_and_exit_code)
     sample_row(r, o, 3, ROW_OK);
     assert_int_equal(rows_close(r), EXIT_CODE_VERIFY);
 
-    csv *t = csv_read(path);
+    OWNED_CSV csv *t = csv_read(path);
     assert_int_equal(t->rows, 4);
     static const char *const statuses[] = {"oom", "skip", "fail", "ok"};
     for (size_t i = 0; i < 4; i++) {
@@ -148,23 +127,19 @@ TEST(status_and_exit_code)
         assert_string_equal(csv_cell(t, i, "timer"), i < 3 ? "" : "host");
         assert_int_equal(isnan(csv_real(t, i, "err_fwd")), i < 2);
     }
-    csv_free(t);
-    options_free(o);
-    free(path);
 }
 
 TEST(without_a_file)
 {
-    options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
     row_writer *r = sample_rows(o, NULL, true);
     sample_row(r, o, 0, ROW_OK);
     assert_int_equal(rows_close(r), 0);
-    options_free(o);
 }
 
 static char *table_of(void **state, const char *arguments)
 {
-    char *path = folder_path(*state, "stdout.txt");
+    OWNED char *path = folder_path(*state, "stdout.txt");
     fflush(stdout);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -184,13 +159,12 @@ static char *table_of(void **state, const char *arguments)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     char *text = file_text(path);
-    free(path);
     return text;
 }
 
 TEST(table)
 {
-    char *text = table_of(state, "--seq 128,1024 --dtype bf16");
+    OWNED char *text = table_of(state, "--seq 128,1024 --dtype bf16");
     assert_string_equal(text, "bench_sample on A GPU (cpu), machine test-x1\n"
                               "dtype=bf16\n"
                               "\n"
@@ -201,7 +175,6 @@ TEST(table)
                               "1024  fast     ok         0.3333   68719476736\n"
                               "\n"
                               "4 rows, not stored\n");
-    free(text);
 }
 
 /* The program stops with code 1 and a message where it can't write; bugs of a bench stop it too. */

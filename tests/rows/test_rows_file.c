@@ -2,22 +2,15 @@
 /* The CSV file across runs: other files in the way, torn lines, several writers, what --resume finds. */
 #include "tests/support/test.h"
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
-
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 TEST(other_columns_are_moved_aside)
 {
-    char *path = folder_path(*state, "other.csv"), *first = folder_path(*state, "other.1.csv");
-    char *second = folder_path(*state, "other.2.csv");
-    options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "other.csv"), *first = folder_path(*state, "other.1.csv");
+    OWNED char *second = folder_path(*state, "other.2.csv");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
     file_write(path, "a,b\n1,2\n");
     rows_close(sample_rows(o, path, false));
     char *text = file_text(first);
@@ -32,13 +25,8 @@ TEST(other_columns_are_moved_aside)
     assert_int_equal(unlink(path), 0); /* deleted during the run */
     sample_row(r, o, 0, ROW_OK);
     rows_close(r);
-    csv *t = csv_read(path);
+    OWNED_CSV csv *t = csv_read(path);
     assert_int_equal(t->rows, 1);
-    csv_free(t);
-    options_free(o);
-    free(path);
-    free(first);
-    free(second);
 }
 
 /* A file that a spreadsheet or an editor has rewritten: what it held is kept, here or aside. */
@@ -47,69 +35,56 @@ TEST(a_rewritten_file_is_kept)
     static const char *const edits[] = {
         "s/,/;/g", "s/,/\\t/g", "1s/^/\\xef\\xbb\\xbf/", "s/$/\\r/", "1s/,seq,/,dtype,/",
         "1d",      "d",         "2s/,/\\x00/",           "2s/,/\"/", "2s/,[^,]*$//"};
-    char *path = folder_path(*state, "edited.csv"), *aside = folder_path(*state, "edited.1.csv"),
-         *copy = folder_path(*state, "edited.copy");
-    options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "edited.csv"), *aside = folder_path(*state, "edited.1.csv"),
+               *copy = folder_path(*state, "edited.copy");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         row_writer *r = sample_rows(o, path, false);
         sample_row(r, o, 0, ROW_OK);
         sample_row(r, o, 1, ROW_OK);
         rows_close(r);
-        char *edit = xasprintf("sed -i '%s' '%s' && cp '%s' '%s'", edits[i], path, path, copy);
+        OWNED char *edit = xasprintf("sed -i '%s' '%s' && cp '%s' '%s'", edits[i], path, path, copy);
         assert_int_equal(system(edit), 0);
         r = sample_rows(o, path, true);
         sample_row(r, o, 2, ROW_OK);
         rows_close(r);
-        char *same =
+        OWNED char *same =
             xasprintf("head -c \"$(stat -c %%s '%s')\" \"$([ -f '%s' ] && echo '%s' || echo '%s')\" | cmp -s - '%s'",
                       copy, aside, aside, path, copy);
         if (system(same) != 0)
             fail_msg("after %s the file's bytes are gone", edits[i]);
-        csv *t = csv_read(path);
+        OWNED_CSV csv *t = csv_read(path);
         assert_string_equal(csv_cell(t, t->rows - 1, "seq"), "3");
-        csv_free(t);
         unlink(path);
         unlink(aside);
-        free(same);
-        free(edit);
     }
-    options_free(o);
-    free(copy);
-    free(aside);
-    free(path);
 }
 
 /* Cut the file after every byte of its second row, and write another row. */
 TEST(torn_lines)
 {
-    char *path = folder_path(*state, "torn.csv");
-    options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "torn.csv");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
     row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OK);
-    char *one = file_text(path);
+    OWNED char *one = file_text(path);
     sample_row(r, o, 1, ROW_SKIP); /* a quoted reason */
     rows_close(r);
-    char *two = file_text(path);
+    OWNED char *two = file_text(path);
     for (size_t cut = strlen(one); cut < strlen(two); cut++) {
-        char *part = xasprintf("%.*s", (int)cut, two);
+        OWNED char *part = xasprintf("%.*s", (int)cut, two);
         file_write(path, part);
         r = sample_rows(o, path, false);
         sample_row(r, o, 2, ROW_OK);
         rows_close(r);
-        csv *t = csv_read(path);
+        OWNED_CSV csv *t = csv_read(path);
         assert_true(t->rows == 2 || t->rows == 3); /* 3: only the time stamp was cut */
         assert_int_equal(t->dropped, t->rows == 2 && cut > strlen(one));
         assert_string_equal(csv_cell(t, 0, "seq"), "1");
         assert_string_equal(csv_cell(t, t->rows - 1, "seq"), "3");
         if (t->rows == 3)
             assert_string_equal(csv_cell(t, 1, "gpu_uuid"), "GPU-1");
-        csv_free(t);
-        free(part);
     }
-    free(one);
-    free(two);
-    options_free(o);
-    free(path);
 }
 
 /* The file may grow to `bytes`; what the writer of a row says of it. */
@@ -137,34 +112,28 @@ static void write_into_full_disk(const char *path, const char *err, size_t bytes
 /* What a full disk cut off is taken back: no torn line stays. */
 TEST(a_full_disk_leaves_whole_rows)
 {
-    char *path = folder_path(*state, "full.csv"), *err = folder_path(*state, "full.err");
-    options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "full.csv"), *err = folder_path(*state, "full.err");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
     row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OK);
     rows_close(r);
-    char *before = file_text(path);
+    OWNED char *before = file_text(path);
     write_into_full_disk(path, err, strlen(before) + 40);
-    char *after = file_text(path), *said = file_text(err);
+    OWNED char *after = file_text(path), *said = file_text(err);
     assert_string_equal(after, before);
     assert_non_null(strstr(said, "cannot write a row to"));
-    free(before);
-    free(after);
-    free(said);
-    free(path);
-    free(err);
-    options_free(o);
 }
 
 /* --resume says which line does not count. */
 TEST(a_torn_line_is_named)
 {
-    char *path = folder_path(*state, "named.csv"), *err = folder_path(*state, "named.err");
-    options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "named.csv"), *err = folder_path(*state, "named.err");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
     row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OK);
     sample_row(r, o, 1, ROW_OK);
     rows_close(r);
-    char *text = file_text(path);
+    OWNED char *text = file_text(path);
     text[strlen(text) / 2 + strlen(text) / 3] = 0;
     file_write(path, text);
     const pid_t child = fork();
@@ -178,13 +147,8 @@ TEST(a_torn_line_is_named)
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    char *said = file_text(err);
+    OWNED char *said = file_text(err);
     assert_non_null(strstr(said, "named.csv: line 3 is torn and does not count\n"));
-    free(said);
-    free(text);
-    free(path);
-    free(err);
-    options_free(o);
 }
 
 static bool has(row_writer *r, const options *o, size_t index)
@@ -197,7 +161,7 @@ static bool has(row_writer *r, const options *o, size_t index)
 
 TEST(resume)
 {
-    char *path = folder_path(*state, "resume.csv");
+    OWNED char *path = folder_path(*state, "resume.csv");
     options *o = sample_options_of("--seq 128,256 --dtype bf16");
     row_writer *r = sample_rows(o, path, true); /* nothing to resume from */
     sample_row(r, o, 0, ROW_OK);
@@ -237,7 +201,6 @@ TEST(resume)
     assert_false(has(r, o, 0));
     rows_close(r);
     options_free(o);
-    free(path);
 }
 
 /* A row measured in another way does not stand for this run's; a verified one stands for an unverified one. */
@@ -250,8 +213,8 @@ TEST(resume_asks_how_it_was_measured)
     } table[] = {{"", "", true},           {"--check 0", "", false},    {"", "--check 0", true},
                  {"--l2 cold", "", false}, {"", "--timer host", false}, {"--timer host", "--timer host", true}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        char *path = folder_path(*state, "way.csv");
-        char *kept = xasprintf("%s %s", way, table[i].kept), *asked = xasprintf("%s %s", way, table[i].asked);
+        OWNED char *path = folder_path(*state, "way.csv");
+        OWNED char *kept = xasprintf("%s %s", way, table[i].kept), *asked = xasprintf("%s %s", way, table[i].asked);
         options *o = sample_options_of(kept);
         row_writer *r = sample_rows(o, path, false);
         sample_row(r, o, 0, ROW_OK);
@@ -264,9 +227,6 @@ TEST(resume_asks_how_it_was_measured)
         rows_close(r);
         options_free(o);
         assert_int_equal(unlink(path), 0);
-        free(path);
-        free(kept);
-        free(asked);
     }
 }
 
@@ -278,8 +238,8 @@ TEST(resume_stays_on_one_gpu_and_in_one_run)
         bool counts;
     } table[] = {{"GPU-1", NULL, true},     {"GPU-1", "run-1", true}, {"GPU-2", NULL, false},
                  {"GPU-2", "run-1", false}, {NULL, "run-1", false},   {"GPU-1", "run-2", false}};
-    char *path = folder_path(*state, "place.csv"), *machine = folder_path(*state, "machine.csv");
-    options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "place.csv"), *machine = folder_path(*state, "machine.csv");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
     rows_info info = {.csv_path = path,
                       .machine = "test-x1",
                       .device_name = "GPU",
@@ -290,7 +250,7 @@ TEST(resume_stays_on_one_gpu_and_in_one_run)
     row_writer *r = rows_open(o, &info, false);
     sample_row(r, o, 0, ROW_OK);
     rows_close(r);
-    char *facts = file_text(machine);
+    OWNED char *facts = file_text(machine);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         file_write(machine, facts); /* without those of the runs below, which have the same id in the same second */
         info.gpu_uuid = table[i].gpu_uuid;
@@ -306,17 +266,12 @@ TEST(resume_stays_on_one_gpu_and_in_one_run)
     r = rows_open(o, &info, true);
     assert_false(has(r, o, 0));
     rows_close(r);
-    options_free(o);
-    free(facts);
-    free(machine);
-    free(path);
 }
 
 static int resumed(const char *path)
 {
-    options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
     rows_close(sample_rows(o, path, true));
-    options_free(o);
     return EXIT_CODE_OK;
 }
 
@@ -324,7 +279,7 @@ static int resumed(const char *path)
 TEST(another_schema)
 {
     static const char old[] = "schema,method,bench,variant,status,reason\n2,3,bench_sample,fast,ok,\n";
-    char *path = folder_path(*state, "schema.csv"), *aside = folder_path(*state, "schema.1.csv");
+    OWNED char *path = folder_path(*state, "schema.csv"), *aside = folder_path(*state, "schema.1.csv");
     file_write(path, old);
     fflush(NULL);
     const pid_t child = fork();
@@ -337,22 +292,19 @@ TEST(another_schema)
     char *text = file_text(path);
     assert_string_equal(text, old);
     free(text);
-    options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
     rows_close(sample_rows(o, path, false));
     text = file_text(aside);
     assert_string_equal(text, old);
     free(text);
-    options_free(o);
-    free(aside);
-    free(path);
 }
 
 /* Several processes append to one file; every row arrives whole. */
 TEST(many_writers)
 {
     enum { WRITERS = 4, EACH = 50 };
-    char *path = folder_path(*state, "many.csv");
-    options *o = sample_options_of("--seq 1:50 --dtype bf16 --variant fast");
+    OWNED char *path = folder_path(*state, "many.csv");
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1:50 --dtype bf16 --variant fast");
     for (int i = 0; i < WRITERS; i++) {
         pid_t child = fork();
         assert_true(child >= 0);
@@ -368,12 +320,9 @@ TEST(many_writers)
         assert_true(wait(&status) > 0);
         assert_int_equal(status, 0);
     }
-    csv *t = csv_read(path);
+    OWNED_CSV csv *t = csv_read(path);
     assert_int_equal(t->rows, WRITERS * EACH);
     assert_int_equal(t->dropped, 0);
-    csv_free(t);
-    options_free(o);
-    free(path);
 }
 
 TESTS_WITH(folder_create, folder_remove)

@@ -2,15 +2,7 @@
 /* Measuring on the CPU: how often a function runs, which columns are filled, and that what was timed can be run again. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "common/core/clock.h"
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/session/measure.h"
 #include "tests/support/fake_nvml.h"
 
@@ -176,7 +168,7 @@ TEST_IN_FOLDER(measure_fills_the_declared_columns)
     assert_false(measure(&b.s, b.w, "a", count, &c, &untouched));
     assert_true(untouched == 7);
 
-    csv *r = bare_close(&b);
+    OWNED_CSV csv *r = bare_close(&b);
     assert_true(fabs(csv_real(r, 0, "fwd_ms") / ms - 1) < 1e-6);
     assert_true(csv_real(r, 0, "fwd_p90_ms") >= csv_real(r, 0, "fwd_ms"));
     assert_true(csv_real(r, 0, "n_fwd") == 5);
@@ -185,7 +177,6 @@ TEST_IN_FOLDER(measure_fills_the_declared_columns)
     assert_true(csv_real(r, 0, "n_samples") == 3);
     assert_string_equal(csv_cell(r, 0, "timer"), "host");
     assert_true(isnan(csv_real(r, 0, "a_ms")));
-    csv_free(r);
 }
 
 typedef struct toy_step {
@@ -238,12 +229,11 @@ TEST_IN_FOLDER(steps_are_taken_one_by_one)
     assert_int_equal(t.early, MEASURE_EARLY);
     assert_int_equal(m.n, 5);
     assert_true(m.median_ms[0] == 6 && m.median_ms[1] == 600 && isnan(m.median_ms[2])); /* of steps 4 to 8 */
-    csv *r = bare_close(&b);
+    OWNED_CSV csv *r = bare_close(&b);
     assert_true(csv_real(r, 0, "a_ms") == 6 && csv_real(r, 0, "a_mean_ms") == 6);
     assert_true(isnan(csv_real(r, 0, "c_ms")));
     assert_true(csv_real(r, 0, "host_ms") >= 0);
     assert_true(csv_real(r, 0, "n_steps") == 5);
-    csv_free(r);
 }
 
 /* ---- energy and the steady state, on a GPU of 500 W ---- */
@@ -349,14 +339,13 @@ TEST_IN_FOLDER(sustained_is_the_second_half)
     const device_conditions conditions = device_state(b.s.dev);
     assert_string_equal(conditions.throttle, "");
     assert_int_equal(conditions.readings, 0); /* those of the case are of what is timed */
-    csv *r = energy_close(&b);
+    OWNED_CSV csv *r = energy_close(&b);
     assert_true(ms >= 10 && near(csv_real(r, 0, "sustained_us"), 1e3 * ms));
     assert_true(near(csv_real(r, 0, "sustained_tflops"), 1e3 / ms));
     assert_true(near(csv_real(r, 0, "sustained_power_w"), 500));
     assert_true(csv_real(r, 0, "sustained_sm_mhz") == 1400);
     assert_true(csv_real(r, 0, "sustained_j") > 0.85 * 0.5 * 10 && csv_real(r, 0, "sustained_j") < 2 * 0.5 * 12);
     assert_true(!isnan(csv_real(r, 0, "sustained_drift_pct")));
-    csv_free(r);
 }
 
 static bool step_enqueue(void *arg)
@@ -382,12 +371,11 @@ TEST_IN_FOLDER(a_step_takes_energy_from_launch_to_completion)
     assert_true(measure_steps(&b.s, b.w, &step, &c, &m));
     assert_int_equal(c.calls, 32);
     assert_true(measure_steps_sustained(&b.s, b.w, &step, 0, &c, &sustained));
-    csv *r = energy_close(&b);
+    OWNED_CSV csv *r = energy_close(&b);
     assert_true(m.step_j > 0.85 * 0.5 * 25 && m.step_j < 2 * 0.5 * 25); /* a busy machine sleeps for longer */
     assert_true(near(csv_real(r, 0, "step_j"), m.step_j));
     assert_true(sustained.step_j > 0.85 * 0.5 * 25 && sustained.step_j < 2 * 0.5 * 25);
     assert_true(sustained.median_ms[0] == 20 && csv_real(r, 0, "sustained_step_ms") == 20);
     assert_true(near(csv_real(r, 0, "sustained_step_j"), sustained.step_j));
     assert_true(sustained.n > 5 && sustained.n < 30); /* 0.6 s of 25 ms */
-    csv_free(r);
 }

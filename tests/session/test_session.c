@@ -5,17 +5,10 @@
 
 #include <ctype.h>
 #include <fcntl.h>
-#include <math.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/core/results.h"
 #include "common/session/ceiling.h"
 #include "common/session/machine.h"
@@ -165,7 +158,7 @@ static void wait_for_lines(const char *path, int lines)
 TEST_WITH(every_status_has_its_row, enter_folder, leave_folder)
 {
     assert_int_equal(run(CPU "--n 4 --variant right,wrong,greedy,odd"), EXIT_CODE_VERIFY);
-    csv *c = csv_read("rows.csv");
+    OWNED_CSV csv *c = csv_read("rows.csv");
     results_join(c, "machine.csv", (const char *const[]){"device", "machine", "idle_w", "campaign", NULL});
     assert_non_null(c);
     assert_int_equal(c->rows, 4);
@@ -182,17 +175,15 @@ TEST_WITH(every_status_has_its_row, enter_folder, leave_folder)
     assert_string_equal(csv_cell(c, 3, "reason"), "n must be odder");
     assert_string_equal(csv_cell(c, 0, "device"), "cpu");
     assert_non_null(strstr(text_of("out.txt"), "results: rows.csv\n"));
-    csv_free(c);
 }
 
 TEST_WITH(an_option_that_does_not_apply_is_empty, enter_folder, leave_folder)
 {
     assert_int_equal(run(CPU "--n 1,2 --depth 3,4,5 --variant right,greedy"), EXIT_CODE_OK);
-    csv *c = csv_read("rows.csv");
+    OWNED_CSV csv *c = csv_read("rows.csv");
     assert_int_equal(c->rows, 2 * 3 + 2);
     for (size_t i = 0; i < c->rows; i++)
         assert_int_equal(*csv_cell(c, i, "depth") == 0, strcmp(csv_cell(c, i, "variant"), "greedy") == 0);
-    csv_free(c);
     assert_int_equal(run(CPU "--n 1,2 --depth 5 --variant greedy,right --resume"), EXIT_CODE_OK);
     assert_int_equal(lines_of("ran.txt"), 8); /* greedy is the same case at any depth */
 }
@@ -208,7 +199,7 @@ TEST_WITH(machine_report_is_beside_the_rows, enter_folder, leave_folder)
     unsetenv("NCCL_COMM_ID");
     unsetenv("NCCL_TESTS");
     unsetenv("A_SECRET");
-    csv *c = csv_read("deep/er/machine.csv");
+    OWNED_CSV csv *c = csv_read("deep/er/machine.csv");
     bool cpu = false, command = false, nccl = false;
     assert_non_null(c);
     for (size_t i = 0; i < c->rows; i++) {
@@ -217,7 +208,6 @@ TEST_WITH(machine_report_is_beside_the_rows, enter_folder, leave_folder)
         command |= strcmp(key, "command") == 0 && strstr(value, "--variant right");
         nccl |= strcmp(key, "NCCL_DEBUG") == 0 && strcmp(value, "WARN") == 0;
     }
-    csv_free(c);
     assert_true(cpu && command && nccl);
     char host[256] = "";
     gethostname(host, sizeof host - 1);
@@ -297,7 +287,7 @@ TEST_WITH(rows_go_to_stdout, enter_folder, leave_folder)
     const char *out = text_of("out.txt");
     assert_int_equal(lines_of("out.txt"), 1 + 2);
     assert_int_equal(strncmp(out, header, strlen(header)), 0);
-    csv *c = csv_parse(out);
+    OWNED_CSV csv *c = csv_parse(out);
     assert_int_equal(c->rows, 2);
     assert_int_equal(c->dropped, 0);
     for (size_t i = 0; i < c->rows; i++) {
@@ -307,7 +297,6 @@ TEST_WITH(rows_go_to_stdout, enter_folder, leave_folder)
         assert_string_equal(csv_cell(c, i, "campaign"), csv_cell(c, i, "run_id"));
         assert_string_equal(csv_cell(c, i, "seed"), "1");
     }
-    csv_free(c);
     assert_non_null(strstr(text_of("err.txt"), "2 rows on stdout\n"));
     assert_int_equal(access("machine.csv", F_OK), -1);
     assert_int_equal(access("-", F_OK), -1);
@@ -560,7 +549,7 @@ TEST_WITH(a_binding_does_not_rename_the_machine, enter_folder, leave_folder)
 TEST_WITH(ceilings_are_the_best_ok_rows, enter_folder, leave_folder)
 {
     char *argv[] = {"bench_toy", "--device=cpu"}, msg[256];
-    options *o = options_try(&info, 2, argv, &(options_env){"cpu", NULL, NULL}, msg, sizeof msg);
+    OWNED_OPTIONS options *o = options_try(&info, 2, argv, &(options_env){"cpu", NULL, NULL}, msg, sizeof msg);
     rows_info one = {
         .machine = "x", .device_name = "x", .gpu_uuid = "GPU-1", .campaign = "one", .device = "cpu", .quiet = true};
     session s = {.opt = o, .rows = rows_open(o, &one, false)};
@@ -592,5 +581,4 @@ TEST_WITH(ceilings_are_the_best_ok_rows, enter_folder, leave_folder)
     assert_true(ceiling_tflops(NULL, ".", "tf32") == 60);
     assert_true(ceiling_copy_gb_s(&s, ".") == 4100);
     rows_close(s.rows);
-    options_free(o);
 }

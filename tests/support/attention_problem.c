@@ -2,16 +2,10 @@
 /* See attention_problem.h. */
 #include "tests/support/attention_problem.h"
 
-#include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 #include "kernels/shared/internal.h"
 #include "tests/support/test.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { GUARD_BYTES = 256, GUARD = 0xa5, POISON = 0xff /* NaN in every dtype */ };
 
@@ -123,10 +117,9 @@ problem *problem_create(const sb_attention *shape, problem_layout layout, uint64
     p->lse = xcalloc(p->lse_count, sizeof(double));
     p->expected_lse = xcalloc(p->lse_count, sizeof(double));
     for (int id = INPUT_Q; id <= INPUT_D_O; id++) {
-        float *values = xmalloc(p->tensor[id].count * sizeof *values);
+        OWNED float *values = xmalloc(p->tensor[id].count * sizeof *values);
         rng_normal(values, p->tensor[id].count, seed, (uint32_t)id, 0, 1);
         problem_set(p, id, values);
-        free(values);
     }
     return p;
 }

@@ -4,13 +4,6 @@
 
 #include "tests/support/columns.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
-
 enum { COLUMNS = 128 };
 static const double relative = 1e-7; /* cells have nine digits */
 static bool seen[COLUMNS];
@@ -28,22 +21,19 @@ static size_t place_of(const column_rule *rules, const char *name)
 static char *printed(const char *folder, const char *bench, const char *option)
 {
     const char *where = getenv("STEPBENCH_BIN");
-    char *command = xasprintf("%s/%s %s >'%s/printed.txt'", where ? where : ".", bench, option, folder);
-    char *path = folder_path(folder, "printed.txt");
+    OWNED char *command = xasprintf("%s/%s %s >'%s/printed.txt'", where ? where : ".", bench, option, folder);
+    OWNED char *path = folder_path(folder, "printed.txt");
     assert_int_equal(system(command), 0);
     char *text = file_text(path);
-    free(command);
-    free(path);
     return text;
 }
 
 static bool is_option(const char *options, const char *column)
 {
-    char *line = xasprintf("\n%s\t", column);
+    OWNED char *line = xasprintf("\n%s\t", column);
     for (char *at = line; *at; at++)
         *at = *at == '_' ? '-' : *at;
     const bool is = strstr(options, line);
-    free(line);
     return is;
 }
 

@@ -4,13 +4,6 @@
 
 #include "tests/support/ddp_rows.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/ranks.h"
 

@@ -3,7 +3,6 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum { TESTS_MAX = 128, PROGRAMS_MAX = 4 };
 static struct CMUnitTest tests[TESTS_MAX];

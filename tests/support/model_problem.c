@@ -2,15 +2,10 @@
 /* See model_problem.h. */
 #include "tests/support/model_problem.h"
 
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 model_bed bed;
 const char *const policies[POLICIES] = {"fp32", "tf32", "bf16", "bf16-pure", "fp16"};
@@ -99,13 +94,12 @@ void golden_params(trainer *t)
         const param_tensor *of = &p->tensors[i];
         const bool gain = of->kind == PARAM_LN_FINAL || of->kind == PARAM_LN1 || of->kind == PARAM_LN2;
         const double scale = of->kind == PARAM_EMBEDDING ? sqrt(3.0) : sqrt(6.0 / (of->rows + of->columns));
-        float *values = xmalloc((size_t)of->count * sizeof *values);
+        OWNED float *values = xmalloc((size_t)of->count * sizeof *values);
         for (int64_t j = 0; j < of->count; j++) {
             const double u = 2 * rng_uniform(GOLDEN_SEED, (uint32_t)i, (uint64_t)j) - 1;
             values[j] = (float)(gain ? 1 + u / 2 : u * scale);
         }
         trainer_write_param(t, of, values);
-        free(values);
     }
 }
 
@@ -130,10 +124,10 @@ golden_model golden_read(const char *name)
     if (!f)
         fail_msg("%s can't be read (%s); make it with: python3 tests/golden/make_golden_model.py tests/golden", path,
                  strerror(errno));
-    char *magic = read_array(f, path, 8, 1);
+    OWNED char *magic = read_array(f, path, 8, 1);
     if (memcmp(magic, "SBMODEL1", 8) != 0)
         fail_msg("%s is no golden model", path);
-    int32_t *h = read_array(f, path, 10, sizeof *h);
+    OWNED int32_t *h = read_array(f, path, 10, sizeof *h);
     golden_model g = {.config = {"custom", h[0], h[1], h[2], h[3], h[4], h[5], 10000, 1e-5f},
                       .seq = h[6],
                       .batch = h[7],
@@ -149,8 +143,6 @@ golden_model golden_read(const char *name)
     if (fgetc(f) != EOF)
         fail_msg("%s is too long", path);
     fclose(f);
-    free(magic);
-    free(h);
     return g;
 }
 

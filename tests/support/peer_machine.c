@@ -7,11 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "kernels/shared/direct_layout.h"
 

@@ -2,15 +2,9 @@
 /* The sample bench and the temporary folder; see test.h. */
 #include "tests/support/test.h"
 
-#include "common/core/error.h"
-
 #include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static const option_spec sample_options[] = {
     {"seq", OPTION_INT, OPTION_LIST, "128:1024:*2", .help = "sequence length", .def_cpu = "128,256", .min = 1,
@@ -161,9 +155,8 @@ char *folder_text(const char *folder, const char *name)
 
 void folder_write(const char *folder, const char *name, const char *text)
 {
-    char *path = folder_path(folder, name);
+    OWNED char *path = folder_path(folder, name);
     file_write(path, text);
-    free(path);
 }
 
 void text_has(const char *text, const char *wanted)
@@ -180,10 +173,9 @@ void text_lacks(const char *text, const char *unwanted)
 
 void folder_program(const char *folder, const char *name, const char *text)
 {
-    char *path = folder_path(folder, name);
+    OWNED char *path = folder_path(folder, name);
     file_write(path, text);
     assert_int_equal(chmod(path, 0755), 0);
-    free(path);
 }
 
 char *command_text(const char *command, int *code)

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* cmocka with the headers it wants first, and the sample bench and folder that the tests of common/core share. */
+/* cmocka, the headers that most tests want, how tests are listed, and the sample bench and folder that many share. */
 #pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "common/core/csv.h"
+#include "common/core/error.h"
 #include "common/rows/rows.h"
 
 /* Lists (seq, head-dim, dtype, ...), single values, --iters in place of the common one, variants plain and fast. */
@@ -63,6 +71,23 @@ int skip_program(void);
 int folder_create(void **state);
 int folder_remove(void **state);
 char *folder_path(const char *folder, const char *name); /* folder/name; caller frees */
+
+/* What a pointer owns is freed where its name ends. */
+#define OWNED __attribute__((cleanup(owned_free)))
+#define OWNED_CSV __attribute__((cleanup(owned_csv_free)))
+#define OWNED_OPTIONS __attribute__((cleanup(owned_options_free)))
+static inline void owned_free(void *pointer)
+{
+    free(*(void **)pointer);
+}
+static inline void owned_csv_free(csv **c)
+{
+    csv_free(*c);
+}
+static inline void owned_options_free(options **o)
+{
+    options_free(*o);
+}
 
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 

@@ -38,11 +38,10 @@ array *array_poison(sb_dtype t, size_t n)
 array *array_random(sb_dtype t, size_t n, uint64_t seed, double scale)
 {
     array *a = array_poison(t, n);
-    float *draws = xmalloc(n * sizeof *draws);
+    OWNED float *draws = xmalloc(n * sizeof *draws);
     rng_normal(draws, n, seed, 0, 0, (float)scale);
     for (size_t i = 0; i < n; i++)
         array_set(a, i, draws[i]);
-    free(draws);
     return a;
 }
 

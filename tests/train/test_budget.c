@@ -2,8 +2,6 @@
 /* How long a row waits for choices made in whole steps, with a made-up clock, and the order of races. */
 #include "tests/support/test.h"
 
-#include <math.h>
-
 #include "common/train/tune/budget.h"
 #include "common/train/tune/internal.h"
 

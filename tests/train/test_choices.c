@@ -4,12 +4,7 @@
 #include "tests/support/test.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/train/tune/choices.h"
 #include "common/train/tune/tune.h"
 #include "tests/support/model_problem.h"
@@ -53,7 +48,7 @@ static int newest(const choices *c, const sb_matmul *shape)
 
 TEST_IN_FOLDER(kept_choices_are_read_again)
 {
-    char *path = folder_path(*state, "choices.csv");
+    OWNED char *path = folder_path(*state, "choices.csv");
     const kept_choice one = example(16, 1, 130100), two = example(17, 2, 130100);
     choices *c = choices_open(nobody, path, false);
     choices_add(c, "w2 forward", &one);
@@ -74,7 +69,6 @@ TEST_IN_FOLDER(kept_choices_are_read_again)
     c = choices_open(nobody, path, true); /* timed again: nothing is read */
     assert_int_equal(choices_find(c, &one.shape, INT_MAX), -1);
     choices_free(c);
-    free(path);
 }
 
 TEST(the_newest_comes_first_then_older_ones)
@@ -118,7 +112,7 @@ TEST(every_part_of_the_shape_counts)
 /* What has not raced yet races in the next run; what has, does not. */
 TEST_IN_FOLDER(rivals_are_kept_until_they_have_raced)
 {
-    char *path = folder_path(*state, "choices.csv");
+    OWNED char *path = folder_path(*state, "choices.csv");
     kept_choice k = example(16, 1, 130100), other = example(17, 2, 130100);
     for (int i = 0; i < CHOICE_RIVALS; i++) {
         k.rivals[i] = k.choice;
@@ -142,7 +136,6 @@ TEST_IN_FOLDER(rivals_are_kept_until_they_have_raced)
     assert_int_equal(read->rivals[0].algorithm[0], 11);
     assert_int_equal(read->rivals[1].tried, 0);
     choices_free(c);
-    free(path);
 }
 
 /* As it was until 2026-11: every cell full, all 64 bytes of an algorithm, no rivals. */
@@ -177,7 +170,7 @@ TEST_IN_FOLDER(an_older_file_is_converted_once)
 
 TEST_IN_FOLDER(an_empty_cell_is_that_of_the_row_above)
 {
-    char *path = folder_path(*state, "choices.csv");
+    OWNED char *path = folder_path(*state, "choices.csv");
     file_write(path, "m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,split,workspace_bytes,library,"
                      "algorithm\n16,24,40,0,3,0,1,40,48,0,24,0,0,5368709120,130100,0102\n17,,,,,,,,,,,,,,,\n");
     const kept_choice one = example(16, 0, 130100), two = example(17, 0, 130100);
@@ -187,26 +180,23 @@ TEST_IN_FOLDER(an_empty_cell_is_that_of_the_row_above)
     assert_int_equal(choices_at(c, newest(c, &two.shape))->choice.library, 130100);
     assert_int_equal(choices_at(c, newest(c, &two.shape))->choice.tried, 1);
     choices_free(c);
-    free(path);
 }
 
 TEST_IN_FOLDER(broken_rows_are_left_out)
 {
-    char *path = folder_path(*state, "choices.csv");
+    OWNED char *path = folder_path(*state, "choices.csv");
     const kept_choice good = example(16, 1, 130100), bad = example(17, 1, 130100);
     choices *c = choices_open(nobody, path, false);
     choices_add(c, "o forward", &good);
     choices_add(c, "o dx", &bad);
     choices_free(c);
-    char *text = text_of(path);
+    OWNED char *text = text_of(path);
     strrchr(text, '0')[0] = 'x'; /* within the last algorithm */
     file_write(path, text);
     c = choices_open(nobody, path, false);
     newest(c, &good.shape);
     assert_int_equal(choices_find(c, &bad.shape, INT_MAX), -1);
     choices_free(c);
-    free(text);
-    free(path);
 }
 
 /* Every row of a shipped file is one that counts, for a shape and a library of its own. */
@@ -218,7 +208,7 @@ TEST(shipped_choices_are_whole)
     for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++) {
         const char *text = choices_shipped(gpus[g]);
         assert_non_null(text);
-        csv *file = csv_parse(text);
+        OWNED_CSV csv *file = csv_parse(text);
         choices *c = choices_open(gpus[g], NULL, false);
         assert_int_equal(file->dropped, 0);
         assert_true(file->rows > 0);
@@ -235,7 +225,6 @@ TEST(shipped_choices_are_whole)
         c = choices_open(gpus[g], NULL, true);
         assert_int_equal(choices_count(c), 0);
         choices_free(c);
-        csv_free(file);
     }
 }
 
@@ -270,7 +259,7 @@ TEST(a_trainer_times_what_is_not_known)
 /* What an older build has kept counts, and float8 fits beside it. */
 TEST_IN_FOLDER(a_file_without_float8_gets_its_columns)
 {
-    char *path = folder_path(*state, "choices.csv");
+    OWNED char *path = folder_path(*state, "choices.csv");
     const kept_choice wide = example(18, 3, 130100);
     kept_choice narrow = example(18, 4, 130100);
     narrow.shape.dtype = SB_E5M2, narrow.shape.dtype_b = SB_E4M3, narrow.shape.sums = SB_SUMS_FAST;
@@ -302,11 +291,9 @@ TEST_IN_FOLDER(a_file_without_float8_gets_its_columns)
     other.shape.scaling_a = other.shape.scaling_b = SB_SCALE_ROW;
     assert_int_equal(choices_find(c, &other.shape, INT_MAX), -1);
     choices_free(c);
-    char *text = text_of(path);
+    OWNED char *text = text_of(path);
     assert_non_null(strstr(text, "\nw2 dx,18,24,40,0,"));
-    free(text);
     remove(path);
-    free(path);
 }
 
 TESTS_WITH(bed_create, bed_destroy)

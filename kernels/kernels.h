@@ -15,9 +15,7 @@
 #include "kernels/train.h"
 #include "kernels/types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* Scaled dot-product attention, O = softmax(scale Q K^T + mask) V (Vaswani et al. 2017).
  * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
@@ -107,7 +105,5 @@ const sb_kernels *sb_kernels_cpu(void);
 const sb_kernels *sb_kernels_cuda(void);                                         /* NULL when built without CUDA */
 const sb_attention_op *sb_attention_find(const sb_kernels *k, const char *name); /* NULL when absent */
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END
 #endif

@@ -13,9 +13,7 @@
 #include "kernels/float8.h"
 #include "kernels/types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* How fp32 operands are multiplied. Errors are relative L2 ones for N(0,1) operands, k 768 to 12800; docs/kernels/matmul.md has
  * the algorithms. The values are kept in files. */
@@ -346,7 +344,5 @@ typedef struct sb_train_ops {
     sb_status (*attention_merge)(sb_context *ctx, const sb_attention_merge *p, void *stream);
 } sb_train_ops;
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END
 #endif

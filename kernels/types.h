@@ -8,8 +8,14 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
-extern "C" {
+#define SB_C_BEGIN extern "C" {
+#define SB_C_END }
+#else
+#define SB_C_BEGIN
+#define SB_C_END
 #endif
+
+SB_C_BEGIN
 
 typedef enum sb_status {
     SB_OK = 0,
@@ -46,7 +52,5 @@ typedef struct sb_tensor {
 /* Library handles, their workspace and counters on one device: one thread and one stream at a time. */
 typedef struct sb_context sb_context;
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END
 #endif

@@ -4,9 +4,7 @@
 
 #include "kernels/shared/train_list.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 #define DECLARE(op) TRAIN_OP(cpu_##op, op)
 TRAIN_OPS(DECLARE)
@@ -14,6 +12,4 @@ TRAIN_OPS(DECLARE)
 
 extern const sb_train_ops cpu_train_ops;
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

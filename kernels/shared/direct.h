@@ -11,9 +11,7 @@
 
 #include "kernels/types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 enum { SB_DIRECT_RANKS_MAX = 8 };
 typedef enum sb_direct_algorithm { SB_DIRECT_ONE_SHOT, SB_DIRECT_TWO_SHOT } sb_direct_algorithm;
@@ -73,6 +71,4 @@ sb_status sb_direct_gate_check(const sb_direct_gate *p);
  * each other. While it waits it holds a single warp. Can be captured in a graph. Without CUDA: SB_UNSUPPORTED. */
 sb_status sb_cuda_direct_gate(const sb_direct_gate *p, void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -11,9 +11,7 @@
 #include "kernels/shared/direct.h"
 #include "kernels/train.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 typedef struct sb_direct_adamw {
     int rank, ranks; /* 1 to SB_DIRECT_RANKS_MAX */
@@ -35,6 +33,4 @@ sb_status sb_direct_adamw_check(const sb_direct_adamw *p);
  * moments to the nearest, and gradients in bf16 or fp32. With one rank it has the bits of the op adamw. Without CUDA: SB_UNSUPPORTED. */
 sb_status sb_cuda_direct_adamw(const sb_direct_adamw *p, void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

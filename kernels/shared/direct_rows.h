@@ -6,9 +6,7 @@
 
 #include "kernels/shared/direct.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* *number += 1, in stream order; it goes round. Without CUDA: SB_UNSUPPORTED, as the calls below. */
 sb_status sb_cuda_direct_count(uint32_t *number, void *stream);
@@ -36,6 +34,4 @@ sb_status sb_direct_sum_check(const sb_direct_sum *p);
 sb_status sb_cuda_direct_sum(const sb_direct_sum *p, void *stream);
 sb_status sb_cpu_direct_sum(const sb_direct_sum *p); /* in memory of the host, at once */
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -4,9 +4,7 @@
 
 #include "kernels/kernels.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* The head_dims of the ops that take the most; flash on CUDA takes fewer. */
 enum { SB_HEAD_DIM_MIN = 16, SB_HEAD_DIM_MAX = 256, SB_HEAD_DIM_STEP = 8 };
@@ -40,6 +38,4 @@ int sb_first_key(const sb_attention *a, int query);
 int sb_window_left(const sb_attention *a);
 int sb_window_right(const sb_attention *a);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -7,9 +7,7 @@
 
 #include "kernels/shared/internal.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 sb_status sb_matmul_check(const sb_matmul *p);
 sb_status sb_amax_check(const sb_amax *p);
@@ -37,6 +35,4 @@ bool sb_point_has_b(sb_point op);
 /* SB_NO_MEMORY unless the caller's workspace of `bytes` holds at least `need`. */
 sb_status sb_train_workspace_check(const char *op, const void *workspace, size_t bytes, size_t need);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

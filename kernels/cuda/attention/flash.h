@@ -4,9 +4,7 @@
 
 #include "kernels/kernels.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 extern const sb_attention_op sb_flash_op;          /* "flash" */
 extern const sb_attention_op sb_flash_portable_op; /* "flash_portable": mma.sync, sm_80 and up, every dtype */
@@ -18,6 +16,4 @@ sb_status flash_supported(sb_context *ctx, const sb_attention *a);
 sb_status flash_check_forward(sb_context *ctx, const sb_attention *a);
 sb_status flash_check_backward(sb_context *ctx, const sb_attention *a);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

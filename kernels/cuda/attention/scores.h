@@ -8,9 +8,7 @@
 
 #include "kernels/cuda/runtime/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 typedef struct sb_scores {
     sb_dtype dtype;
@@ -49,6 +47,4 @@ sb_status sb_scores_to_dv(sb_context *ctx, const sb_attention *a, const void *ma
 sb_status sb_scores_from_do_v(sb_context *ctx, const sb_attention *a, void *matrix);      /* dP = dO V^T */
 sb_status sb_scores_to_dq_dk(sb_context *ctx, const sb_attention *a, const void *matrix); /* dQ = dS K, dK = dS^T Q */
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

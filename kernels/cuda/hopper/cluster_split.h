@@ -4,9 +4,7 @@
 
 #include "kernels/cuda/runtime/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* How many clusters of 1, 2, 4 and 8 blocks run at once. Asked of the driver for the first kernel and kept in the context:
  * every kernel it is meant for has one block an SM. */
@@ -23,6 +21,4 @@ double split_time(int64_t jobs, int longest, bool causal, double first, double l
  * ones, whose start nothing hides, a step more. */
 int choose_split(int64_t jobs, int longest, bool causal, double fixed, const int *clusters);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -6,9 +6,7 @@
 
 #include "kernels/kernels.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* Map of a (B, H, S, D) tensor of 16-bit elements (bf16 or fp16), box of `rows` x 64 columns, 128-byte swizzle; what
  * is outside the tensor reads as zero. */
@@ -25,6 +23,4 @@ sb_status tma_map_matrix(CUtensorMap *map, sb_dtype dtype, const void *data, int
 /* Map of a (rows, columns) matrix of floats, contiguous, box of one row x `width` columns. */
 sb_status tma_map_rows(CUtensorMap *map, const float *data, int64_t rows, int64_t columns, int width);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

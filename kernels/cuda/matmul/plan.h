@@ -7,9 +7,7 @@
 
 #include "kernels/cuda/runtime/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 enum {
     MATMUL_MAX_ALIGNMENT = 16, /* bytes: no kernel asks for more, and more classes would part equal shapes */
@@ -66,6 +64,4 @@ bool matmul_plan_accepts(sb_context *ctx, matmul_plan *plan, const cublasLtMatmu
 bool matmul_plan_may_split(const matmul_plan *plan);
 sb_status matmul_plan_run(sb_context *ctx, matmul_plan *plan, const matmul_operands *o, void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

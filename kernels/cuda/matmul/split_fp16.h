@@ -8,9 +8,7 @@
 
 #include "kernels/kernels.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* Rows and columns as they are stored. A part may have more of both, up to a multiple of four columns; what the
  * matrix does not have is zero there. Parts are 8-byte aligned, and so are their rows. */
@@ -35,6 +33,4 @@ enum { SPLIT_PARTIALS = 1024 }; /* words of `partials` */
 sb_status split_fp16_parts(const split_operand *a, const split_operand *b, split_scalars *scalars, unsigned *partials,
                            int sm_count, void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -4,9 +4,7 @@
 
 #include "kernels/kernels.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 size_t sb_cuda_reference_workspace(sb_context *ctx, const sb_attention *a, bool backward);
 sb_status sb_cuda_reference(sb_context *ctx, const sb_attention *a, const sb_attention_rows *rows, void *stream);
@@ -19,6 +17,4 @@ sb_status sb_cuda_fill_normal_from(sb_context *ctx, sb_dtype dtype, void *out, s
 sb_status sb_cuda_copy(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream);
 sb_status sb_cuda_nothing(sb_context *ctx, void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -7,9 +7,7 @@
 
 #include "kernels/shared/internal.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 struct sb_context {
     int ordinal;
@@ -44,6 +42,4 @@ sb_status sb_cublas_stream(sb_context *ctx, void *stream);
 cudaDataType_t sb_cublas_type(sb_dtype t);
 cublasComputeType_t sb_cublas_compute(sb_dtype t);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -4,9 +4,7 @@
 
 #include "kernels/kernels.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* fp32 in memory: products of two 16-bit parts, fp16 for SB_FP32 and bf16 for SB_BF16X3. */
 static inline bool flash_in_parts(const sb_attention *a)
@@ -52,6 +50,4 @@ size_t flash_hopper_backward_workspace_with(sb_context *ctx, const sb_attention 
 sb_status flash_hopper_backward_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel,
                                      void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

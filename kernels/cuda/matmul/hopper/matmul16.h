@@ -4,9 +4,7 @@
 
 #include "kernels/cuda/runtime/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 enum { MATMUL16_MAX_PROPOSALS = 3 };
 
@@ -17,6 +15,4 @@ int matmul16_propose(sb_context *ctx, bool adds, int columns[MATMUL16_MAX_PROPOS
  * transposed, and pointers and rows are whole units of 16 bytes. C may be D. The same call gives the same bits. */
 sb_status matmul16_run(sb_context *ctx, const sb_matmul *p, int columns, void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -5,9 +5,7 @@
 
 #include "kernels/cuda/runtime/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 enum { MATMUL_FP32_MAX_PROPOSALS = 4 };
 
@@ -19,6 +17,4 @@ int matmul_fp32_propose(sb_context *ctx, int m, int n, int k, int cluster[MATMUL
 /* `cluster` is one of the proposals. Arguments have been checked. */
 sb_status matmul_fp32_run(sb_context *ctx, const sb_matmul *p, int cluster, void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -4,9 +4,7 @@
 
 #include "kernels/cuda/runtime/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* Columns of h [0, columns) by tiles of n accumulator columns, the rest, if any, by tiles of rest_n in a second launch.
  * A forward tile has n/2 columns of h, a backward tile n. n is 256, 192, 128 or 64. */
@@ -20,6 +18,4 @@ swiglu_matmul_plan swiglu_matmul_plan_of(const sb_swiglu_matmul *p, bool backwar
 sb_status swiglu_matmul_run(sb_context *ctx, const sb_swiglu_matmul *p, bool backward, const swiglu_matmul_plan *plan,
                             void *stream);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

@@ -4,15 +4,11 @@
 
 #include "kernels/cuda/attention/hopper/backward/sizes.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* The fastest, or how `kernel` runs if that is not FLASH_BACKWARD_CHOSEN. `sms` multiprocessors; `clusters`: see
  * count_clusters. */
 flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backward_kernel kernel, int sms,
                                             const int *clusters);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

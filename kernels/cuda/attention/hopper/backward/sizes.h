@@ -5,9 +5,7 @@
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* Keys of a tile: in most kernels, in the large one, in the tall one. */
 enum { FLASH_BACKWARD_KEYS = 128, FLASH_BACKWARD_LARGE_KEYS = 64, FLASH_BACKWARD_TALL_KEYS = 96 };
@@ -45,6 +43,4 @@ int64_t flash_backward_query_bytes(const sb_attention *a, int sums);
 int flash_backward_wide_section(const sb_attention *a, flash_backward_kernel kernel, int sms);
 int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_order);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

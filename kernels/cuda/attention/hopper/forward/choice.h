@@ -4,9 +4,7 @@
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 typedef struct flash_forward_choice {
     int groups; /* groups of 64 query rows in a block; 0: no instance has the columns */
@@ -18,6 +16,4 @@ typedef struct flash_forward_choice {
 /* clusters: see count_clusters. */
 flash_forward_choice flash_forward_choose(const sb_attention *a, flash_forward_kernel kernel, const int *clusters);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

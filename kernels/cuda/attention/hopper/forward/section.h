@@ -4,9 +4,7 @@
 
 #include "kernels/kernels.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SB_C_BEGIN
 
 /* Query heads, whole groups of a key/value head.
  * Where every query sees every key, one group: its tiles begin at the same key at the same time and stay together, and what several
@@ -16,6 +14,4 @@ extern "C" {
  * sections of 5 lose 14 %. */
 int flash_forward_section(const sb_attention *a);
 
-#ifdef __cplusplus
-}
-#endif
+SB_C_END

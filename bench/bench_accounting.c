@@ -7,9 +7,6 @@
  *
  * Each variant is a question with options of its own; a list sweeps. One case alone prints its derivation (--steps).
  * --measured 1 takes C from bench_roofline and W from bench_allreduce, or from bench_roofline's copies between GPUs.
- * Run: ./bench_accounting                                             every question, the handout's numbers
- *      ./bench_accounting --variant compute_bound --batch 0             one derivation
- *      ./bench_accounting --variant data_parallel --model 8b --ranks 8 --grad-bits 16 --measured 1
  * Expect: 44 devices of 80 GB; 38 of 95 GB with FSDP; compute-bound from 25,302 tokens (396 per device) on.
  * Limits: (a) to (d) count feed-forward blocks only, as the handout does; latencies only where an option names one. */
 #include <stdio.h>

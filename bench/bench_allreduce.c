@@ -9,9 +9,6 @@
  * samples, algbw and busbw of their median, in the convention of nccl-tests. Inputs are whole numbers, and every
  * element of every rank's result is compared: that of a call before timing, and afterwards that of all calls of a sample,
  * replayed from the graph where one was timed.
- * Run: ./bench_allreduce                                      as many ranks as there are GPUs
- *      ./bench_allreduce --ranks 2 --bytes 1K:1M:*4 --mode graph --variant all-reduce,one-shot,two-shot
- *      ./bench_allreduce --device cpu --ranks 2,4 --bytes 1MB,10MB,100MB,1GB
  * Expect: NVLink 300 to 370 GB/s of busbw at 100 MiB and more, and in graphs 3 to 6 us for our own up to 256 KiB; Gloo
  * on one host about 1 GB/s.
  * Limits: one communicator and one stream; contention with compute is the business of the ddp benches. */

@@ -7,8 +7,6 @@
  * One row is one (dtype, head_dim, seq, variant): times are medians, peak_bytes and mem_before_bwd_bytes are of one
  * forward and backward. mem_over_s2 = saved bytes / (B H S^2): bytes kept per score, 0 when no S x S matrix is kept.
  * fwd_tflops = 4 B H S^2 D (halved when causal) / time; backward counts 2.5 times that.
- * Run: ./bench_attention                      the course's grid
- *      ./bench_attention --seq 16384 --head-dim 128 --dtype bf16
  * Expect: memory and time of unfused grow with S^2; fused saves memory traffic, not memory; flash keeps memory linear
  * in S. Limits: one head, no dropout, no mask but the causal one. */
 #include <math.h>

@@ -7,10 +7,6 @@
  *
  * One row is one model, context, precision, dtype of sums and bucket size; bench/ddp/row.h says what is measured,
  * against what.
- * Run: ./bench_ddp_bucketed                                 xl, contexts of 128 and 512, fp32 and bf16, 4 sizes
- *      ./bench_ddp_bucketed --bucket-mb 0.25,1,2,5,10,25,50,100,200,500,1000 --seq 512 --iters 40
- *      ./bench_ddp_bucketed --bucket-mb 1,10,100,1000 --max-ctas 1   a slow link: a curve with a clear minimum
- *      ./bench_ddp_bucketed --device cpu --ranks 2,4
  * Expect: a flat curve from 1 to 100 MB on NVLink, where o is some 20 us; with 1000 MB the last bucket is not
  * hidden.
  * Limits: two sizes differ only if their intervals (exposed_lo_ms, exposed_hi_ms) do not overlap. */

@@ -7,9 +7,6 @@
  *
  * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured,
  * against what.
- * Run: ./bench_ddp_flat                                     xl, contexts of 128 and 512, fp32 and bf16
- *      ./bench_ddp_flat --size small,medium,large,xl --seq 512 --precision bf16
- *      ./bench_ddp_flat --device cpu --ranks 2,4
  * Expect: flat saves the launches of bench_ddp_naive; flat-copy takes four more passes over the gradients than flat.
  * Limits: flat-copy holds the gradients twice; peak_bytes does not count the copy, device_used_bytes does. Its
  * compute-only step copies as well, so that exposed_ms leaves the copies out: compare step_ms. */

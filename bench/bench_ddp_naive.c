@@ -7,9 +7,6 @@
  *
  * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured,
  * against what.
- * Run: ./bench_ddp_naive                                    xl, contexts of 128 and 512, fp32 and bf16
- *      ./bench_ddp_naive --size small,medium,large,xl --seq 512 --precision bf16
- *      ./bench_ddp_naive --device cpu --ranks 2,4
  * Expect: nothing is hidden: tail_ms is near comm_alone_ms, contention_ms near 0; naive-grouped saves a few us per
  * tensor.
  * Limits: one communicator, ring or whatever NCCL chooses; see bench_allreduce for the collectives themselves. */

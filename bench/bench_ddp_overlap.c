@@ -6,10 +6,6 @@
  *
  * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured,
  * against what.
- * Run: ./bench_ddp_overlap                                  xl, contexts of 128 and 512, fp32 and bf16
- *      ./bench_ddp_overlap --update after,buckets,backward  what earlier updates add
- *      ./bench_ddp_overlap --max-ctas 0,4,8,16              collectives that leave more of the GPU to the backward
- *      ./bench_ddp_overlap --device cpu --ranks 2,4
  * Expect: all but the tail is hidden if the backward takes longer than communication; with few tokens and fp32 sums
  * it does not. The rest is contention: collectives and the backward share the GPU.
  * Limits: on the CPU, communication has no processor of its own unless there are more cores than ranks. */

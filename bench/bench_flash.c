@@ -9,8 +9,6 @@
  * ceiling_tflops is the best product that bench_roofline measured, a third of the bf16 one where three products of 16 bits
  * make one of fp32. speedup_* = time of unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same
  * case, run and GPU, else nan.
- * Run: ./bench_flash                                the default grid
- *      ./bench_flash --seq 65536 --dtype bf16       every D at one length
  * Expect: a floor set by launches at short S, then a share of the ceiling that grows with S and levels off. */
 #include <math.h>
 #include <stdio.h>

@@ -9,8 +9,6 @@
  * not sampled: every tensor's allocation and release, in <results>/memory/<case>.csv, or with --snapshot for PyTorch's
  * memory viewer. Two steps really run. predicted_* is a closed form that knows the shapes alone; driver_* is what the
  * device's driver says.
- * Run: ./bench_memory                                         2.7b at three contexts
- *      ./bench_memory --size tiny --seq 32 --precision bf16 --mode train-step --top 10 --snapshot tiny.pickle
  * Expect: a forward alone holds the parameters and one block; a step is a hump on top of parameters, moments and
  * gradients. */
 #include <errno.h>

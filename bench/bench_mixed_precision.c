@@ -10,10 +10,6 @@
  * norm: RMSNorm and LayerNorm with statistics in several dtypes; err_rel = |y - y_fp64| / |y_fp64|.
  * timing: a transformer's forward, backward and AdamW by precision policy; speedup_* = time of fp32 / time.
  * float8: one product in 8-bit floats or bf16; what casts and sums lose, and how long casts and product take.
- * Run: ./bench_mixed_precision                          all five
- *      ./bench_mixed_precision --variant accumulation --sum 1000x0.01 --pair all
- *      ./bench_mixed_precision --variant timing --size large --seq 128:1024:*2
- *      ./bench_mixed_precision --variant float8 --shape 8192x8192x8192
  * Expect: 4.0 from a bf16 sum of 1000 x 0.01; statistics of fp16 overflow beyond 255; bf16 gains most in large models.
  * Limits: speed-ups are over fp32 with matrix products by fused multiply-adds, PyTorch's default; flash multiplies parts. */
 #include <stdio.h>

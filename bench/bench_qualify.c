@@ -6,9 +6,6 @@
  * GPUs are measured one at a time, pair by pair, in groups, and all at once for --sustain seconds. What is slow is
  * measured again before it is called so. The rows of the variant `verdict`, at the end, say it in a word for each GPU.
  * Exit code 0: every GPU is ok; 4: one is not, or is missing; 3: a result was wrong; 77: nothing could be checked.
- * Run: ./bench_qualify                       all GPUs, 2 to 4 minutes
- *      ./bench_qualify --sustain 10          a shorter look
- *      ./bench_qualify --reference reference/h200.csv
  * Expect: ok on a healthy, idle node. Limits: one host. */
 #include <math.h>
 #include <stdarg.h>

@@ -8,8 +8,6 @@
  *
  * One row is one model, shape, policy and way. The bytes of a step are planned before it runs and compared with the
  * driver's; its time is predicted from a few blocks and compared with the measurement.
- * Run: ./bench_recompute --size xl --seq 512
- *      ./bench_recompute --size 2.7b --seq 2048 --variant plan --budget 52G,58G
  * Expect: selective recomputation is almost free; whole blocks cost a third of the step and leave one input each.
  * Limits: the budget is of one GPU. */
 #include <math.h>

@@ -5,8 +5,6 @@
  * One row is one thing measured; only the parameters that apply to its variant have a value. time_us is the
  * median of one product, copy or launch. tflops = 2 m n k / time. gb_s of copy and copy_kernel counts bytes read plus
  * bytes written, of p2p the bytes that arrived, of p2p_both those of both directions.
- * Run: ./bench_roofline                                the whole machine
- *      ./bench_roofline --variant gemm --dtype bf16 --size 16384
  * Expect: a large bf16 GEMM reaches 70 to 85 % of a GPU's data sheet, a large copy 85 to 93 %.
  * Limits: GEMMs of random numbers; a GPU's power limit may lower them, then `throttle` says so. */
 #include <stdio.h>

@@ -8,9 +8,6 @@
  *
  * One row is one model, shape, policy, mode and fusion level. Steps are timed one by one, each waited for; tokens_per_s
  * and MFU come from the median step. MFU = FLOPs of the model / time / peak; formulas/model.h has the conventions.
- * Run: ./bench_transformer                                        the default grid
- *      ./bench_transformer --size xl --seq 512 --precision bf16   one model
- *      ./bench_transformer --size small --cold 1 --warmup 0,1,2,5 what warm-up does, in a new process for each row
  * Expect: small models are limited by launches unless they run as a graph; MFU grows with width and context. */
 #include <stdio.h>
 #include <string.h>

@@ -10,9 +10,6 @@
  * One row is one model, context, precision, dtype of sums and way of synchronising; bench/ddp/row.h says what is
  * measured. fused is zero1 in one pass: a kernel adds up the gradients of a slice as they lie on all ranks, updates
  * it and stores it to all of them.
- * Run: ./bench_zero1                                        xl, contexts of 128 and 512, fp32 and bf16
- *      ./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1
- *      ./bench_zero1 --device cpu --ranks 2,4
  * Expect: state_bytes divided by the ranks; zero1 at least as fast as unsharded, since AdamW is divided as well and
  * the gathers are hidden; zero1-broadcast slower, since it sends half as much again and waits for it.
  * Limits: policies with separate fp32 weights (fp16) are not sharded. peak_bytes is what a step needs at its worst

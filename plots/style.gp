@@ -26,6 +26,8 @@ set style line 43 linecolor rgb "black" linewidth 1.5 dashtype (10,3,2,3) # a ce
 set border 3 linecolor rgb grey
 set tics nomirror textcolor rgb "#333333"
 set grid xtics ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+grid_of_x = "unset grid; set grid xtics linetype 1 linecolor rgb '#E4E4E4' linewidth 1"
+grid_of_y = "unset grid; set grid ytics linetype 1 linecolor rgb '#E4E4E4' linewidth 1"
 set format y "%g"
 # A logarithmic y axis from lo to hi; where it spans little, 2 and 5 have tics too, and where less than a decade, more have.
 log_y = "set logscale y 10; set yrange [lo : hi]; set ytics autofreq; if (hi / lo < 300) { set ytics (); \
@@ -56,6 +58,14 @@ key_point = "set label 140 + i '' at screen from_left(key_x(i) + 13),from_top(71
              pointtype point_of(key_style[i] % 20) linecolor rgb colour_of(key_style[i] % 20)"
 draw_key = "do for [i = 1:keys] { @key_place; if (key_style[i] < 40) { @key_point } }"
 first_panel_done = "unset label; unset arrow"
+# Panels side by side, as high as the key and a row of labels leave room.
+bottom = 0.13
+begin_panels = "set multiplot; set tmargin at screen top_of_panels; set bmargin at screen bottom"
+# Ticks at the places 1, 2, ... with the words of `list`, or at their values.
+ticks_of_words = "set xtics (); do for [i = 1:words(list)] { set xtics add (word(list, i) i) }"
+ticks_of_values = "set xtics (); do for [i = 1:words(list)] { set xtics add (word(list, i) word(list, i) + 0) }"
+GIB = 1073741824.0
+MIB = 1048576.0
 unset key
 
 length_text(s) = (s < 1024 || s % 1024) ? sprintf("%d", s) : sprintf("%dk", s / 1024)

@@ -17,9 +17,7 @@ do for [i = 1:4] {
 }
 key_middle = 0.27 * W
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 panel = "forward of a block"
 @panel_title
 set lmargin at screen 0.075
@@ -45,8 +43,7 @@ set xlabel "tokens per device"
 set xrange [0 : 1.18 * per_max]
 set xtics autofreq
 set yrange [0.4 : ways_n + 0.6]
-unset grid
-set grid xtics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_x
 set ytics () scale 0
 do for [k = 1:ways_n] { set ytics add (word(ways, k) ways_n - k + 1) }
 set style fill solid noborder
@@ -56,4 +53,3 @@ plot data using (column("tokens_per_device") / 2):(way_of(0)):(column("tokens_pe
      data using "tokens_per_device":(way_of(0)):(sprintf("%.1f", column("tokens_per_device"))) with labels left \
          offset 0.5,0 font font_of(12)
 @first_panel_done
-unset multiplot

@@ -24,9 +24,7 @@ key_point = "" # curves are lines here
 set style textbox opaque noborder margins 1,1
 below(i) = i % 2 # the lowest curve's label is below it, the next one's above
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [p = 1:n] {
     rank = word(ranks, p) + 0
     panel = sprintf("%d ranks", rank)
@@ -45,4 +43,3 @@ do for [p = 1:n] {
              boxed font font_of(12)
     @first_panel_done
 }
-unset multiplot

@@ -18,9 +18,7 @@ set format x "%g"
 set xlabel "B (tokens)"
 do for [i = 1:words(devices)] { text = device_text(word(devices, i)); style = i; @add_key }
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [k = 1:2] {
     panel = k == 1 ? "activations all sharded" : "FSDP, half of the activations whole"
     variant = k == 1 ? "memory" : "fsdp"
@@ -40,4 +38,3 @@ do for [k = 1:2] {
          with labels offset 0,(i % 2 ? 0.9 : -0.9) font font_of(11) textcolor rgb colour_of(i)
     @first_panel_done
 }
-unset multiplot

@@ -4,7 +4,6 @@
 W = 900; H = 460
 caption = "computed on paper, not measured"
 load folder."/style.gp"
-GIB = 1073741824.0
 n = words(recipes)
 of_stage = words(ranks) + 0.8 # width of a group of bars
 stage_of(name) = sum [k = 1:words(stages)] (word(stages, k) eq name ? k : 0)
@@ -17,8 +16,7 @@ set yrange [0 : 1.12 * held_max]
 set xrange [0 : of_stage * words(stages) + 0.2]
 set style fill solid noborder
 set boxwidth 0.85
-unset grid
-set grid ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_y
 set xtics () scale 0
 do for [k = 1:words(stages)] {
     set xtics add (word(stages, k) of_stage * (k - 1) + 0.5 * (words(ranks) + 1))
@@ -28,9 +26,7 @@ key_point = "set label 140 + i '' at screen from_left(key_x(i) + 13),from_top(71
              linecolor rgb colour_of(key_style[i])"
 key_place = "set label 100 + i key_text[i] at screen from_left(key_x(i) + 32),from_top(71) left noenhanced"
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.1
+bottom = 0.1; @begin_panels
 do for [p = 1:n] {
     recipe = word(recipes, p)
     panel = recipe
@@ -44,4 +40,3 @@ do for [p = 1:n] {
              font font_of(11) textcolor rgb grey
     @first_panel_done
 }
-unset multiplot

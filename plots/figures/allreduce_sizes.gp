@@ -20,9 +20,7 @@ first = ceil(log(least) / log(2) - 1e-9); last = floor(log(most) / log(2) + 1e-9
 every_nth = 1 + (last - first) / 7
 do for [e = first:last:every_nth] { set xtics add (size_text(2.0**e) 2.0**e) }
 set xlabel "size (bytes; K, M, G are 1024^n)"
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [p = 1:2] {
     panel = p == 1 ? "time of a call" : "bus bandwidth"
     shown = p == 1 ? "median_ms" : "busbw_gb_s"
@@ -36,4 +34,3 @@ do for [p = 1:2] {
          using (bytes_of(i, word(modes, m))):(column(shown)) with linespoints linestyle (m == 1 ? i : 20 + i)
     @first_panel_done
 }
-unset multiplot

@@ -29,4 +29,3 @@ do for [k = 1:2] {
         @first_panel_done
     }
 }
-unset multiplot

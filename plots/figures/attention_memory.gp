@@ -3,7 +3,6 @@
 # each score (a level line grows with S squared, a falling one with S). One panel per D.
 W = 900; H = 600; tics_fit = 5
 load folder."/style.gp"
-GIB = 1073741824.0
 n = words(dims)
 stats data using (column("peak_bytes") / GIB) name "peak" nooutput
 stats data using (column("mem_before_bwd_bytes") / (column("batch") * column("seq")**2)) name "score" nooutput
@@ -31,4 +30,3 @@ do for [k = 1:2] {
         @first_panel_done
     }
 }
-unset multiplot

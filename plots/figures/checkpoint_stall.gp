@@ -13,8 +13,7 @@ load folder."/style.gp"
 set datafile columnheaders
 larger(a, b) = a > b ? a : b
 set style fill solid noborder
-unset grid
-set grid xtics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_x
 set border 1
 set yrange [n - 0.4 : -0.6]
 set ytics scale 0 noenhanced
@@ -39,4 +38,3 @@ do for [k = 1:2] {
          data using (larger(of(0), by(0))):0:(said(0)) with labels left offset 1,0 font font_of(12) noenhanced
     @first_panel_done
 }
-unset multiplot

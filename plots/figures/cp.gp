@@ -10,9 +10,7 @@ text = "as many times as ranks"; style = 41; @add_key
 set xlabel "sequence length S (tokens)"
 stats data using "speedup" name "fast" nooutput
 stats data using "exposed_pct" name "cost" nooutput
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [p = 1:2] {
     panel = p == 1 ? "time of one rank over theirs" : "exposed share of forward and backward"
     shown = p == 1 ? "speedup" : "exposed_pct"
@@ -27,4 +25,3 @@ do for [p = 1:2] {
          for [i = 1:words(variants)] data using (of(word(variants, i))):(column(shown)) with linespoints linestyle i
     @first_panel_done
 }
-unset multiplot

@@ -24,9 +24,7 @@ if (words(buckets) <= 8) { # every size has its tick
     do for [i = 1:words(buckets)] { set xtics add (word(buckets, i) word(buckets, i) + 0) }
 }
 set xlabel "bucket (MB of 2^{20} bytes)"
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [p = 1:n] {
     seq = word(seqs_shown, p) + 0
     panel = sprintf("S %d", seq)
@@ -53,4 +51,3 @@ do for [p = 1:n] {
              with yerrorbars linestyle 1 pointtype 7 pointsize 0.8
     @first_panel_done
 }
-unset multiplot

@@ -9,13 +9,10 @@ text = word(variants, 1)." without communication"; style = 41; @add_key
 do for [i = 1:words(variants)] { text = word(variants, i); style = i; @add_key }
 @draw_key
 set logscale x 2
-set xtics ()
-do for [i = 1:words(ranks)] { set xtics add (word(ranks, i) word(ranks, i) + 0) }
+list = ranks; @ticks_of_values
 set xrange [0.9 * word(ranks, 1) : 1.1 * word(ranks, words(ranks))]
 set xlabel "ranks"
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [p = 1:n] {
     seq = word(seqs_shown, p) + 0
     panel = sprintf("S %d", seq)
@@ -32,4 +29,3 @@ do for [p = 1:n] {
              with linespoints linestyle i
     @first_panel_done
 }
-unset multiplot

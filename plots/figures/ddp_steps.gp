@@ -39,8 +39,7 @@ within(x) = x <= edge ? x : NaN
 beyond(x) = x > edge ? edge : NaN
 set style fill solid noborder
 set border 1
-unset grid
-set grid xtics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_x
 set xrange [0 : edge]
 set yrange [0.4 : n + 0.6]
 set y2range [0.4 : n + 0.6]

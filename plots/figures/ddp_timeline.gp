@@ -36,8 +36,7 @@ key_place = "set label 100 + i key_text[i] at screen from_left(key_x(i) + 26),fr
 
 set style fill solid noborder
 set border 1
-unset grid
-set grid xtics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_x
 set xrange [0 : 1.005 * last / 1e3]
 set yrange [0 : 2]
 set ytics ("compute" 1.5, "communication" 0.5) scale 0
@@ -59,4 +58,3 @@ do for [p = 1:n] {
              with boxxyerror linecolor rgb (lane eq "exposed" ? exposed_colour : hidden_colour)
     @first_panel_done
 }
-unset multiplot

@@ -12,9 +12,7 @@ do for [i = 1:words(dims)] { text = "D ".word(dims, i); style = i; @add_key }
 text = "unfused"; style = 41; @add_key
 text = "flash"; style = 42; @add_key
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [k = 1:2] {
     panel = word("forward backward", k)
     time = word("fwd_ms bwd_ms", k)
@@ -28,4 +26,3 @@ do for [k = 1:2] {
              with linespoints linestyle i
     @first_panel_done
 }
-unset multiplot

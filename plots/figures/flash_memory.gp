@@ -2,7 +2,6 @@
 # Peak memory of one forward and backward against sequence length.
 W = 900; H = 440; tics_fit = 14
 load folder."/style.gp"
-GIB = 1073741824.0
 stats data using (column("peak_bytes") / GIB) name "peak" nooutput
 lo = 0.7 * peak_min; hi = 1.4 * peak_max
 @log_y

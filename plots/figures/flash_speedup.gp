@@ -43,4 +43,3 @@ do for [k = 1:2] {
              with labels font font_of(12) textcolor rgb variable
     @first_panel_done
 }
-unset multiplot

@@ -14,9 +14,7 @@ text = "unfused"; style = 41; @add_key
 text = "flash"; style = 42; @add_key
 if (has_ceiling) { text = sprintf("GEMM ceiling %.3g", ceiling); style = 43; @add_key }
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [k = 1:2] {
     panel = word("forward backward", k)
     rate = word("fwd_tflops bwd_tflops", k)
@@ -31,4 +29,3 @@ do for [k = 1:2] {
          for [i = 1:has_ceiling] ceiling with lines linestyle 43
     @first_panel_done
 }
-unset multiplot

@@ -3,8 +3,6 @@
 # better.
 W = 700; H = 460
 load folder."/style.gp"
-GIB = 1073741824.0
-MIB = 1048576.0
 set tmargin at screen top_of_panels
 stats data using "peak_bytes" name "peak" nooutput
 stats data using "step_ms" name "step" nooutput

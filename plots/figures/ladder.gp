@@ -5,8 +5,6 @@ stats data using (column("place")) name "line" nooutput
 drawn = int(line_max)
 W = 1000; H = 150 + 34 * drawn
 load folder."/style.gp"
-GIB = 1073741824.0
-MIB = 1048576.0
 stats data using "peak_bytes" name "peak" nooutput
 unit = peak_max > 0.5 * GIB ? GIB : MIB
 set xrange [0 : *]
@@ -31,4 +29,3 @@ do for [k = 1:2] {
              font font_of(11)
     @first_panel_done
 }
-unset multiplot

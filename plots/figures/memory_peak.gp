@@ -3,8 +3,6 @@
 # mode; that of the forward begins above the parameters, of which it would be one solid bar.
 W = 900; H = 460
 load folder."/style.gp"
-GIB = 1073741824.0
-MIB = 1048576.0
 n = words(modes)
 kinds = "parameters moments gradients activations temporaries scratch"
 weights(i) = column("param_bytes") + column("master_bytes")
@@ -17,8 +15,7 @@ place(mode) = strcol("mode") eq mode ? index_of(lengths, column("seq")) : NaN
 of_mode(mode) = strcol("mode") eq mode ? column("peak_bytes") - below(0) : NaN
 set style fill solid noborder
 set boxwidth 0.6
-unset grid
-set grid ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_y
 set xrange [0.5 : words(lengths) + 0.5]
 set xtics () scale 0
 do for [i = 1:words(lengths)] { set xtics add (length_text(int(word(lengths, i))) i) }
@@ -30,9 +27,7 @@ key_point = "set label 140 + i '' at screen from_left(key_x(i) + 13),from_top(71
              linecolor rgb (key_style[i] == 7 ? 'black' : colour_of(key_style[i]))"
 key_place = "set label 100 + i key_text[i] at screen from_left(key_x(i) + 32),from_top(71) left noenhanced"
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [p = 1:n] {
     mode = word(modes, p)
     panel = mode eq "forward" ? "forward, beside the parameters" : mode
@@ -50,4 +45,3 @@ do for [p = 1:n] {
              with labels offset 0,1 font font_of(12)
     @first_panel_done
 }
-unset multiplot

@@ -4,8 +4,6 @@
 # files and panels, lists of names and of titles; alike: whether all panels have one axis.
 W = 900; H = 460
 load folder."/style.gp"
-GIB = 1073741824.0
-MIB = 1048576.0
 n = words(files)
 kinds = "parameters moments gradients activations temporaries scratch"
 # Bytes of all kinds up to number k, from the bottom of the stack.
@@ -23,9 +21,7 @@ key_point = "set label 140 + i '' at screen from_left(key_x(i) + 13),from_top(71
              linecolor rgb colour_of(key_style[i])"
 key_place = "set label 100 + i key_text[i] at screen from_left(key_x(i) + 32),from_top(71) left noenhanced"
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 set xlabel "ops of the step"
 most = 0
 do for [p = 1:(exists("alike") ? n : 0)] {
@@ -60,4 +56,3 @@ do for [p = 1:n] {
          file using "op":((column("live_bytes") - (bare ? weights(0) : 0)) / unit) with lines linecolor rgb "#333333" linewidth 0.8
     @first_panel_done
 }
-unset multiplot

@@ -23,9 +23,7 @@ set xtics () scale 0
 do for [i = 1:n:every] { set xtics add (gpus_text(i) i) }
 set xrange [0.4 : n + 0.6]
 set xlabel "GPUs"
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 panel = "model FLOPs utilization (%)"
 @panel_title
 set lmargin at screen 0.065
@@ -41,4 +39,3 @@ set yrange [0 : 100]
 set style fill solid noborder
 set boxwidth 0.8
 plot for [k = 8:1:-1] data using (place(word(largest, 1))):(up_to(k)) with boxes linecolor rgb part_colour(k)
-unset multiplot

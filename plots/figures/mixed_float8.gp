@@ -20,8 +20,7 @@ set logscale xy
 set format y "%.0e"
 set xlabel "k"
 set xrange [0.85 * word(ks, 1) : 1.18 * word(ks, words(ks))]
-set xtics ()
-do for [i = 1:words(ks)] { set xtics add (word(ks, i) word(ks, i) + 0) }
+list = ks; @ticks_of_values
 plot for [i = 1:words(products)] data using (error_of(word(products, i))):(column("err_exact")) with linespoints linestyle i
 @first_panel_done
 panel = "TFLOP/s, N(0,1)"
@@ -36,4 +35,3 @@ set xrange [0.6 : words(shapes) + 0.4]
 set xtics () rotate by -35
 do for [i = 1:words(shapes)] { set xtics add (word(shapes, i) i) }
 plot for [i = 1:words(products)] data using (rate_of(word(products, i))):(column("product_tflops")) with linespoints linestyle i
-unset multiplot

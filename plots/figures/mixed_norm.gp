@@ -10,17 +10,14 @@ set format y "%.0e"
 n = words(dtypes)
 set logscale x 2
 set xrange [0.85 * word(widths, 1) : 1.18 * word(widths, words(widths))]
-set xtics ()
-do for [i = 1:words(widths)] { set xtics add (word(widths, i) word(widths, i) + 0) }
+list = widths; @ticks_of_values
 set xlabel "width of a row"
 do for [i = 1:words(statistics)] { text = "statistics ".word(statistics, i); style = i; @add_key }
 if (words(norms) > 1) { text = "RMSNorm"; style = 42; @add_key; text = "LayerNorm"; style = 41; @add_key }
 @draw_key
 width_of(norm, dtype, kind) = (strcol("norm") eq norm && strcol("dtype") eq dtype && strcol("statistics") eq kind) \
                               ? column("width") : NaN
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.14
+bottom = 0.14; @begin_panels
 do for [d = 1:n] {
     panel = "x in ".word(dtypes, d)
     @panel_title
@@ -35,4 +32,3 @@ do for [d = 1:n] {
              with linespoints linestyle 20 + i
     @first_panel_done
 }
-unset multiplot

@@ -11,15 +11,12 @@ do for [k = 1:3] {
 }
 set yrange [0 : 1.08 * most]
 set xrange [0.7 : words(sizes) + 0.3]
-set xtics ()
-do for [i = 1:words(sizes)] { set xtics add (word(sizes, i) i) }
+list = sizes; @ticks_of_words
 do for [i = 1:words(precisions)] { text = word(precisions, i); style = i; @add_key }
 text = "fp32"; style = 43; @add_key
 @draw_key
 of(precision) = strcol("precision") eq precision ? place_of(strcol("size")) : NaN
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.11
+bottom = 0.11; @begin_panels
 do for [k = 1:3] {
     panel = word("forward backward step", k)
     speedup = word("speedup_fwd speedup_bwd speedup_step", k)
@@ -33,4 +30,3 @@ do for [k = 1:3] {
              smooth unique with linespoints linestyle i
     @first_panel_done
 }
-unset multiplot

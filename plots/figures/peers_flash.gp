@@ -5,8 +5,7 @@
 W = 900; H = 200 + 24 * shapes
 load folder."/style.gp"
 set datafile columnheaders
-unset grid
-set grid xtics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_x
 left = 0.8; right = 1.6
 set xrange [left : right]
 set xtics 0.2
@@ -52,4 +51,3 @@ do for [k = 1:2] {
          data using (right - 0.01):0:(said(strcol("refused".suffix))) with labels right offset 0,0.5 font font_of(10)
     @first_panel_done
 }
-unset multiplot

@@ -53,4 +53,3 @@ do for [p = 1:n] {
     @first_panel_done
     top = top + 17 * lanes[p] + 44
 }
-unset multiplot

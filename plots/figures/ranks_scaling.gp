@@ -9,8 +9,7 @@ do for [i = 1:words(variants)] { text = word(variants, i); style = i; @add_key }
 @draw_key
 first = word(ranks, 1) + 0; last = word(ranks, words(ranks)) + 0
 set logscale x 2
-set xtics ()
-do for [i = 1:words(ranks)] { set xtics add (word(ranks, i) word(ranks, i) + 0) }
+list = ranks; @ticks_of_values
 set xrange [0.85 * first : 1.18 * last]
 set xlabel "ranks"
 highest = 0
@@ -19,9 +18,7 @@ do for [by in "batch global_batch"] { # one scale for both panels
     stats [*:*] [*:*] data using (value > 0 && column(by) == value && column("step_ms") > highest ? \
         (highest = column("step_ms"), 0) : 0) nooutput
 }
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [k = 1:2] {
     by = k == 1 ? "batch" : "global_batch"
     value = k == 1 ? weak : strong
@@ -37,4 +34,3 @@ do for [k = 1:2] {
          for [i = 1:words(variants)] data using (of(word(variants, i), by, value)):"step_ms" with linespoints linestyle i
     @first_panel_done
 }
-unset multiplot

@@ -13,8 +13,7 @@ unit = peak_max > 0.5 * 2**30 ? 2.0**30 : 2.0**20
 name(i) = strcol("variant") eq "group" ? "group of ".strcol("group") : strcol("variant")
 most = step_max < 2 * step_min ? 1.04 * step_max : 2 * step_min
 set style fill solid noborder
-unset grid
-set grid xtics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_x
 set border 1
 set yrange [n - 0.4 : -0.6]
 set ytics scale 0 noenhanced
@@ -37,4 +36,3 @@ do for [k = 1:2] {
          data using (shown(0)):0:(said(0)) with labels left offset 0.5,0 font font_of(12) noenhanced
     @first_panel_done
 }
-unset multiplot

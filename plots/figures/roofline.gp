@@ -62,4 +62,3 @@ if (words(copies) > 0) {
          for [i = 1:(sheet_gb_s > 0)] sheet_gb_s with lines linestyle 43
     @first_panel_done
 }
-unset multiplot

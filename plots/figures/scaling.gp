@@ -3,7 +3,6 @@
 # heads. One colour per precision, of the context per way of recomputation.
 W = 900; H = 460
 load folder."/style.gp"
-GIB = 1073741824.0
 of(line) = strcol(by) eq line ? column(axis) : NaN
 first = word(points, 1) + 0; last = word(points, words(points)) + 0
 set logscale x 2
@@ -17,9 +16,7 @@ stats data using (column("peak_bytes") / GIB) name "peak" nooutput
 widest = step_max / step_min > peak_max / peak_min ? step_max / step_min : peak_max / peak_min # few times: from 0
 do for [i = 1:words(lines)] { text = (by eq "recompute" ? "recompute " : "").word(lines, i); style = i; @add_key }
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [k = 1:2] {
     panel = k == 1 ? "step" : "peak memory"
     @panel_title
@@ -32,4 +29,3 @@ do for [k = 1:2] {
     plot for [i = 1:words(lines)] data using (of(word(lines, i))):(shown(0)) with linespoints linestyle i
     @first_panel_done
 }
-unset multiplot

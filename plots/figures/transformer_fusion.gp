@@ -13,8 +13,7 @@ length_here = NaN
 longest_of = "longest = 0; stats data using (is(name, length_here) && column('step_ms') > longest ? \
               (longest = column('step_ms'), 0) : 0) nooutput"
 set yrange [0 : 1.12]
-unset grid
-set grid ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_y
 set style fill solid
 set boxwidth 0.24
 set xrange [0.5 : words(sizes) + 0.5]
@@ -22,9 +21,7 @@ set xtics () scale 0
 do for [i = 1:words(sizes)] { set xtics add (word(sizes, i) i) }
 do for [v = 1:words(variants)] { text = word(variants, v); style = v; @add_key }
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.1
+bottom = 0.1; @begin_panels
 do for [k = 1:n] {
     panel = "S ".word(lengths, k)
     @panel_title
@@ -46,4 +43,3 @@ do for [k = 1:n] {
              (sprintf("%.3g", column("step_ms"))) with labels offset 0,0.7 font font_of(10)
     @first_panel_done
 }
-unset multiplot

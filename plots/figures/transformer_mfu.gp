@@ -22,9 +22,7 @@ stats data using share name "share" nooutput
 set yrange [0 : 1.1 * share_max]
 do for [i = 1:words(sizes)] { text = word(sizes, i); style = i; @add_key }
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [k = 1:n] {
     panel = word(precisions, k)
     @panel_title
@@ -35,4 +33,3 @@ do for [k = 1:n] {
     plot for [i = 1:words(sizes)] data using (of(word(sizes, i), panel)):(column(share)) with linespoints linestyle i
     @first_panel_done
 }
-unset multiplot

@@ -8,9 +8,7 @@ stats data using "tokens_per_s" name "tokens" nooutput
 set xlabel "context length S (tokens)"
 do for [i = 1:words(sizes)] { text = word(sizes, i); style = i; @add_key }
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.13
+@begin_panels
 do for [k = 1:2] {
     panel = word("step tokens/s", k)
     shown = word("step_ms tokens_per_s", k)
@@ -23,4 +21,3 @@ do for [k = 1:2] {
     plot for [i = 1:words(sizes)] data using (size_is(word(sizes, i))):(column(shown)) with linespoints linestyle i
     @first_panel_done
 }
-unset multiplot

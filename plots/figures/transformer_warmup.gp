@@ -9,15 +9,12 @@ count_of(name) = strcol("size") eq name ? index_of(counts, column("warmup")) : N
 mean(i) = column("host_step_mean_ms")
 std(i) = column("host_step_std_ms")
 set xrange [0.5 : words(counts) + 0.5]
-set xtics ()
-do for [i = 1:words(counts)] { set xtics add (word(counts, i) i) }
+list = counts; @ticks_of_words
 set xlabel "warm-up steps"
 text = "mean and standard deviation"; style = 1; @add_key
 text = "median"; style = 2; @add_key
 @draw_key
-set multiplot
-set tmargin at screen top_of_panels
-set bmargin at screen 0.14
+bottom = 0.14; @begin_panels
 do for [k = 1:n] {
     panel = word(sizes, k)
     @panel_title
@@ -35,4 +32,3 @@ do for [k = 1:n] {
          data using (count_of(panel)):(column("host_step_ms")) with points linestyle 2
     @first_panel_done
 }
-unset multiplot

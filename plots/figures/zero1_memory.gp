@@ -4,8 +4,6 @@
 # gradients.
 W = 900; H = 460
 load folder."/style.gp"
-GIB = 1073741824.0
-MIB = 1048576.0
 n = words(panels)
 way_of(name) = sum [k = 1:words(ways)] (word(ways, k) eq name ? k : 0)
 of_ranks = words(ways) + 0.8 # width of a group of bars
@@ -20,8 +18,7 @@ set style fill solid noborder
 set boxwidth 0.85
 bar = 0.9 * W / n / (of_ranks * words(ranks)) # pixels of a bar and its gap
 steep = bar < 60                              # names of neighbours would meet
-unset grid
-set grid ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+@grid_of_y
 set xtics () scale 0
 do for [r = 1:words(ranks)] {
     set xtics add (sprintf("%s ranks", word(ranks, r)) of_ranks * (r - 1) + 0.5 * (words(ways) + 1))
@@ -55,4 +52,3 @@ do for [p = 1:n] {
              font font_of(10) textcolor rgb grey noenhanced
     @first_panel_done
 }
-unset multiplot

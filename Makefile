@@ -221,6 +221,8 @@ $(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
 	$(Q)$(COMPILE_C) $(EXTRA) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/%.c.o: EXTRA += $(CMOCKA_CFLAGS)
+# Test programs run for seconds, and -O3 takes as long again to compile them.
+$(addsuffix .c.o,$(TESTS)): EXTRA += $(if $(filter -O3,$(OPT)),-O1)
 $(call object,$(REPORT_C) $(wildcard tests/report/*.c)): EXTRA += $(SQLITE_CFLAGS)
 
 $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags

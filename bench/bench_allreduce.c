@@ -226,13 +226,12 @@ static void allreduce_run(session *s, const bench_case *c, row *w)
 
 static void finish(session *s)
 {
-    group *all = s->user;
+    OWNED group *all = s->user;
     for (size_t i = option_count(s->opt, "ranks"); i-- > 0;) {
         peers_close(all[i].p);
         comm_destroy(all[i].graph.c);
         comm_destroy(all[i].eager.c);
     }
-    free(all);
 }
 
 static double estimate_bytes(const options *o, const bench_case *c)

@@ -201,11 +201,10 @@ static void write_files(session *s, const bench_case *c, row *w, const timeline 
 {
     const char *folder = ((model_bench *)s->user)->more, *snapshot = option_text(s->opt, "snapshot");
     if (folder) {
-        char *path = xasprintf("%s/%s.csv", folder, name);
+        OWNED char *path = xasprintf("%s/%s.csv", folder, name);
         if (!timeline_write(x, path, case_key(c)))
             die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
         row_text(w, "events", strrchr(path, '/') + 1);
-        free(path);
     }
     if (strcmp(snapshot, "none") != 0 && !snapshot_write(snapshot, x->events, x->count, x->arena_bytes))
         die(EXIT_CODE_FAILURE, "%s: %s", snapshot, strerror(errno));

@@ -443,7 +443,7 @@ int main(int argc, char **argv)
     snprintf(gpus, sizeof gpus, "%d", device_visible_gpus() > 0 ? device_visible_gpus() : 1);
     launch_default_ranks(option_table, gpus);
     const int n = ranks_of(argc, argv);
-    char *ranks = every_rank(n), *pairs = roofline_every_pair(n), *groups = every_group(n);
+    OWNED char *ranks = every_rank(n), *pairs = roofline_every_pair(n), *groups = every_group(n);
     set_default("rank", ranks);
     set_default("pair", pairs);
     set_default("group", groups);
@@ -460,8 +460,5 @@ int main(int argc, char **argv)
     if (!asks && (none || (place.by && place.rank == 0))) /* the launcher of other ranks has no rows */
         code = end(o, code);
     options_free(o);
-    free(ranks);
-    free(pairs);
-    free(groups);
     return code;
 }

@@ -47,7 +47,7 @@ static void check_folder(const char *dir)
 
 static void write_page(const char *dir, const char *name, const document *doc, const doc_writer *writer)
 {
-    char *path = xasprintf("%s/%s", dir, name), *partial = xasprintf("%s.partial", path);
+    OWNED char *path = xasprintf("%s/%s", dir, name), *partial = xasprintf("%s.partial", path);
     FILE *out = fopen(partial, "w");
     if (!out)
         die(EXIT_CODE_FAILURE, "%s: %s", partial, strerror(errno));
@@ -56,8 +56,6 @@ static void write_page(const char *dir, const char *name, const document *doc, c
     if (fclose(out) != 0 || !wrote || rename(partial, path) != 0)
         die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
     printf("wrote %s\n", path);
-    free(partial);
-    free(path);
 }
 
 static void warn_lost(sqlite3 *db)
@@ -96,10 +94,11 @@ static int write_report(const char *dir)
     check_folder(dir);
     const char *device = machine_device(dir);
     sqlite3 *cpu = strcmp(device, "cuda") == 0 ? db_open(dir, "cpu") : NULL;
-    char *ranks = cpu ? db_text(cpu, "report",
-                                "SELECT 1 FROM bench_allreduce UNION SELECT 1 FROM bench_ddp_naive UNION SELECT 1 FROM "
-                                "bench_fsdp LIMIT 1")
-                      : NULL;
+    OWNED char *ranks =
+        cpu ? db_text(cpu, "report",
+                      "SELECT 1 FROM bench_allreduce UNION SELECT 1 FROM bench_ddp_naive UNION SELECT 1 FROM "
+                      "bench_fsdp LIMIT 1")
+            : NULL;
     sqlite3 *db = db_open(dir, device);
     warn_lost(db);
     write_pages(db, dir, device, "report", ranks);
@@ -107,7 +106,6 @@ static int write_report(const char *dir)
         write_pages(cpu, dir, "cpu", "report-cpu", true);
     else
         sqlite3_close(cpu);
-    free(ranks);
     return EXIT_CODE_OK;
 }
 
@@ -122,10 +120,9 @@ static int write_figures(const char *dir, const char *into, char *const *names, 
     db_run(db, "report", "CREATE TABLE main_device AS SELECT '' AS device, 0 AS other WHERE 0");
     page_write(&(page){.db = db, .folder = NULL, .doc = doc}, PAGE_PEERS);
     for (size_t i = 0; i < n; i++) {
-        char *file = xasprintf("figures/%s.sql", names[i]);
+        OWNED char *file = xasprintf("figures/%s.sql", names[i]);
         if (embedded_text(file))
             page_use(&(page){.db = db, .folder = NULL, .doc = doc, .figure = names[i], .drawings = into}, file);
-        free(file);
     }
     doc_free(doc);
     sqlite3_close(db);
@@ -214,10 +211,9 @@ static int update_readme(char *const *dirs, size_t n, const char *readme)
 static void print_cell(const char *text, bool last)
 {
     const size_t length = csv_quote(text ? text : "", NULL, 0) + 1;
-    char *quoted = xmalloc(length);
+    OWNED char *quoted = xmalloc(length);
     csv_quote(text ? text : "", quoted, length);
     printf("%s%c", quoted, last ? '\n' : ',');
-    free(quoted);
 }
 
 static int answer(const char *dir, const char *query)

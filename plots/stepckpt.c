@@ -28,11 +28,9 @@ enum { READERS = 4 };
 
 static bool is_one(const char *path)
 {
-    char *manifest = xasprintf("%s/manifest.json", path);
+    OWNED char *manifest = xasprintf("%s/manifest.json", path);
     struct stat st;
-    const bool one = stat(manifest, &st) == 0;
-    free(manifest);
-    return one;
+    return stat(manifest, &st) == 0;
 }
 
 /* Dies where there is none; of a single one `damaged` is the sentence instead. */

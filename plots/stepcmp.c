@@ -123,7 +123,7 @@ int main(int argc, char **argv)
         return EXIT_CODE_OK;
     }
     const request r = read_request(argc, argv);
-    char *a = checkout_path(r.paths[0]), *b = checkout_path(r.paths[1]);
+    OWNED char *a = checkout_path(r.paths[0]), *b = checkout_path(r.paths[1]);
     comparison *c = compare_paths(a, b, &r.compare);
     r.write(stdout, c, r.paths, r.all);
     const size_t compared = comparison_count(c, COMPARE_TIME) + c->equal + comparison_count(c, COMPARE_CHANGED) +
@@ -137,7 +137,5 @@ int main(int argc, char **argv)
         code = EXIT_CODE_GATE;
     }
     comparison_free(c);
-    free(a);
-    free(b);
     return code;
 }

@@ -34,10 +34,8 @@ static const char *newest_run(const csv *c, const char *variant, const char *col
 
 static csv *open_results(const char *dir, const char *name)
 {
-    char *path = xasprintf("%s/%s", dir, name);
-    csv *c = csv_read(path);
-    free(path);
-    return c;
+    OWNED char *path = xasprintf("%s/%s", dir, name);
+    return csv_read(path);
 }
 
 /* Bytes a second; NAN when it was never measured. */

@@ -152,8 +152,8 @@ static bool compare(attention_case *ac, const char *name, const sb_tensor *t, bo
     const sb_attention_rows *r = rows_of(ac);
     int heads = keys ? a->heads_kv : a->heads, d = attention_columns(ac, t);
     size_t elem = (size_t)sb_dtype_bytes(a->dtype);
-    double *got = xcalloc((unsigned long)r->n * (unsigned long)d, sizeof *got);
-    void *raw = xmalloc((unsigned long)d * elem);
+    OWNED double *got = xcalloc((unsigned long)r->n * (unsigned long)d, sizeof *got);
+    OWNED void *raw = xmalloc((unsigned long)d * elem);
 
     for (int i = 0; i < r->n; i++) {
         int bh = keys ? r->bh_kv[i] : r->bh[i], seq = keys ? r->k_row[i] : r->q_row[i];
@@ -174,15 +174,13 @@ static bool compare(attention_case *ac, const char *name, const sb_tensor *t, bo
                        keys ? r->bh_kv[i] : r->bh[i], keys ? r->k_row[i] : r->q_row[i], (int)(result.worst % (size_t)d),
                        text);
     }
-    free(raw);
-    free(got);
     return result.ok;
 }
 
 static bool compare_lse(attention_case *ac)
 {
     const sb_attention_rows *r = rows_of(ac);
-    double *got = xcalloc((unsigned long)r->n, sizeof *got);
+    OWNED double *got = xcalloc((unsigned long)r->n, sizeof *got);
     for (int i = 0; i < r->n; i++) {
         float x;
         device_download(ac->s->dev, &x, ac->a.lse + (size_t)r->bh[i] * (size_t)ac->a.seq_q + r->q_row[i], sizeof x);
@@ -196,7 +194,6 @@ static bool compare_lse(attention_case *ac)
         row_status_set(ac->w, ROW_FAIL, "wrong lse at (head %d, row %d): %s", r->bh[result.worst],
                        r->q_row[result.worst], text);
     }
-    free(got);
     return result.ok;
 }
 

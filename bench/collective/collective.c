@@ -180,13 +180,11 @@ static bool time_case(collective *k)
         measure_again(k->s, "collective", call_once, k);
     }
     const size_t n = (size_t)k->samples;
-    double *own = xcalloc(n, sizeof *own), *all = xcalloc((size_t)launch_size(k->l) * n, sizeof *all);
+    OWNED double *own = xcalloc(n, sizeof *own), *all = xcalloc((size_t)launch_size(k->l) * n, sizeof *all);
     if (k->member)
         memcpy(own, mine.x, n * sizeof *own);
     launch_gather(k->l, "samples", own, n * sizeof *own, all);
     fill_row(k, all);
-    free(all);
-    free(own);
     samples_free(&mine);
     return true;
 }

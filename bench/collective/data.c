@@ -119,12 +119,11 @@ static void upload(const collective *k, void *to, size_t n, char *table)
 {
     const size_t e = comm_dtype_bytes(k->t), bytes = COLLECTIVE_PERIOD * e, total = n * e;
     const size_t size = piece_bytes(bytes, total);
-    char *piece = repeated(table, bytes, size);
+    OWNED char *piece = repeated(table, bytes, size);
     device_upload(k->s->dev, to, piece, size < total ? size : total);
     for (size_t have = size; have < total; have *= 2)
         device_copy(k->s->dev, (char *)to + have, to, have < total - have ? have : total - have);
     device_sync(k->s->dev);
-    free(piece);
     free(table);
 }
 
@@ -163,7 +162,7 @@ static bool same(comm_dtype t, const char *got, const char *want, double toleran
 static size_t wrong_in(const collective *k, const char *from, size_t n, char *table, double tolerance)
 {
     const size_t e = comm_dtype_bytes(k->t), bytes = COLLECTIVE_PERIOD * e, size = piece_bytes(bytes, n * e);
-    char *want = repeated(table, bytes, size), *got = xmalloc(size);
+    OWNED char *want = repeated(table, bytes, size), *got = xmalloc(size);
     size_t wrong = 0;
     for (size_t at = 0; at < n * e; at += size) {
         const size_t left = n * e - at, now = left < size ? left : size;
@@ -172,8 +171,6 @@ static size_t wrong_in(const collective *k, const char *from, size_t n, char *ta
             for (size_t i = 0; i < now; i += e)
                 wrong += !same(k->t, got + i, want + i, tolerance);
     }
-    free(want);
-    free(got);
     free(table);
     return wrong;
 }

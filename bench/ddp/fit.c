@@ -58,8 +58,8 @@ static void time_size(device *d, comm *c, void *buffer, size_t bytes, comm_dtype
 /* Seconds of an all-reduce of each size; the median over samples of the slowest rank. */
 static void time_sizes(ddp_case *k, comm *c, void *buffer, const sweep *s, int sizes, comm_dtype t, double *seconds)
 {
-    double *mine = xcalloc((unsigned long)s->samples, sizeof *mine);
-    double *all = xcalloc((unsigned long)s->samples * (unsigned long)launch_size(k->l), sizeof *all);
+    OWNED double *mine = xcalloc((unsigned long)s->samples, sizeof *mine);
+    OWNED double *all = xcalloc((unsigned long)s->samples * (unsigned long)launch_size(k->l), sizeof *all);
     for (int i = 0; i < sizes; i++) {
         const double bytes = size_at(s, i), calls = fmin(CALLS_MAX, fmax(1, s->call_bytes / bytes));
         samples slowest = {0};
@@ -75,8 +75,6 @@ static void time_sizes(ddp_case *k, comm *c, void *buffer, const sweep *s, int s
         seconds[i] = stats_of(&slowest).median * 1e-3;
         samples_free(&slowest);
     }
-    free(all);
-    free(mine);
 }
 
 static void measure(ddp_case *k, comm *c, comm_dtype t, bucket_fit *out)
@@ -130,10 +128,9 @@ static void make(ddp_case *k, bucket_fit *out)
 
 void ddp_fit_make(ddp_case *k)
 {
-    char *key = fit_key(k);
+    OWNED char *key = fit_key(k);
     if (k->ranks > 1 && !cache_find(k->s->kept, "bucket fit", key))
         make(k, cache_add(k->s->kept, "bucket fit", key, sizeof(bucket_fit), NULL));
-    free(key);
 }
 
 /* A sweep of bucket sizes: the parameters that its rows share, and what its first row says of contention. */

@@ -17,12 +17,10 @@ static int compare(const void *a, const void *b)
 
 static double percentile(const samples *x, double p)
 {
-    double *sorted = xmalloc(x->n * sizeof *sorted);
+    OWNED double *sorted = xmalloc(x->n * sizeof *sorted);
     memcpy(sorted, x->x, x->n * sizeof *sorted);
     qsort(sorted, x->n, sizeof *sorted, compare);
-    const double value = quantile_nearest(sorted, x->n, p);
-    free(sorted);
-    return value;
+    return quantile_nearest(sorted, x->n, p);
 }
 
 static void fill_steps(row *w, const ddp_times *m)
@@ -80,14 +78,13 @@ static void fill_communication(const ddp_case *k, const replica *r, const ddp_ti
 static void fill_ranks(const ddp_case *k, const ddp_times *m)
 {
     const double mine = m->own.n ? stats_of(&m->own).median : 0;
-    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    OWNED double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
     int slowest = 0;
     ddp_gather(k, "medians", &mine, 1, all);
     for (int r = 0; r < k->ranks; r++)
         slowest = all[r] > all[slowest] ? r : slowest;
     row_numbers(k->w, "rank_step_ms", all, k->ranks, 6);
     row_int(k->w, "slowest_rank", slowest);
-    free(all);
 }
 
 /* The sequences that this rank shares with others, whole. */

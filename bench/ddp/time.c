@@ -46,11 +46,10 @@ static void add_slowest(const ddp_case *k, const double *all, int n, samples *ou
 static double mean_loss(const ddp_case *k, replica *r)
 {
     double mine = r->member ? trainer_loss(r->t) : 0, sum = 0;
-    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    OWNED double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
     ddp_gather(k, "loss", &mine, 1, all);
     for (int i = 0; i < k->ranks; i++)
         sum += all[i];
-    free(all);
     return sum / k->ranks;
 }
 
@@ -147,8 +146,8 @@ static device_window run_block(ddp_case *k, replica *r, int n, bool counts, doub
 
 static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times *m)
 {
-    double *mine = xcalloc((unsigned long)n, sizeof *mine);
-    double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
+    OWNED double *mine = xcalloc((unsigned long)n, sizeof *mine);
+    OWNED double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
     replica_communicate(r, communicating);
     launch_barrier(k->l, "block");
     scope_push(communicating ? "steps" : "compute-only steps");
@@ -162,8 +161,6 @@ static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times 
         samples_add(&m->own, mine[i]);
     if (communicating)
         samples_add(&m->energy_w, window.energy_w);
-    free(all);
-    free(mine);
 }
 
 /* The number of steps in a block. */
@@ -219,7 +216,7 @@ static double collectives_alone(ddp_case *k, replica *r)
 {
     const int calls = at_most_iters(k, ALONE_CALLS);
     double mine[ALONE_CALLS] = {0};
-    double *all = xcalloc((unsigned long)calls * (unsigned long)launch_size(k->l), sizeof *all);
+    OWNED double *all = xcalloc((unsigned long)calls * (unsigned long)launch_size(k->l), sizeof *all);
     samples slowest = {0};
     launch_barrier(k->l, "collectives alone");
     if (r->member)
@@ -228,7 +225,6 @@ static double collectives_alone(ddp_case *k, replica *r)
     add_slowest(k, all, calls, &slowest);
     const double ms = stats_of(&slowest).median;
     samples_free(&slowest);
-    free(all);
     return ms;
 }
 

@@ -190,7 +190,7 @@ static bool verify_run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_
 /* The worst errors of all ranks, and the sentence of the first rank that failed. */
 static void merge(const ddp_case *k, ddp_outcome *out)
 {
-    ddp_outcome *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    OWNED ddp_outcome *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
     launch_gather(k->l, "check", out, sizeof *out, all);
     *out = all[0];
     for (int r = 1; r < k->ranks; r++) {
@@ -200,7 +200,6 @@ static void merge(const ddp_case *k, ddp_outcome *out)
         out->err_grad = err;
     }
     out->err_param = all[0].err_param;
-    free(all);
 }
 
 /* Returns false after setting the row's status. */

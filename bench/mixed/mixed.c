@@ -21,19 +21,17 @@ mixed_tensor mixed_new(mixed *m, sb_dtype dtype, size_t n, const char *tag)
 void mixed_upload(mixed *m, mixed_tensor to, const float *from, size_t n)
 {
     size_t bytes = n * (size_t)sb_dtype_bytes(to.dtype);
-    void *raw = xmalloc(bytes);
+    OWNED void *raw = xmalloc(bytes);
     dtype_store(to.dtype, raw, from, n);
     device_upload(m->s->dev, to.p, raw, bytes);
-    free(raw);
 }
 
 void mixed_download(mixed *m, float *to, mixed_tensor from, size_t n)
 {
     size_t bytes = n * (size_t)sb_dtype_bytes(from.dtype);
-    void *raw = xmalloc(bytes);
+    OWNED void *raw = xmalloc(bytes);
     device_download(m->s->dev, raw, from.p, bytes);
     dtype_load(from.dtype, to, raw, n);
-    free(raw);
 }
 
 bool mixed_point(mixed *m, sb_point op, int rows, int columns, mixed_tensor a, mixed_tensor b, sb_spread spread,

@@ -100,7 +100,7 @@ static bool mean_of(norm *n, mixed_tensor from, mixed_tensor to)
 /* Counts what overflowed; the squares must be those that the host gets from what was squared. */
 static bool count_overflows(norm *n)
 {
-    float *centred = xmalloc(size_of(n) * sizeof *centred), *square = xmalloc(size_of(n) * sizeof *square);
+    OWNED float *centred = xmalloc(size_of(n) * sizeof *centred), *square = xmalloc(size_of(n) * sizeof *square);
     float sum[ROWS] = {0}, mean[ROWS];
     bool right = true;
     mixed_download(n->m, centred, n->centred, size_of(n));
@@ -118,8 +118,6 @@ static bool count_overflows(norm *n)
     }
     for (int r = 0; r < ROWS; r++)
         n->overflowed_rows += !isfinite(sum[r]) || !isfinite(mean[r]);
-    free(centred);
-    free(square);
     return right;
 }
 
@@ -189,7 +187,7 @@ typedef struct comparison {
 static comparison compare(const norm *n, const float *y, size_t stride_j, size_t stride_r)
 {
     comparison c = {0};
-    double *want = xmalloc((size_t)n->d * sizeof *want);
+    OWNED double *want = xmalloc((size_t)n->d * sizeof *want);
     for (int r = 0; r < ROWS; r++) {
         reference_row(n, r, want);
         for (int j = 0; j < n->d; j++) {
@@ -200,7 +198,6 @@ static comparison compare(const norm *n, const float *y, size_t stride_j, size_t
             c.norm += want[j] * want[j];
         }
     }
-    free(want);
     return c;
 }
 
@@ -227,7 +224,7 @@ static void run_fused(norm *n)
     mixed_tensor weight = mixed_new(m, SB_FP32, d, "weight"), rstd = mixed_new(m, SB_FP32, ROWS, "rstd");
     if (!weight.p || !rstd.p)
         return;
-    float *rows = xmalloc(size_of(n) * sizeof *rows), *ones = xmalloc(d * sizeof *ones);
+    OWNED float *rows = xmalloc(size_of(n) * sizeof *rows), *ones = xmalloc(d * sizeof *ones);
     for (size_t j = 0; j < d; j++) {
         ones[j] = 1;
         for (size_t r = 0; r < ROWS; r++)
@@ -250,8 +247,6 @@ static void run_fused(norm *n)
         row_real(m->w, "err_fused", sqrt(c.error / c.norm));
         judge(n, &c, "the fused kernel");
     }
-    free(rows);
-    free(ones);
 }
 
 void mixed_run_norm(mixed *m)

@@ -139,11 +139,10 @@ static bool sum_on_device(summation *u, float term, float *out)
         ok = add_once(u, i);
     if (!ok)
         return false;
-    char *raw = xmalloc(bytes);
+    OWNED char *raw = xmalloc(bytes);
     device_download(d, raw, u->trace.p, bytes);
     for (int64_t i = 0; i <= u->terms; i++)
         dtype_load(u->p->sum, out + i, raw + i * STEP_BYTES, 1);
-    free(raw);
     return true;
 }
 
@@ -194,7 +193,7 @@ void mixed_run_accumulation(mixed *m)
     summation u = {.m = m, .p = pair_of(m->c)};
     if (!mixed_sum_parse(case_text(m->c, "sum"), &u.terms, &term))
         die(EXIT_CODE_FAILURE, "bug: --sum %s was not refused", case_text(m->c, "sum"));
-    float *sums = xmalloc((size_t)(u.terms + 1) * sizeof *sums);
+    OWNED float *sums = xmalloc((size_t)(u.terms + 1) * sizeof *sums);
     if (sum_on_device(&u, (float)term, sums)) {
         char bits[16];
         float sum = sums[u.terms];
@@ -213,5 +212,4 @@ void mixed_run_accumulation(mixed *m)
         if (option_flag(m->s->opt, "check"))
             verify(&u, term, sums);
     }
-    free(sums);
 }

@@ -53,14 +53,13 @@ static void forget(baseline *b)
 /* That of a case's shape; added with NAN where there is none, and *added says so. */
 static baseline *baseline_of(const session *s, const bench_case *c, bool *added)
 {
-    char *shape = shape_of(s->opt, c);
+    OWNED char *shape = shape_of(s->opt, c);
     baseline *b = cache_find(s->kept, "fp32 steps", shape);
     *added = !b;
     if (!b) {
         b = cache_add(s->kept, "fp32 steps", shape, sizeof *b, NULL);
         forget(b);
     }
-    free(shape);
     return b;
 }
 
@@ -88,9 +87,8 @@ static void baseline_load(const session *s, const bench_case *c, baseline *b)
     while (r > 0 && !is_baseline_of(t, r - 1, s, c))
         r--;
     for (int i = 0; r > 0 && i < PHASES; i++) {
-        char *column = xasprintf("%s_ms", phases[i]);
+        OWNED char *column = xasprintf("%s_ms", phases[i]);
         b->ms[i] = csv_real(t, r - 1, column);
-        free(column);
     }
     csv_free(t);
 }
@@ -107,10 +105,9 @@ static void fill_speedups(mixed *m, const step_options *o, const double ms[PHASE
     else if (added)
         baseline_load(m->s, m->c, b);
     for (int i = 0; i < PHASES; i++) {
-        char *column = xasprintf("speedup_%s", phases[i]);
+        OWNED char *column = xasprintf("speedup_%s", phases[i]);
         if (row_has(m->w, column))
             row_real(m->w, column, b->ms[i] / ms[i]);
-        free(column);
     }
 }
 

@@ -51,11 +51,10 @@ void bf16_keep(session *s, const bench_case *c, double value)
 double bf16_beside(session *s, const bench_case *c)
 {
     const kept *k = kept_of(s);
-    char *key = key_without_precision(c);
+    OWNED char *key = key_without_precision(c);
     double value = NAN;
     for (size_t i = 0; i < k->n; i++)
         if (strcmp(k->keys[i], key) == 0)
             value = k->values[i];
-    free(key);
     return value;
 }

@@ -298,7 +298,7 @@ static double rounding_of(const trainer *t, double want)
 static double error_of_update(trainer *t, const param_tensor *part, const float *before, double clip)
 {
     const size_t n = (size_t)part->count;
-    float *grad = xmalloc(n * sizeof *grad), *after = xmalloc(n * sizeof *after);
+    OWNED float *grad = xmalloc(n * sizeof *grad), *after = xmalloc(n * sizeof *after);
     double off = 0, moved = 0;
     trainer_read_grad(t, part, grad);
     trainer_read_param(t, part, after);
@@ -308,8 +308,6 @@ static double error_of_update(trainer *t, const param_tensor *part, const float 
         off += d <= room ? 0 : (d - room) * (d - room); /* of NaN it is NaN */
         moved += (want - before[i]) * (want - before[i]);
     }
-    free(grad);
-    free(after);
     return off == 0 ? 0 : sqrt(off / moved);
 }
 
@@ -348,7 +346,7 @@ static int64_t differing_moments(trainer *t, const param_tensor *part, uint16_t 
 {
     const step_options *o = trainer_options_of(t);
     const size_t n = (size_t)part->count;
-    uint16_t *got_m = xmalloc(n * sizeof *m), *got_v = xmalloc(n * sizeof *v);
+    OWNED uint16_t *got_m = xmalloc(n * sizeof *m), *got_v = xmalloc(n * sizeof *v);
     float *grad = xmalloc(n * sizeof *grad), *param = xcalloc(n, sizeof *param);
     sb_optimizer_state state;
     trainer_optimizer_state(t, &state);
@@ -373,8 +371,6 @@ static int64_t differing_moments(trainer *t, const param_tensor *part, uint16_t 
     trainer_read_moments(t, part, got_m, got_v);
     for (size_t i = 0; i < n; i++)
         differ += got_m[i] != m[i] || got_v[i] != v[i];
-    free(got_m);
-    free(got_v);
     free(grad);
     free(param);
     return differ;

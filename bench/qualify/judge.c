@@ -40,7 +40,7 @@ static int gpus_of(const qualify *q, const qualify_set *set, size_t item)
 void qualify_judge_set(qualify *q, const bench_case *c, qualify_set *set)
 {
     qualify_reference ref;
-    double *values = xcalloc(set->n, sizeof *values);
+    OWNED double *values = xcalloc(set->n, sizeof *values);
     shape_of(q, c, set->shape, sizeof set->shape);
     for (size_t i = 0; i < set->n; i++)
         values[i] = set->items[i].value;
@@ -55,7 +55,6 @@ void qualify_judge_set(qualify *q, const bench_case *c, qualify_set *set)
         if (set->items[i].status == ROW_FAIL)
             set->items[i].j.word = VERDICT_BROKEN;
     }
-    free(values);
 }
 
 /* Earlier values of the set's GPUs in the CSV file: those that were ok, of this shape. Rank 0 has the file. */

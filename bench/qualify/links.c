@@ -120,7 +120,7 @@ static void group_run(qualify *q, const bench_case *c, qualify_item *item, int f
 /* The group is as fast as its slowest member, and right when all are. */
 static void group_join(qualify *q, qualify_item *item, int first, int count)
 {
-    qualify_item *all = xcalloc((unsigned long)q->ranks, sizeof *all);
+    OWNED qualify_item *all = xcalloc((unsigned long)q->ranks, sizeof *all);
     launch_gather(q->l, "group", item, sizeof *item, all);
     *item = all[first];
     for (int r = first; r < first + count; r++) {
@@ -128,7 +128,6 @@ static void group_join(qualify *q, qualify_item *item, int first, int count)
         if (worse || (item->status == ROW_OK && all[r].status == ROW_OK && all[r].value < item->value))
             *item = all[r];
     }
-    free(all);
 }
 
 void qualify_groups_run(qualify *q, const bench_case *c, qualify_set *set, const bool *wanted)

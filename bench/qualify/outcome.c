@@ -113,7 +113,7 @@ char *outcome_metrics(qualify *q)
 
 void outcome_write(const char *path, const char *metrics, const outcome *o, int code)
 {
-    char *beside = xasprintf("%s.%d", path, (int)getpid()); /* the collector takes *.prom alone */
+    OWNED char *beside = xasprintf("%s.%d", path, (int)getpid()); /* the collector takes *.prom alone */
     FILE *f = fopen(beside, "w");
     if (f) {
         fprintf(f, "%s", metrics ? metrics : "");
@@ -133,5 +133,4 @@ void outcome_write(const char *path, const char *metrics, const outcome *o, int 
         unlink(beside);
         die(EXIT_CODE_FAILURE, "--metrics %s can't be written: %s", path, strerror(error));
     }
-    free(beside);
 }

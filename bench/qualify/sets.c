@@ -103,7 +103,7 @@ static void measure_wanted(qualify *q, const bench_case *c, qualify_set *set, co
 
 static void measure_all(qualify *q, const bench_case *c, qualify_set *set)
 {
-    bool *all = xcalloc(set->n, sizeof *all);
+    OWNED bool *all = xcalloc(set->n, sizeof *all);
     memset(all, 1, set->n * sizeof *all);
     if (text_is(case_variant(c), "gemm-together"))
         qualify_gemm_together(q, c, set);
@@ -113,7 +113,6 @@ static void measure_all(qualify *q, const bench_case *c, qualify_set *set)
         measure_wanted(q, c, set, all);
     if (together(c))
         qualify_exchange(q, set);
-    free(all);
 }
 
 /* ---- suspects ---- */
@@ -128,7 +127,7 @@ static double better(const qualify_metric *m, double a, double b)
 static void measure_suspects(qualify *q, const bench_case *c, qualify_set *set)
 {
     bool any = false, *suspect = xcalloc(set->n, sizeof *suspect);
-    qualify_item *before = xcalloc(set->n, sizeof *before);
+    OWNED qualify_item *before = xcalloc(set->n, sizeof *before);
     memcpy(before, set->items, set->n * sizeof *before);
     for (size_t i = 0; i < set->n; i++)
         any |= suspect[i] = set->items[i].j.word == VERDICT_SLOW;
@@ -147,7 +146,6 @@ static void measure_suspects(qualify *q, const bench_case *c, qualify_set *set)
     }
     if (any)
         qualify_judge_set(q, c, set);
-    free(before);
     free(suspect);
 }
 

@@ -129,14 +129,12 @@ static void compare(qualify *q, const bench_case *c, stepping *x, row *scratch)
         device_memset(q->s->dev, trainer_param_arena(x->r->t), 0x5a, 1);
     const size_t n = (size_t)q->ranks;
     const uint64_t mine = replica_checksum(x->r);
-    uint64_t *all = xcalloc(n, sizeof *all);
-    bool *odd = xcalloc(n, sizeof *odd);
+    OWNED uint64_t *all = xcalloc(n, sizeof *all);
+    OWNED bool *odd = xcalloc(n, sizeof *odd);
     launch_gather(q->l, "checksums", &mine, sizeof mine, all);
     if (qualify_odd(all, n, odd) && odd[launch_rank(q->l)])
         row_status_set(scratch, ROW_FAIL, "after %lld equal steps its parameters are not those of the other GPUs",
                        (long long)x->steps);
-    free(all);
-    free(odd);
 }
 
 static double time_steps(qualify *q, stepping *x)

@@ -25,20 +25,19 @@ static void pattern(uint64_t *out, size_t words, uint64_t first, uint64_t seed)
 
 static void pattern_upload(device *d, void *dst, size_t bytes, uint64_t seed)
 {
-    uint64_t *chunk = xmalloc(CHUNK * sizeof *chunk);
+    OWNED uint64_t *chunk = xmalloc(CHUNK * sizeof *chunk);
     size_t words = bytes / sizeof *chunk;
     for (size_t at = 0; at < words; at += CHUNK) {
         size_t count = words - at < CHUNK ? words - at : CHUNK;
         pattern(chunk, count, at, seed);
         device_upload(d, (uint64_t *)dst + at, chunk, count * sizeof *chunk);
     }
-    free(chunk);
 }
 
 /* Is the pattern there? If not, the row fails with the first wrong place. */
 static bool pattern_verify(roofline *r, device *d, const void *src, size_t bytes, uint64_t seed)
 {
-    uint64_t *want = xmalloc(CHUNK * sizeof *want), *got = xmalloc(CHUNK * sizeof *got);
+    OWNED uint64_t *want = xmalloc(CHUNK * sizeof *want), *got = xmalloc(CHUNK * sizeof *got);
     size_t words = bytes / sizeof *want;
     bool same = true;
     for (size_t at = 0; same && at < words; at += CHUNK) {
@@ -53,8 +52,6 @@ static bool pattern_verify(roofline *r, device *d, const void *src, size_t bytes
                 break;
             }
     }
-    free(want);
-    free(got);
     return same;
 }
 

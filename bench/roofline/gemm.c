@@ -43,13 +43,12 @@ bool roofline_gemm_run(void *gemm)
 static void row_download(const roofline_gemm *g, const void *matrix, int i, int width, double *out)
 {
     size_t bytes = (size_t)width * (size_t)sb_dtype_bytes(g->p->dtype);
-    void *raw = xmalloc(bytes);
+    OWNED void *raw = xmalloc(bytes);
     device_download(g->r->s->dev, raw, (const char *)matrix + (size_t)i * bytes, bytes);
     for (int j = 0; j < width; j++)
         out[j] = g->p->dtype == SB_BF16   ? bf16_to_float(((uint16_t *)raw)[j])
                  : g->p->dtype == SB_FP16 ? fp16_to_float(((uint16_t *)raw)[j])
                                           : ((float *)raw)[j];
-    free(raw);
 }
 
 /* Compares C where 16 rows of A meet 16 rows of B: the ends, and places drawn at random. */

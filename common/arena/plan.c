@@ -156,7 +156,7 @@ static int64_t lower_bound(plan *p)
     int64_t most = 0;
     for (int i = 0; i < p->n; i++)
         events = p->tensors[i].dropped > events ? p->tensors[i].dropped : events;
-    int64_t *live = xcalloc((size_t)events + 1, sizeof *live);
+    OWNED int64_t *live = xcalloc((size_t)events + 1, sizeof *live);
     for (int i = 0; i < p->n; i++) {
         const arena_tensor *t = &p->tensors[i];
         live[t->taken] += align_up(t->bytes);
@@ -171,7 +171,6 @@ static int64_t lower_bound(plan *p)
     for (int i = 0; i < p->n; i++)
         for (int e = p->tensors[i].taken; e < p->tensors[i].dropped; e++)
             p->heat[i] = live[e] > p->heat[i] ? live[e] : p->heat[i];
-    free(live);
     return most;
 }
 

@@ -89,12 +89,11 @@ static char *checked_out(const char *spec, const char *into)
         free(where);
         where = out;
     } else {
-        char *tar = xasprintf("%s/results.tar", into);
+        OWNED char *tar = xasprintf("%s/results.tar", into);
         char *archive[] = {"git", "archive", "--format=tar", "-o", tar, (char *)spec, NULL};
         char *extract[] = {"tar", "-xf", tar, "-C", where, NULL};
         if (run(archive, NULL) != 0 || run(extract, NULL) != 0)
             give_up(EXIT_CODE_USAGE, "git has no folder %s", spec);
-        free(tar);
     }
     free(commit);
     return where;
@@ -113,10 +112,8 @@ char *checkout_path(const char *spec)
             die(EXIT_CODE_FAILURE, "%s: %s", temporary, strerror(errno));
         atexit(remove_temporary);
     }
-    char *into = xasprintf("%s/%d", temporary, count++);
+    OWNED char *into = xasprintf("%s/%d", temporary, count++);
     if (mkdir(into, 0777) != 0)
         die(EXIT_CODE_FAILURE, "%s: %s", into, strerror(errno));
-    char *path = checked_out(spec, into);
-    free(into);
-    return path;
+    return checked_out(spec, into);
 }

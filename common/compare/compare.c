@@ -151,7 +151,7 @@ static void compare_counts(comparison *c, const pair *p)
 static void compare_case(comparison *c, const pair *p)
 {
     const char *key = p->of_a->key;
-    char *why = conditions_differ(p->a, p->of_a->newest, p->b, p->of_b->newest, p->o->across);
+    OWNED char *why = conditions_differ(p->a, p->of_a->newest, p->b, p->of_b->newest, p->o->across);
     if (!why && (p->of_a->ambiguous || p->of_b->ambiguous))
         why = xstrdup("cases of one side differ in a parameter that the other side lacks");
     const char *a = side_cell(p->a, p->of_a->newest, "status"), *b = side_cell(p->b, p->of_b->newest, "status");
@@ -162,14 +162,12 @@ static void compare_case(comparison *c, const pair *p)
         compare_times(c, p);
         compare_counts(c, p);
     } else if (ok_a && strcmp(b, "skip") != 0) {
-        char *said = xasprintf("%s: %s", b, side_cell(p->b, p->of_b->newest, "reason"));
+        OWNED char *said = xasprintf("%s: %s", b, side_cell(p->b, p->of_b->newest, "reason"));
         add(c, COMPARE_BROKEN, key, "", said);
-        free(said);
     } else if (ok_a)
         add(c, COMPARE_UNMATCHED, key, "", "skipped in B");
     else if (ok_b)
         add(c, strcmp(a, "skip") == 0 ? COMPARE_NEW : COMPARE_MENDED, key, "", "");
-    free(why);
 }
 
 /* ---- files and folders ---- */
@@ -247,15 +245,13 @@ static void compare_folders(comparison *c, const char *a, const char *b, const c
         die(EXIT_CODE_USAGE, "%s can't be read: %s", n_a < 0 ? a : b, strerror(errno));
     for (int i = 0, k = 0; i < n_a || k < n_b;) {
         const int order = i == n_a ? 1 : k == n_b ? -1 : strcmp(in_a[i]->d_name, in_b[k]->d_name);
-        char *path_a = order <= 0 ? xasprintf("%s/%s", a, in_a[i]->d_name) : NULL;
-        char *path_b = order >= 0 ? xasprintf("%s/%s", b, in_b[k]->d_name) : NULL;
+        OWNED char *path_a = order <= 0 ? xasprintf("%s/%s", a, in_a[i]->d_name) : NULL;
+        OWNED char *path_b = order >= 0 ? xasprintf("%s/%s", b, in_b[k]->d_name) : NULL;
         compare_files(c, path_a, path_b, o, false);
         if (path_a)
             free(in_a[i++]);
         if (path_b)
             free(in_b[k++]);
-        free(path_a);
-        free(path_b);
     }
     free(in_a);
     free(in_b);

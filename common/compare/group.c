@@ -85,7 +85,7 @@ static group group_of(const side *s, const size_t *rows, size_t n)
 void side_group(side *s, const csv *other)
 {
     const size_t rows = s->file->rows;
-    size_t *order = xmalloc(rows * sizeof *order);
+    OWNED size_t *order = xmalloc(rows * sizeof *order);
     s->keys = xmalloc(rows * sizeof *s->keys);
     s->groups = xmalloc(rows * sizeof *s->groups);
     for (size_t i = 0; i < rows; i++) {
@@ -98,5 +98,4 @@ void side_group(side *s, const csv *other)
             end++;
         s->groups[s->n++] = group_of(s, order + i, end - i);
     }
-    free(order);
 }

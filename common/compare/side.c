@@ -43,9 +43,8 @@ bool side_open(side *s, const char *path, bool say)
         die(EXIT_CODE_USAGE, "%s", refusal);
     if (!take_file(s, read))
         return false;
-    char *machine = results_machine(path);
+    OWNED char *machine = results_machine(path);
     join(s, machine);
-    free(machine);
     return true;
 }
 

@@ -80,7 +80,7 @@ static bool in_full(const compare_entry *e, bool all)
 typedef void say_group(void *to, const char *word, const char *bench, const char *why, size_t n, const char *example);
 static void each_group(const compare_entry *const *list, size_t n, void *to, say_group *say)
 {
-    bool *said = xcalloc(n + 1, sizeof *said);
+    OWNED bool *said = xcalloc(n + 1, sizeof *said);
     for (size_t i = 0; i < n; i++) {
         const bool same = list[i]->kind == COMPARE_TIME && list[i]->judged.verdict == VERDICT_SAME;
         if (said[i] || same || in_full(list[i], false))
@@ -97,7 +97,6 @@ static void each_group(const compare_entry *const *list, size_t n, void *to, say
         }
         say(to, compare_word(list[i]), list[i]->bench, why, alike, list[i]->name);
     }
-    free(said);
 }
 
 static char *summary_of(const comparison *c)
@@ -121,20 +120,17 @@ static void say_text(void *to, const char *word, const char *bench, const char *
 void compare_write_text(FILE *out, const comparison *c, const char *const names[2], bool all)
 {
     const compare_entry **list = ranked(c);
-    char *summary = summary_of(c);
+    OWNED char *summary = summary_of(c);
     fprintf(out, "A %s\nB %s\n%s\n", names[0], names[1], summary);
     for (size_t i = 0; i < c->n; i++)
         if (in_full(list[i], all)) {
-            char *numbers = numbers_of(list[i]), *reason = reason_of(list[i]);
+            OWNED char *numbers = numbers_of(list[i]), *reason = reason_of(list[i]);
             fprintf(out, "%-12s %s %s%s%s%s%s%s%s\n", compare_word(list[i]), list[i]->bench, list[i]->name,
                     *list[i]->metric ? ": " : "", list[i]->metric, *numbers ? " " : "", numbers, *reason ? "; " : "",
                     reason);
-            free(numbers);
-            free(reason);
         }
     if (!all)
         each_group(list, c->n, out, say_text);
-    free(summary);
     free(list);
 }
 
@@ -143,10 +139,9 @@ void compare_write_text(FILE *out, const comparison *c, const char *const names[
 static void csv_text(FILE *out, const char *text, char end)
 {
     const size_t bytes = csv_quote(text, NULL, 0) + 1;
-    char *quoted = xmalloc(bytes);
+    OWNED char *quoted = xmalloc(bytes);
     csv_quote(text, quoted, bytes);
     fprintf(out, "%s%c", quoted, end);
-    free(quoted);
 }
 
 void compare_write_csv(FILE *out, const comparison *c, const char *const names[2], bool all)
@@ -194,15 +189,14 @@ static void md_row(FILE *out, const char *const *cells, size_t n)
 
 static void say_row(void *to, const char *word, const char *bench, const char *why, size_t n, const char *example)
 {
-    char *times = xasprintf("%zu", n);
+    OWNED char *times = xasprintf("%zu", n);
     md_row(to, (const char *const[]){word, bench, times, why, example}, 5);
-    free(times);
 }
 
 void compare_write_markdown(FILE *out, const comparison *c, const char *const names[2], bool all)
 {
     const compare_entry **list = ranked(c);
-    char *summary = summary_of(c);
+    OWNED char *summary = summary_of(c);
     fprintf(out, "# Comparison\n\n- A: `%s`\n- B: `%s`\n\n%s\n\n", names[0], names[1], summary);
     bool begun = false;
     for (size_t i = 0; i < c->n; i++) {
@@ -211,13 +205,11 @@ void compare_write_markdown(FILE *out, const comparison *c, const char *const na
         if (!begun)
             fputs("| verdict | bench | case | column | A -> B [95 %] | reason |\n|---|---|---|---|---|---|\n", out);
         begun = true;
-        char *numbers = numbers_of(list[i]), *reason = reason_of(list[i]);
+        OWNED char *numbers = numbers_of(list[i]), *reason = reason_of(list[i]);
         md_row(out,
                (const char *const[]){compare_word(list[i]), list[i]->bench, list[i]->name, list[i]->metric, numbers,
                                      reason},
                6);
-        free(numbers);
-        free(reason);
     }
     fputs(begun ? "\n" : "", out);
     size_t rest = 0;
@@ -228,6 +220,5 @@ void compare_write_markdown(FILE *out, const comparison *c, const char *const na
         each_group(list, c->n, out, say_row);
         fputc('\n', out);
     }
-    free(summary);
     free(list);
 }

@@ -169,10 +169,9 @@ char *csv_lost(const csv *c)
 
 void csv_warn_lost(const csv *c, const char *path)
 {
-    char *lost = csv_lost(c);
+    OWNED char *lost = csv_lost(c);
     if (lost)
         warn("%s: %s", path, lost);
-    free(lost);
 }
 
 void csv_free(csv *c)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum exit_code {
     EXIT_CODE_OK = 0,
@@ -37,3 +38,10 @@ char *xstrdup(const char *s);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 FILE *text_stream(char **text,
                   unsigned long *bytes); /* writes to memory; *text is for the caller to free after fclose */
+
+/* What the pointer owns is freed where its name ends: OWNED char *path = xasprintf(...). */
+#define OWNED __attribute__((cleanup(owned_free)))
+static inline void owned_free(void *pointer)
+{
+    free(*(void **)pointer);
+}

@@ -45,7 +45,7 @@ void results_facts_append(const char *machine, const char *lines)
     struct stat st;
     const int fd = open(machine, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     const bool empty = fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0;
-    char *all = xasprintf("%s%s", empty ? "run_id,key,value\n" : "", lines);
+    OWNED char *all = xasprintf("%s%s", empty ? "run_id,key,value\n" : "", lines);
     const ssize_t wrote = fd < 0 ? -1 : write(fd, all, strlen(all));
     if (wrote != (ssize_t)strlen(all))
         warn("cannot write the machine report %s: %m", machine);
@@ -55,7 +55,6 @@ void results_facts_append(const char *machine, const char *lines)
         warn("cannot take back a part of the machine report %s: %m", machine);
     if (fd >= 0)
         close(fd);
-    free(all);
 }
 
 const char *results_fact_find(const csv *machine, const char *run_id, const char *key)

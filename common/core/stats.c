@@ -58,7 +58,7 @@ stats stats_of(const samples *s)
         if (isnan(s->x[i]))
             return r; /* one bad sample spoils all: a NaN can't be sorted */
 
-    double *sorted = xmalloc(n * sizeof *sorted);
+    OWNED double *sorted = xmalloc(n * sizeof *sorted);
     memcpy(sorted, s->x, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare_doubles);
     r.min = sorted[0];
@@ -76,7 +76,6 @@ stats stats_of(const samples *s)
     for (size_t i = 0; i < n; i++)
         squares += (sorted[i] - r.mean) * (sorted[i] - r.mean);
     r.stdev = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
-    free(sorted);
     return r;
 }
 
@@ -95,14 +94,12 @@ static double resampled_median(const samples *x, double *draw, uint32_t stream, 
 
 void median_difference_interval(const samples *a, const samples *b, double *low, double *high)
 {
-    double *differences = xmalloc(RESAMPLES * sizeof *differences);
-    double *draw = xmalloc((a->n > b->n ? a->n : b->n) * sizeof *draw);
+    OWNED double *differences = xmalloc(RESAMPLES * sizeof *differences);
+    OWNED double *draw = xmalloc((a->n > b->n ? a->n : b->n) * sizeof *draw);
     uint64_t counter = 0;
     for (int i = 0; i < RESAMPLES; i++)
         differences[i] = resampled_median(a, draw, 1, &counter) - resampled_median(b, draw, 2, &counter);
     qsort(differences, RESAMPLES, sizeof *differences, compare_doubles);
     *low = quantile_nearest(differences, RESAMPLES, 0.025);
     *high = quantile_nearest(differences, RESAMPLES, 0.975);
-    free(draw);
-    free(differences);
 }

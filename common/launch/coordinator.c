@@ -81,7 +81,7 @@ static void answer_gather(coordinator *h)
             return;
         }
     const size_t bytes = first->asked.bytes;
-    char *all = xmalloc((size_t)h->o.ranks * bytes);
+    OWNED char *all = xmalloc((size_t)h->o.ranks * bytes);
     for (int r = 0; r < h->o.ranks; r++) {
         memcpy(all + (size_t)r * bytes, h->ranks[r].given, bytes);
         free(h->ranks[r].given);
@@ -89,7 +89,6 @@ static void answer_gather(coordinator *h)
     }
     for (int r = 0; r < h->o.ranks; r++)
         channel_put(&h->ranks[r].c, CONTROL_GATHERED, all, (size_t)h->o.ranks * bytes, NULL, 0);
-    free(all);
 }
 
 static void take_gather(coordinator *h, member *m, const void *data, size_t bytes)

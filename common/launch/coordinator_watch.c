@@ -43,7 +43,7 @@ void coordinator_check_stuck(coordinator *h, double now)
     char text[TEXT_BYTES];
     if (!h->welcomed || h->ending || !(h->o.timeout_s > 0))
         return;
-    rank_view *views = xcalloc((unsigned long)h->o.ranks, sizeof *views);
+    OWNED rank_view *views = xcalloc((unsigned long)h->o.ranks, sizeof *views);
     for (int r = 0; r < h->o.ranks; r++) {
         member *m = &h->ranks[r];
         coordinator_look(h, r);
@@ -54,7 +54,6 @@ void coordinator_check_stuck(coordinator *h, double now)
     }
     if (coordinator_stuck(views, h->o.ranks, h->o.timeout_s, text, sizeof text))
         coordinator_end(h, EXIT_CODE_TIMEOUT, "%s", text);
-    free(views);
 }
 
 /* The coordinator itself was stopped (Ctrl-Z, a suspended machine), and the ranks may have been with it: that counts for none. */

@@ -76,7 +76,7 @@ static uint64_t host_hash(void)
 
 static void say_hello(launch *l, const launch_place *place, const options *o)
 {
-    char *text = options_describe(o);
+    OWNED char *text = options_describe(o);
     control_hello hello = {.version = CONTROL_VERSION,
                            .rank = l->rank,
                            .size = l->size,
@@ -86,7 +86,6 @@ static void say_hello(launch *l, const launch_place *place, const options *o)
                            .host = host_hash()};
     gethostname(hello.host_name, sizeof hello.host_name - 1);
     channel_put(&l->c, CONTROL_HELLO, &hello, sizeof hello, text, hello.options_bytes);
-    free(text);
 }
 
 /* ---- joining and leaving ---- */

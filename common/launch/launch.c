@@ -57,7 +57,7 @@ void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, 
 {
     control_gather asked = {.bytes = bytes};
     snprintf(asked.name, sizeof asked.name, "%s", name);
-    char *both = xmalloc(sizeof asked + bytes);
+    OWNED char *both = xmalloc(sizeof asked + bytes);
     memcpy(both, &asked, sizeof asked);
     if (bytes)
         memcpy(both + sizeof asked, mine, bytes);
@@ -75,15 +75,13 @@ void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, 
     l->status.waiting = 0;
     l->status.moves++;
     pthread_mutex_unlock(&l->lock);
-    free(both);
 }
 
 void launch_share(launch *l, const char *name, void *data, size_t bytes, int root)
 {
-    char *all = xmalloc((size_t)l->size * bytes);
+    OWNED char *all = xmalloc((size_t)l->size * bytes);
     launch_gather(l, name, data, bytes, all);
     memcpy(data, all + (size_t)root * bytes, bytes);
-    free(all);
 }
 
 void launch_barrier(launch *l, const char *name)
@@ -95,11 +93,10 @@ bool launch_all(launch *l, const char *name, bool mine)
 {
     const char own = mine;
     bool every = true;
-    char *all = xmalloc((size_t)l->size);
+    OWNED char *all = xmalloc((size_t)l->size);
     launch_gather(l, name, &own, 1, all);
     for (int r = 0; r < l->size; r++)
         every = every && all[r];
-    free(all);
     return every;
 }
 

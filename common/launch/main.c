@@ -87,7 +87,7 @@ static void check_gpus(void *user, device *d)
     launch *l = user;
     const device_info *info = device_get_info(d);
     const size_t bytes = sizeof info->uuid;
-    char *all = xmalloc((size_t)l->size * bytes);
+    OWNED char *all = xmalloc((size_t)l->size * bytes);
     launch_gather(l, "GPUs", info->uuid, bytes, all);
     for (int r = 0; r < l->size; r++)
         for (int k = 0; k < r; k++)
@@ -101,7 +101,6 @@ static void check_gpus(void *user, device *d)
                         info->uuid, r);
                 launch_barrier(l, "shared GPU"); /* until rank k has ended the job */
             }
-    free(all);
 }
 
 static void share(void *user, void *data, size_t bytes)
@@ -129,7 +128,7 @@ static void set_environment(void)
 static int run_rank(const launch_place *place, const options *o, const bench_info *info, const session_hooks *hooks,
                     int argc, char **argv)
 {
-    char *name = xasprintf("%s[rank %d]", info->name, place->rank);
+    OWNED char *name = xasprintf("%s[rank %d]", info->name, place->rank);
     argv[0] = place->rank > 0 ? name : argv[0]; /* in front of its messages */
     program_name_set(argv[0]);
     set_environment();
@@ -144,7 +143,6 @@ static int run_rank(const launch_place *place, const options *o, const bench_inf
                                  .clock = read_clock};
     int code = session_main_as(&peers, info, hooks, argc, argv);
     launch_leave(l);
-    free(name);
     return code;
 }
 

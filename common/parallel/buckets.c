@@ -130,8 +130,8 @@ static int larger_first(const void *a, const void *b)
 
 static void choose_owners(const index_space *s, int ranks, int *owner)
 {
-    sized *order = xcalloc((unsigned long)s->tensors, sizeof *order);
-    int64_t *held = xcalloc((unsigned long)ranks, sizeof *held);
+    OWNED sized *order = xcalloc((unsigned long)s->tensors, sizeof *order);
+    OWNED int64_t *held = xcalloc((unsigned long)ranks, sizeof *held);
     for (int i = 0; i < s->tensors; i++)
         order[i] = (sized){size_of(s, i), i};
     qsort(order, (size_t)s->tensors, sizeof *order, larger_first);
@@ -142,8 +142,6 @@ static void choose_owners(const index_space *s, int ranks, int *owner)
         owner[order[i].tensor] = least;
         held[least] += order[i].size;
     }
-    free(order);
-    free(held);
 }
 
 ownership own_tensors(const index_space *s, int rank, int ranks)

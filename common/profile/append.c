@@ -46,10 +46,8 @@ static bool append_locked(int fd, const char *head, const char *joint, const cha
         return false;
     }
     /* One write: whoever dies in it leaves at worst an incomplete last line. */
-    char *whole = xasprintf("%s%s%s", fresh ? head : joint, text, tail);
-    const bool ok = write_all(fd, whole, fresh ? 0 : info.st_size - (off_t)strlen(tail));
-    free(whole);
-    return ok;
+    OWNED char *whole = xasprintf("%s%s%s", fresh ? head : joint, text, tail);
+    return write_all(fd, whole, fresh ? 0 : info.st_size - (off_t)strlen(tail));
 }
 
 bool append_text(const char *path, const char *head, const char *joint, const char *text, const char *tail)

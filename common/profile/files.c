@@ -45,10 +45,9 @@ static FILE *cell(sheet *s, const char *column)
 static void put(sheet *s, const char *column, const char *text)
 {
     const size_t bytes = csv_quote(text, NULL, 0) + 1;
-    char *quoted = xmalloc(bytes);
+    OWNED char *quoted = xmalloc(bytes);
     csv_quote(text, quoted, bytes);
     fprintf(cell(s, column), "%s", quoted);
-    free(quoted);
 }
 
 static void put_count(sheet *s, const char *column, long n)
@@ -273,7 +272,7 @@ static size_t group_idle(const idle_part *p, size_t n, idle_row *rows)
 bool profile_write_idle(const char *folder, const profile_identity *id, const idle_part *parts, size_t n)
 {
     sheet *s = open_sheet(id);
-    idle_row *rows = xcalloc(n + 1, sizeof *rows);
+    OWNED idle_row *rows = xcalloc(n + 1, sizeof *rows);
     const size_t m = group_idle(parts, n, rows);
     for (size_t i = 0; i < m; i++) {
         begin_row(s);
@@ -285,7 +284,6 @@ bool profile_write_idle(const char *folder, const profile_identity *id, const id
         put(s, "after", rows[i].like.after);
         put(s, "before", rows[i].like.before);
     }
-    free(rows);
     return write_sheet(s, folder, "idle");
 }
 

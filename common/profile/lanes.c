@@ -172,10 +172,9 @@ static char *quoted(const char *text)
 
 static void put_row(FILE *f, const char *label, int rank, const char *lane, const bar *s, double base_us)
 {
-    char *name = quoted(s->name);
+    OWNED char *name = quoted(s->name);
     fprintf(f, "%s,%d,%s,%d,%s,%.3f,%.3f\n", label, rank, lane, s->stream, name, s->start_us - base_us,
             s->end_us - base_us);
-    free(name);
 }
 
 static void put_comment(FILE *f, const char *label, int rank, const sweep_sums *s, size_t n, double resolution_us)

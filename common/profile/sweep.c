@@ -44,7 +44,7 @@ sweep_sums sweep(const record_span *s, size_t n, double from_us, double to_us)
     int running[3] = {0};
     unsigned set = 0;
     double at = from_us;
-    edge *e = edges_of(s, n, from_us, to_us, &count);
+    OWNED edge *e = edges_of(s, n, from_us, to_us, &count);
     for (size_t i = 0; i < count; i++) {
         sums.us[set] += e[i].us - at;
         at = e[i].us;
@@ -52,7 +52,6 @@ sweep_sums sweep(const record_span *s, size_t n, double from_us, double to_us)
         set = (set & ~(1u << e[i].lane)) | (unsigned)(running[e[i].lane] > 0) << e[i].lane;
     }
     sums.us[0] += to_us > at ? to_us - at : 0;
-    free(e);
     return sums;
 }
 
@@ -101,9 +100,9 @@ static double shared_until(const double *times, const double *shared, const bool
 void sweep_beside(const record_span *s, size_t n, double *beside_us)
 {
     size_t count;
-    edge *e = edges_of(s, n, -INFINITY, INFINITY, &count);
-    double *times = xmalloc((count + 1) * sizeof *times), *shared = xmalloc((count + 1) * sizeof *shared);
-    bool *grows = xmalloc(count + 1);
+    OWNED edge *e = edges_of(s, n, -INFINITY, INFINITY, &count);
+    OWNED double *times = xmalloc((count + 1) * sizeof *times), *shared = xmalloc((count + 1) * sizeof *shared);
+    OWNED bool *grows = xmalloc(count + 1);
     int running = 0;
     for (size_t i = 0; i < count; i++) {
         const double before = i ? shared[i - 1] + (grows[i - 1] ? e[i].us - times[i - 1] : 0) : 0;
@@ -115,10 +114,6 @@ void sweep_beside(const record_span *s, size_t n, double *beside_us)
                            ? shared_until(times, shared, grows, count, s[i].end_us) -
                                  shared_until(times, shared, grows, count, s[i].start_us)
                            : 0;
-    free(e);
-    free(times);
-    free(shared);
-    free(grows);
 }
 
 /* ---- windows ---- */

@@ -98,15 +98,13 @@ static void put_device(writer *x, const char *label, const record_span *s, size_
 {
     chrome_row *rows;
     int row_count;
-    int *at = chrome_place(s, n, &rows, &row_count);
-    char *used = xcalloc(x->r->call_count + 1, 1);
+    OWNED int *at = chrome_place(s, n, &rows, &row_count);
+    OWNED char *used = xcalloc(x->r->call_count + 1, 1);
     chrome_put_names(x->f, label, x->rank, rows, row_count);
     for (size_t i = 0; i < n; i++) {
         put_span(x, chrome_thread(at[i]), &s[i]);
         put_arrow(x, chrome_thread(at[i]), &s[i], used);
     }
-    free(used);
-    free(at);
     free(rows);
 }
 
@@ -127,7 +125,7 @@ static int by_time(const void *a, const void *b)
 
 static void put_counters(writer *x, const record_span *s, size_t n)
 {
-    change *c = xmalloc((2 * n + 1) * sizeof *c);
+    OWNED change *c = xmalloc((2 * n + 1) * sizeof *c);
     int running[3] = {0}, shown[3] = {-1, -1, -1};
     for (size_t i = 0; i < n; i++) {
         c[2 * i] = (change){s[i].start_us, (int)s[i].lane, 1};
@@ -144,7 +142,6 @@ static void put_counters(writer *x, const record_span *s, size_t n)
                 "\"communication\":%d,\"copy\":%d}}",
                 x->rank, (double)ns_of(c[i].us - x->base_us) / 1e3, running[0], running[1], running[2]);
     }
-    free(c);
 }
 
 /* ---- the host ---- */
@@ -202,7 +199,7 @@ bool profile_write_trace(const char *path, const char *label, int rank, const re
     writer x = {.rank = rank, .r = r, .w = w, .base_us = base_us};
     char *text = NULL;
     size_t bytes, n;
-    record_span *s = record_cut(r, w, &n);
+    OWNED record_span *s = record_cut(r, w, &n);
     x.f = open_memstream(&text, &bytes);
     if (!x.f)
         die(EXIT_CODE_FAILURE, "out of memory");
@@ -211,11 +208,9 @@ bool profile_write_trace(const char *path, const char *label, int rank, const re
     put_ranges(&x);
     put_calls(&x);
     fclose(x.f);
-    char *head = xasprintf("{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\"traceEvents\":[\n",
-                           llround(base_us * 1e3));
+    OWNED char *head = xasprintf("{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\"traceEvents\":[\n",
+                                 llround(base_us * 1e3));
     const bool ok = append_text(path, head, ",\n", text, "\n]}\n");
-    free(head);
     free(text);
-    free(s);
     return ok;
 }

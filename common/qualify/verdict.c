@@ -89,7 +89,7 @@ static bool beyond(const qualify_metric *m, double x, double bound)
 /* The median of those measured, and how far from it a peer may be; false with too few of them. */
 static bool peers_bound(const qualify_metric *m, const double *values, size_t n, double *middle, double *bound)
 {
-    double *x = xcalloc(n + 1, sizeof *x);
+    OWNED double *x = xcalloc(n + 1, sizeof *x);
     size_t there = 0;
     for (size_t i = 0; i < n; i++)
         if (isfinite(values[i]))
@@ -103,7 +103,6 @@ static bool peers_bound(const qualify_metric *m, const double *values, size_t n,
         const double far = fmax(z_max * sigma, behind_min * *middle);
         *bound = m->lower_is_better ? *middle + far : *middle - far;
     }
-    free(x);
     return enough;
 }
 

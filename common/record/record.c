@@ -290,7 +290,7 @@ static int by_number(const void *a, const void *b)
 /* Which call and range each span comes from, and of which step it is. */
 static void attribute(recording *r, const cupti_records *raw)
 {
-    uint64_t *calls = xmalloc((r->call_count + 1) * sizeof *calls);
+    OWNED uint64_t *calls = xmalloc((r->call_count + 1) * sizeof *calls);
     for (size_t i = 0; i < r->call_count; i++) {
         r->calls[i].range = linked_range(raw, r->calls[i].correlation);
         calls[i] = (uint64_t)r->calls[i].correlation << 32 | i;
@@ -303,7 +303,6 @@ static void attribute(recording *r, const cupti_records *raw)
         s->range = s->node ? cupti_node_range(s->node) : launched_in;
         s->step = launched_in >= 0 ? r->ranges[launched_in].step : -1;
     }
-    free(calls);
 }
 
 static recording *from_gpu(bool spans_alone, char *why, size_t why_bytes)

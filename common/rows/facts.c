@@ -40,9 +40,8 @@ char *run_facts_lines(const row_writer *r)
     size_t bytes;
     FILE *out = text_stream(&text, &bytes);
     for (const column_spec *c = rows_layout.run; c->name; c++) {
-        char *value = has(r, c) ? value_of(r, c->name) : xstrdup("");
+        OWNED char *value = has(r, c) ? value_of(r, c->name) : xstrdup("");
         results_fact(out, r->run_id, c->name, strcmp(value, "nan") == 0 ? "" : value);
-        free(value);
     }
     fclose(out);
     return text;
@@ -55,14 +54,12 @@ void run_facts_fill(row_writer *r)
     for (const column_spec *c = rows_layout.run; c->name; c++) {
         if (!has(r, c))
             continue;
-        char *value = value_of(r, c->name);
+        OWNED char *value = value_of(r, c->name);
         const size_t bytes = csv_quote(value, NULL, 0) + 1;
-        char *cell = xmalloc(bytes);
+        OWNED char *cell = xmalloc(bytes);
         csv_quote(value, cell, bytes);
         fprintf(header, ",%s", c->name);
         fprintf(line, ",%s", cell);
-        free(cell);
-        free(value);
     }
     fclose(header);
     fclose(line);

@@ -20,14 +20,13 @@ _Noreturn static void die_for(const char *path, const char *action)
 
 static void make_parents(const char *path)
 {
-    char *folder = xstrdup(path);
+    OWNED char *folder = xstrdup(path);
     for (char *slash = *folder ? strchr(folder + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (mkdir(folder, 0777) != 0 && errno != EEXIST)
             die_for(folder, "create the folder");
         *slash = '/';
     }
-    free(folder);
 }
 
 /* Opens and locks; the lock ends with the descriptor. */
@@ -71,11 +70,9 @@ static void write_all(int fd, const char *path, const char *text, size_t bytes)
 static bool starts_with_line(int fd, const char *line)
 {
     size_t bytes = strlen(line) + 1;
-    char *start = xmalloc(bytes);
+    OWNED char *start = xmalloc(bytes);
     ssize_t got = pread(fd, start, bytes, 0);
-    bool same = got == (ssize_t)bytes && memcmp(start, line, bytes - 1) == 0 && start[bytes - 1] == '\n';
-    free(start);
-    return same;
+    return got == (ssize_t)bytes && memcmp(start, line, bytes - 1) == 0 && start[bytes - 1] == '\n';
 }
 
 static void move_aside(const char *path)
@@ -120,9 +117,8 @@ void rows_append(const char *path, const char *header, const char *line)
         fd = open_locked(path, &info);
     }
     if (info.st_size == 0) {
-        char *text = xasprintf("%s\n", header);
+        OWNED char *text = xasprintf("%s\n", header);
         write_all(fd, path, text, strlen(text));
-        free(text);
     } else {
         end_torn_line(fd, path, info.st_size);
     }

@@ -34,11 +34,10 @@ static void line_begin(line *l)
 static void put_text(line *l, const char *text)
 {
     size_t bytes = csv_quote(text, NULL, 0) + 1;
-    char *quoted = xmalloc(bytes);
+    OWNED char *quoted = xmalloc(bytes);
     csv_quote(text, quoted, bytes);
     fprintf(l->out, "%s%s", l->started ? "," : "", quoted);
     l->started = true;
-    free(quoted);
 }
 
 static void put_real(line *l, double x)
@@ -287,11 +286,9 @@ void row_commit(row *w)
         r->table_started = true;
     }
     if (r->written) {
-        char *header = xasprintf("%s%s", r->header, r->run_header),
-             *whole = xasprintf("%.*s%s\n", (int)strcspn(text, "\n"), text, r->run_line);
+        OWNED char *header = xasprintf("%s%s", r->header, r->run_header),
+                   *whole = xasprintf("%.*s%s\n", (int)strcspn(text, "\n"), text, r->run_line);
         r->written(r->user, header, whole);
-        free(header);
-        free(whole);
     }
     free(text);
     row_drop(w);

@@ -89,10 +89,8 @@ static void refuse_others(const char *path)
 
 static void add_facts(const row_writer *r)
 {
-    char *machine = results_machine(r->csv_path), *lines = run_facts_lines(r);
+    OWNED char *machine = results_machine(r->csv_path), *lines = run_facts_lines(r);
     results_facts_append(machine, lines);
-    free(lines);
-    free(machine);
 }
 
 row_writer *rows_open(const options *o, const rows_info *info, bool resume)

@@ -13,9 +13,8 @@
 csv *rows_read(const char *path)
 {
     csv *c = csv_read(path);
-    char *machine = results_machine(path);
+    OWNED char *machine = results_machine(path);
     results_join(c, machine, (const char *const[]){"campaign", "device", NULL});
-    free(machine);
     return c;
 }
 
@@ -33,10 +32,8 @@ static bool counts(const session *s, const csv *c, size_t row)
 
 static csv *rows_of(const char *results_dir)
 {
-    char *path = xasprintf("%s/bench_roofline.csv", results_dir);
-    csv *c = rows_read(path);
-    free(path);
-    return c;
+    OWNED char *path = xasprintf("%s/bench_roofline.csv", results_dir);
+    return rows_read(path);
 }
 
 /* 16-bit products that make one of fp32; 1 where there are none. */

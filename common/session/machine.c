@@ -51,9 +51,8 @@ void machine_slug(device_kind kind, const device_info *info, char *out, unsigned
     }
     snprintf(tail, sizeof tail, "-x%d", cpu ? info->sm_count : info->count);
     int room = (int)bytes - 1 - (int)strlen(tail);
-    char *head = xasprintf("%s%s", cpu ? "cpu-" : "", *words ? words : "unknown");
+    OWNED char *head = xasprintf("%s%s", cpu ? "cpu-" : "", *words ? words : "unknown");
     snprintf(out, bytes, "%.*s%s", room > 0 ? room : 0, head, tail);
-    free(head);
 }
 
 /* ---- machine.csv ---- */

@@ -41,7 +41,7 @@ bool session_profile(session *s, const char *name, const profile_how *how, bool 
                      profile_result *out)
 {
     const profile_identity id = identity_of(s, name);
-    profile_work *x = xcalloc(1, sizeof *x);
+    OWNED profile_work *x = xcalloc(1, sizeof *x);
     char why[300] = "", folder[512];
     *out = (profile_result){.ok = false};
     x->s = s, x->how = how, x->fn = fn, x->arg = arg;
@@ -65,7 +65,6 @@ bool session_profile(session *s, const char *name, const profile_how *how, bool 
     }
     s->profile->recorded = s->profile->recorded || out->ok;
     profile_work_free(x);
-    free(x);
     return out->ok;
 }
 

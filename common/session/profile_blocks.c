@@ -29,12 +29,11 @@ bool profile_on_all(const session *s, const profile_how *how, bool mine)
 {
     if (!how->together || !s->peers)
         return mine;
-    char *all = xmalloc((size_t)s->peers->size);
+    OWNED char *all = xmalloc((size_t)s->peers->size);
     const char own = mine;
     s->peers->gather(s->peers->user, &own, 1, all);
     for (int i = 0; i < s->peers->size; i++)
         mine = mine && all[i];
-    free(all);
     return mine;
 }
 
@@ -191,11 +190,10 @@ profile_choice profile_choose(const profile_work *x, bool ok)
     if (x->how->member && c.block >= 0 && c.step >= x->window_count[c.block])
         c.block = -1;
     double mine = x->how->member && c.block >= 0 ? x->windows[c.block][c.step].from_us : INFINITY;
-    double *all = xcalloc((size_t)s->peers->size, sizeof *all);
+    OWNED double *all = xcalloc((size_t)s->peers->size, sizeof *all);
     s->peers->gather(s->peers->user, &mine, sizeof mine, all);
     for (int i = 0; i < s->peers->size; i++)
         c.base_us = fmin(c.base_us, all[i]);
-    free(all);
     return c;
 }
 

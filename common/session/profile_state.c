@@ -15,9 +15,8 @@ bool session_profiling(const session *s)
 
 double profile_noted_ms(const session *s, const char *key, const char *name)
 {
-    char *both = xasprintf("%s %s", key, name);
+    OWNED char *both = xasprintf("%s %s", key, name);
     const double *ms = cache_find(s->kept, "timed", both);
-    free(both);
     return ms ? *ms : NAN;
 }
 
@@ -25,9 +24,8 @@ void profile_note(session *s, const char *key, const char *name, double ms)
 {
     if (!option_flag(s->opt, "profile") || session_profiling(s))
         return;
-    char *both = xasprintf("%s %s", key, name);
+    OWNED char *both = xasprintf("%s %s", key, name);
     double *kept = cache_find(s->kept, "timed", both);
     kept = kept ? kept : cache_add(s->kept, "timed", both, sizeof *kept, NULL);
     *kept = ms;
-    free(both);
 }

@@ -89,7 +89,7 @@ static int by_enqueue(const void *a, const void *b)
 /* Those that the step enqueued, in that order: the same on all ranks. Caller frees. */
 static rank_collective *collectives_of(const recording *r, int step, size_t *n)
 {
-    record_span *s = xmalloc((r->span_count + 1) * sizeof *s);
+    OWNED record_span *s = xmalloc((r->span_count + 1) * sizeof *s);
     *n = 0;
     for (size_t i = 0; i < r->span_count; i++)
         if (is_collective(&r->spans[i], step))
@@ -102,7 +102,6 @@ static rank_collective *collectives_of(const recording *r, int step, size_t *n)
         c[i].bytes = op ? op->bytes : 0;
         c[i].start_us = s[i].start_us, c[i].end_us = s[i].end_us;
     }
-    free(s);
     return c;
 }
 
@@ -143,8 +142,8 @@ void profile_write_together(session *s, const char *folder, const profile_identi
     const int ranks = gather_collectives(s, mine, n, &all, &most);
     char why[300] = "";
     if (ranks > 0 && s->peers->rank < ranks) {
-        collective_times *t = xcalloc((size_t)ranks * most, sizeof *t);
-        double *bus = xcalloc(most, sizeof *bus);
+        OWNED collective_times *t = xcalloc((size_t)ranks * most, sizeof *t);
+        OWNED double *bus = xcalloc(most, sizeof *bus);
         for (size_t k = 0; k < most; k++)
             bus[k] = profile_bus_factor(mine[k].op, ranks);
         const size_t own = (size_t)s->peers->rank * most;
@@ -154,8 +153,6 @@ void profile_write_together(session *s, const char *folder, const profile_identi
         } else if (*folder && !profile_write_collectives(folder, id, mine, t + own, bus, most, base_us)) {
             warn("%s/collectives.csv can't be written: %s", folder, strerror(errno));
         }
-        free(t);
-        free(bus);
     }
     free(mine);
     free(all);
@@ -200,7 +197,7 @@ void profile_write(session *s, const profile_how *how, const profile_identity *i
     }
     size_t parts_count;
     char costs[256];
-    idle_part *parts = idle_parts(r, w, s->profile->limits, &parts_count);
+    OWNED idle_part *parts = idle_parts(r, w, s->profile->limits, &parts_count);
     char *name = trace_name(id), *trace = xasprintf("%s/%s", folder, name);
     describe_costs(r, w, costs, sizeof costs);
     t.window_us = w.to_us - w.from_us;
@@ -214,7 +211,7 @@ void profile_write(session *s, const profile_how *how, const profile_identity *i
     profile_overlap o = {.step_ms = t.event_ms, .own = tables->sums, .has_twin = how->twin && how->twin->ok};
     if (o.has_twin)
         o.twin_ms = how->twin->step_ms, o.twin = how->twin->sums;
-    char *label = xasprintf("%s %s", id->bench, id->key);
+    OWNED char *label = xasprintf("%s %s", id->bench, id->key);
     const bool ok =
         !*folder || (profile_write_kernels(folder, id, tables) && profile_write_products(folder, id, tables) &&
                      profile_write_softmax(folder, id, tables) && profile_write_totals(folder, id, &t) &&
@@ -226,10 +223,8 @@ void profile_write(session *s, const profile_how *how, const profile_identity *i
         warn("profile of %s: only %.1f %% of the time is attributed to ranges", id->key, t.attributed_pct);
     if (profile_first_rank(s) && !option_flag(s->opt, "quiet"))
         print_summary(id, &t, tables);
-    free(label);
     free(name);
     free(trace);
-    free(parts);
     profile_tables_free(tables);
 }
 
@@ -240,8 +235,6 @@ void profile_prepare_folder(session *s, const profile_how *how, const profile_id
     if (!*folder || !profile_first_rank(s) || how->silent)
         return;
     mkdir(folder, 0777);
-    char *name = trace_name(id), *trace = xasprintf("%s/%s", folder, name);
+    OWNED char *name = trace_name(id), *trace = xasprintf("%s/%s", folder, name);
     remove(trace);
-    free(trace);
-    free(name);
 }

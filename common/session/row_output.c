@@ -23,7 +23,7 @@ static char *baseline_of(const options *o)
 
 void row_output_check(const options *o)
 {
-    char *baseline = baseline_of(o);
+    OWNED char *baseline = baseline_of(o);
     csv *file = baseline ? csv_read(baseline) : NULL;
     if (baseline && !file)
         die(EXIT_CODE_USAGE, "--baseline %s has no rows of %s: %s: %s", option_text(o, "baseline"),
@@ -35,7 +35,6 @@ void row_output_check(const options *o)
         die(EXIT_CODE_USAGE, "--baseline: %s", refusal);
     csv_warn_lost(file, baseline);
     csv_free(file);
-    free(baseline);
 }
 
 row_output row_output_begin(const options *o, FILE *rows, const char *csv)
@@ -60,10 +59,8 @@ void row_output_write(void *output, const char *header, const char *line)
     }
     if (!out->baseline)
         return;
-    char *row = xasprintf("%s\n%s", header, line), *said = compare_row(out->baseline, row, out->machine);
+    OWNED char *row = xasprintf("%s\n%s", header, line), *said = compare_row(out->baseline, row, out->machine);
     say("    baseline: %s\n", said);
-    free(said);
-    free(row);
 }
 
 void row_output_end(row_output *out)

@@ -307,9 +307,8 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                        option_flag(o, "resume") && first);
     watchdog_rows(csv);
     if (csv) {
-        char *folder = folder_of(csv);
+        OWNED char *folder = folder_of(csv);
         machine_report(s.dev, o, folder, rows_run_id(s.rows));
-        free(folder);
     }
 
     s.kept = cache_create();

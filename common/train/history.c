@@ -130,7 +130,7 @@ static int by_size(const void *a, const void *b)
 
 size_t timeline_largest(const timeline *x, allocation *out, size_t n)
 {
-    allocation *all = xmalloc((x->count ? x->count : 1) * sizeof *all);
+    OWNED allocation *all = xmalloc((x->count ? x->count : 1) * sizeof *all);
     size_t kinds = 0;
     for (size_t i = 0; i < x->count; i++) {
         const arena_event *e = &x->events[i];
@@ -148,7 +148,6 @@ size_t timeline_largest(const timeline *x, allocation *out, size_t n)
     qsort(all, kinds, sizeof *all, by_size);
     const size_t given = kinds < n ? kinds : n;
     memcpy(out, all, given * sizeof *all);
-    free(all);
     return given;
 }
 

@@ -189,10 +189,10 @@ static int is_csv(const struct dirent *entry)
 static void check_folder(verdict *v, const char *dir, const char *inside)
 {
     struct dirent **entries;
-    char *folder = xasprintf("%s/%s", dir, inside);
+    OWNED char *folder = xasprintf("%s/%s", dir, inside);
     const int n = scandir(folder, &entries, is_csv, alphasort);
     for (int i = 0; i < n; i++) {
-        char *name = xasprintf("%s%s", inside, entries[i]->d_name), *path = xasprintf("%s/%s", dir, name);
+        OWNED char *name = xasprintf("%s%s", inside, entries[i]->d_name), *path = xasprintf("%s/%s", dir, name);
         csv *file = csv_read(path);
         char *machine = results_machine(path);
         if (strncmp(entries[i]->d_name, "bench_", 6) == 0) /* a row is what is read of it */
@@ -202,13 +202,10 @@ static void check_folder(verdict *v, const char *dir, const char *inside)
         if (file)
             check_texts(v, name, *inside ? "" : entries[i]->d_name, file);
         csv_free(file);
-        free(path);
-        free(name);
         free(entries[i]);
     }
     if (n >= 0)
         free(entries);
-    free(folder);
 }
 
 static void check_whole(verdict *v, const char *const *benches, size_t count)
@@ -217,10 +214,9 @@ static void check_whole(verdict *v, const char *const *benches, size_t count)
         number_of(v, sqlite3_mprintf("SELECT max(CAST(value AS REAL)) FROM machine WHERE key = 'gpu_count'"));
     for (size_t i = 0; i < count; i++) {
         const char *colon = strchr(benches[i], ':');
-        char *name = xasprintf("%.*s", colon ? (int)(colon - benches[i]) : (int)strlen(benches[i]), benches[i]);
+        OWNED char *name = xasprintf("%.*s", colon ? (int)(colon - benches[i]) : (int)strlen(benches[i]), benches[i]);
         if (!colon || gpus >= atof(colon + 1))
             complain(v, sqlite3_mprintf("SELECT '%q: no rows' WHERE %Q NOT IN (SELECT name FROM files)", name, name));
-        free(name);
     }
 }
 
@@ -263,10 +259,9 @@ size_t results_accept(const char *dir, const char *const *benches, size_t count,
                                  "DISTINCT gpu_uuid AS g FROM ok WHERE gpu_uuid "
                                  "IS NOT NULL) HAVING count(*) > 1"));
     if (!v.complaints) {
-        char *commit = db_text(v.db, "report --check", "SELECT \"commit\" FROM ok LIMIT 1");
+        OWNED char *commit = db_text(v.db, "report --check", "SELECT \"commit\" FROM ok LIMIT 1");
         fprintf(out, "%s: %zu rows in %zu files, verified, of commit %s, within the limits of the GPU\n", dir, v.rows,
                 v.files, commit ? commit : "unknown");
-        free(commit);
     }
     sqlite3_close(v.db);
     return v.complaints;

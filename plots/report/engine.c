@@ -188,12 +188,11 @@ static void add_cell(document *doc, sqlite3_stmt *row, const column *c, const ch
 {
     const bool real = sqlite3_column_type(row, c->at) == SQLITE_FLOAT,
                none = sqlite3_column_type(row, c->at) == SQLITE_NULL;
-    char *number = real ? number_text(sqlite3_column_double(row, c->at)) : NULL;
+    OWNED char *number = real ? number_text(sqlite3_column_double(row, c->at)) : NULL;
     const char *text = number ? number : (const char *)sqlite3_column_text(row, c->at);
     if (none && c->kind == DOC_NUMBER && status && strcmp(status, "ok") != 0)
         text = status;
     doc_cell(doc, text && *text ? text : NULL);
-    free(number);
 }
 
 /* A column `status` is not shown: it stands in for the numbers of a row that has none. */
@@ -215,9 +214,8 @@ static void add_table(section *s, const block *b, const char *sql)
         doc_table(s->doc);
     for (int c = 0; found && c < n; c++)
         if (columns[c].shown) {
-            char *name = xasprintf("%.*s", columns[c].length, sqlite3_column_name(rows, c));
+            OWNED char *name = xasprintf("%.*s", columns[c].length, sqlite3_column_name(rows, c));
             doc_column(s->doc, columns[c].kind, name);
-            free(name);
         }
     while (step(s, b, rows)) {
         doc_row(s->doc);
@@ -275,25 +273,23 @@ static char *word(const char **rest)
 
 static void view_block(const section *s, const block *b, const char *rest)
 {
-    char *name = word(&rest);
+    OWNED char *name = word(&rest);
     run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.\"%w\"", name));
     run(s, b, sqlite3_mprintf("CREATE TEMP TABLE \"%w\" AS %s", name, rest));
-    free(name);
 }
 
 /* @into NAME: adds rows to a table that other sections read, too. */
 static void into_block(const section *s, const block *b, const char *rest)
 {
-    char *name = word(&rest);
+    OWNED char *name = word(&rest);
     run(s, b, sqlite3_mprintf("CREATE TABLE IF NOT EXISTS main.\"%w\" AS SELECT * FROM (%s) WHERE 0", name, rest));
     run(s, b, sqlite3_mprintf("INSERT INTO main.\"%w\" SELECT * FROM (%s)", name, rest));
-    free(name);
 }
 
 /* @slice NAME FROM TABLE ALONG a, b [WHERE ...]: the most rows that differ in nothing else, and in the variant. */
 static void slice_block(const section *s, const block *b, const char *rest)
 {
-    char *name = word(&rest), *from = word(&rest), *table = word(&rest), *along = word(&rest);
+    OWNED char *name = word(&rest), *from = word(&rest), *table = word(&rest), *along = word(&rest);
     const char *where = strstr(rest, "WHERE");
     char *axes = xasprintf("%.*s", (int)(where ? (size_t)(where - rest) : strlen(rest)), rest);
     if (strcmp(from, "FROM") != 0 || strcmp(along, "ALONG") != 0)
@@ -313,10 +309,6 @@ static void slice_block(const section *s, const block *b, const char *rest)
                         name, list ? list : "", table, where ? where : ""));
     sqlite3_free(list);
     free(axes);
-    free(along);
-    free(table);
-    free(from);
-    free(name);
 }
 
 /* " a b ": between blanks, so that a name is found whole. Caller frees. */
@@ -335,10 +327,9 @@ static char *columns_of(const section *s, const block *b, const char *table, con
     char *sql = sqlite3_mprintf("SELECT name FROM pragma_table_info(%Q)", table), *wanted = one_line(only);
     sqlite3_stmt *columns = prepare(s, b, sql);
     while (step(s, b, columns)) {
-        char *name = xasprintf(" %s ", (const char *)sqlite3_column_text(columns, 0));
+        OWNED char *name = xasprintf(" %s ", (const char *)sqlite3_column_text(columns, 0));
         if (!*only || strstr(wanted, name))
             sqlite3_str_appendf(list, ", \"%w\"", sqlite3_column_text(columns, 0));
-        free(name);
     }
     sqlite3_finalize(columns);
     sqlite3_free(sql);
@@ -349,14 +340,13 @@ static char *columns_of(const section *s, const block *b, const char *table, con
 /* @union NAME TABLE ... [OF COLUMN ...]: their rows one below the other, by the names of columns; `bench_table` says whose a row is. */
 static void union_block(const section *s, const block *b, const char *rest)
 {
-    char *name = word(&rest);
+    OWNED char *name = word(&rest);
     const char *of = strstr(rest, "OF ");
     const char *only = of ? of + 3 : "";
     sqlite3_str *tables = sqlite3_str_new(s->page->db);
     for (const char *at = rest; *at && at != of;) {
-        char *table = word(&at);
+        OWNED char *table = word(&at);
         sqlite3_str_appendf(tables, "%s%Q", sqlite3_str_length(tables) ? ", " : "", table);
-        free(table);
     }
     char *list = sqlite3_str_finish(tables), *wanted = one_line(only);
     char *sql = sqlite3_mprintf("SELECT group_concat(printf('\"%%w\" %%s', name, type), ', ') FROM (SELECT i.name, "
@@ -381,7 +371,6 @@ static void union_block(const section *s, const block *b, const char *rest)
     sqlite3_free(sql);
     sqlite3_free(list);
     free(wanted);
-    free(name);
 }
 
 /* ---- figures ---- */
@@ -413,11 +402,10 @@ static FILE *open_drawing(const section *s, const block *b, const char *name, co
 {
     if (name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")])
         fail(s, b, "the name of a figure has a character that no file should have");
-    char *path = xasprintf("%s/%s.%s", s->page->drawings, name, suffix);
+    OWNED char *path = xasprintf("%s/%s.%s", s->page->drawings, name, suffix);
     FILE *out = fopen(path, "w");
     if (!out)
         die(EXIT_CODE_FAILURE, "%s cannot be written", path);
-    free(path);
     return out;
 }
 
@@ -472,8 +460,8 @@ static void draw_block(const section *s, const block *b, const char *rest)
     const char *colon = strstr(rest, ": "), *query = strstr(rest, "\nSELECT");
     if (!colon || !query || strcspn(rest, "\n") < (size_t)(colon - rest))
         fail(s, b, "@draw NAME: TITLE, and a query below");
-    char *name_text = xasprintf("%.*s", (int)(colon - rest), rest),
-         *title_text = xasprintf("%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+    OWNED char *name_text = xasprintf("%.*s", (int)(colon - rest), rest),
+               *title_text = xasprintf("%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
     char *name_sql = template_sql(name_text), *title_sql = template_sql(title_text);
     run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.drawn"));
     run(s, b, sqlite3_mprintf("CREATE TEMP TABLE drawn AS %s", query));
@@ -502,16 +490,13 @@ static void draw_block(const section *s, const block *b, const char *rest)
         if (!equals || equals == at)
             fail(s, b, "a variable of @draw is NAME = QUERY or NAME := QUERY");
         const bool number = equals[-1] == ':';
-        char *variable = xasprintf("%.*s", (int)strcspn(at, " "), at),
-             *sql = xasprintf("%.*s", (int)(at + line - equals - 1), equals + 1);
-        char *value = joined(s, b, sql);
+        OWNED char *variable = xasprintf("%.*s", (int)strcspn(at, " "), at),
+                   *sql = xasprintf("%.*s", (int)(at + line - equals - 1), equals + 1);
+        OWNED char *value = joined(s, b, sql);
         if (out && number)
             fprintf(out, "%s = %s\n", variable, is_number(value) ? value : "0");
         else if (out)
             quote_gnuplot(out, variable, value);
-        free(value);
-        free(sql);
-        free(variable);
     }
     if (out)
         fclose(out);
@@ -523,8 +508,6 @@ static void draw_block(const section *s, const block *b, const char *rest)
     sqlite3_free(name_query);
     sqlite3_free(title_sql);
     sqlite3_free(name_sql);
-    free(title_text);
-    free(name_text);
 }
 
 /* ---- blocks that hold others ---- */
@@ -622,7 +605,7 @@ static void problem_block(section *s, const block *b, const char *rest, const bl
     char *colon = strstr(rest, "): "), *open = strchr(rest, '(');
     if (!colon || !open)
         fail(s, b, "@problem NAME (EDITIONS): SECTION");
-    char *name = xasprintf("%.*s", (int)(open - rest - 1), rest), *id = heading_id(colon + 3);
+    OWNED char *name = xasprintf("%.*s", (int)(open - rest - 1), rest), *id = heading_id(colon + 3);
     char *title = xasprintf("%c%c%s%c%c#%s%c %.*s:", DOC_LINK, DOC_STRONG, name, DOC_STRONG_END, DOC_LINK_ADDRESS, id,
                             DOC_LINK_END, (int)(colon + 1 - open), open);
     s->problem = title;
@@ -632,8 +615,6 @@ static void problem_block(section *s, const block *b, const char *rest, const bl
         run(s, b, sqlite3_mprintf("INSERT INTO main.unanswered VALUES(%Q)", name));
     s->problem = NULL;
     free(title);
-    free(id);
-    free(name);
 }
 
 static void use_block(section *s, const block *b, const char *rest);
@@ -734,9 +715,8 @@ static void use_block(section *s, const block *b, const char *rest)
         fail(s, b, "there is no such file");
     char *text = xstrdup(embedded_text(file)), argument[] = "$1";
     for (; *rest; argument[1]++) {
-        char *by = word(&rest);
+        OWNED char *by = word(&rest);
         text = replaced(text, argument, by);
-        free(by);
     }
     size_t n;
     block *blocks = blocks_of(text, &n);
@@ -802,7 +782,7 @@ static void drop_views(const page *p)
 static void write_section(const page *p, const head *h)
 {
     size_t n;
-    char *text = xstrdup(h->file->text);
+    OWNED char *text = xstrdup(h->file->text);
     block *blocks = blocks_of(text, &n);
     section s = {.page = p, .doc = doc_create(""), .file = h->file->name};
     if (has_rows(&s, &blocks[0], h->of))
@@ -815,7 +795,6 @@ static void write_section(const page *p, const head *h)
         doc_fold_end(p->doc);
     drop_views(p);
     blocks_free(blocks, n);
-    free(text);
 }
 
 static int by_order(const void *a, const void *b)
@@ -827,13 +806,12 @@ static int by_order(const void *a, const void *b)
 void page_use(const page *p, const char *file)
 {
     size_t n;
-    char *text = xstrdup(embedded_text(file));
+    OWNED char *text = xstrdup(embedded_text(file));
     block *blocks = blocks_of(text, &n);
     section s = {.page = p, .doc = p->doc, .file = file};
     write_blocks(&s, blocks, n);
     drop_views(p);
     blocks_free(blocks, n);
-    free(text);
 }
 
 void page_write(const page *p, int last)

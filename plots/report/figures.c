@@ -10,11 +10,11 @@
 
 void add_figures(document *doc, const char *folder, const char *prefix)
 {
-    char *machine = folder ? realpath(folder, NULL) : NULL;
+    OWNED char *machine = folder ? realpath(folder, NULL) : NULL;
     if (!machine)
         return;
-    char *relative = xasprintf("../../plots/%s", strrchr(machine, '/') + 1),
-         *plots = xasprintf("%s/%s", machine, relative);
+    OWNED char *relative = xasprintf("../../plots/%s", strrchr(machine, '/') + 1),
+               *plots = xasprintf("%s/%s", machine, relative);
     struct dirent **entries;
     const int n = scandir(plots, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
@@ -28,7 +28,4 @@ void add_figures(document *doc, const char *folder, const char *prefix)
     }
     if (n >= 0)
         free(entries);
-    free(plots);
-    free(relative);
-    free(machine);
 }

@@ -90,9 +90,8 @@ static void sql_bytes(sqlite3_context *to, int n, sqlite3_value **v)
         return;
     const double x = sqlite3_value_double(v[0]);
     const bool small = x < 0.1 * GIB;
-    char *number = number_text(x / (small ? MIB : GIB));
+    OWNED char *number = number_text(x / (small ? MIB : GIB));
     give(to, xasprintf("%s %s", number, small ? "MiB" : "GiB"));
-    free(number);
 }
 
 static void sql_signed_pct(sqlite3_context *to, int n, sqlite3_value **v)
@@ -100,9 +99,8 @@ static void sql_signed_pct(sqlite3_context *to, int n, sqlite3_value **v)
     (void)n;
     if (is_null(v[0]))
         return;
-    char *number = number_text(sqlite3_value_double(v[0]));
+    OWNED char *number = number_text(sqlite3_value_double(v[0]));
     give(to, xasprintf("%s%s %%", *number == '-' ? "" : "+", number));
-    free(number);
 }
 
 static void sql_gib(sqlite3_context *to, int n, sqlite3_value **v)
@@ -122,11 +120,9 @@ static void sql_pm(sqlite3_context *to, int n, sqlite3_value **v)
     (void)n;
     if (is_null(v[0]))
         return;
-    char *mean = number_text(sqlite3_value_double(v[0]));
-    char *deviation = is_null(v[1]) ? xstrdup("-") : number_text(sqlite3_value_double(v[1]));
+    OWNED char *mean = number_text(sqlite3_value_double(v[0]));
+    OWNED char *deviation = is_null(v[1]) ? xstrdup("-") : number_text(sqlite3_value_double(v[1]));
     give(to, xasprintf("%s ± %s", mean, deviation));
-    free(mean);
-    free(deviation);
 }
 
 static void sql_span(sqlite3_context *to, int n, sqlite3_value **v)
@@ -134,10 +130,8 @@ static void sql_span(sqlite3_context *to, int n, sqlite3_value **v)
     (void)n;
     if (is_null(v[0]) || is_null(v[1]))
         return;
-    char *low = number_text(sqlite3_value_double(v[0])), *high = number_text(sqlite3_value_double(v[1]));
+    OWNED char *low = number_text(sqlite3_value_double(v[0])), *high = number_text(sqlite3_value_double(v[1]));
     give(to, strcmp(low, high) == 0 ? xstrdup(low) : xasprintf("%s to %s", low, high));
-    free(low);
-    free(high);
 }
 
 static void range(sqlite3_context *to, sqlite3_value **v, char *(*digits)(double))
@@ -149,11 +143,9 @@ static void range(sqlite3_context *to, sqlite3_value **v, char *(*digits)(double
         give(to, x);
         return;
     }
-    char *low = digits(sqlite3_value_double(v[1])), *high = digits(sqlite3_value_double(v[2]));
+    OWNED char *low = digits(sqlite3_value_double(v[1])), *high = digits(sqlite3_value_double(v[2]));
     give(to, xasprintf("%s [%s, %s]", x, low, high));
     free(x);
-    free(low);
-    free(high);
 }
 
 static void sql_range(sqlite3_context *to, int n, sqlite3_value **v)
@@ -210,9 +202,8 @@ static void sql_heading_link(sqlite3_context *to, int n, sqlite3_value **v)
     (void)n;
     if (is_null(v[0]))
         return;
-    char *id = heading_id(text_of(v[0]));
+    OWNED char *id = heading_id(text_of(v[0]));
     give(to, xasprintf("%c%s%c#%s%c", DOC_LINK, text_of(v[0]), DOC_LINK_ADDRESS, id, DOC_LINK_END));
-    free(id);
 }
 
 static void sql_only(sqlite3_context *to, int n, sqlite3_value **v)

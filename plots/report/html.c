@@ -164,7 +164,7 @@ static char *figure_text(const doc_output *to, const char *file)
 
 static void figure(const doc_output *to, const char *file, const char *alt)
 {
-    char *text = figure_text(to, file);
+    OWNED char *text = figure_text(to, file);
     fputs("<figure>", to->file);
     if (text) {
         char *svg = strstr(text, "<svg"), *view = strstr(svg, "viewBox=\""), *inside = strchr(svg, '>');
@@ -185,7 +185,6 @@ static void figure(const doc_output *to, const char *file, const char *alt)
         fputs("</p>", to->file);
     }
     fputs("</figure>\n", to->file);
-    free(text);
 }
 
 /* The shapes of points, from the first figure that has them, for all. */

@@ -68,9 +68,8 @@ static void bind(sqlite3_stmt *s, int at, char *cell, char kind)
 /* A file of the time before an option has the option's default, unless that is a sweep. */
 static void bind_default(sqlite3_stmt *s, int at, const known_column *c)
 {
-    char *plain = xstrdup(c->place == 'p' && !strpbrk(c->plain, ",:") ? c->plain : "");
+    OWNED char *plain = xstrdup(c->place == 'p' && !strpbrk(c->plain, ",:") ? c->plain : "");
     bind(s, at, plain, c->kind);
-    free(plain);
 }
 
 static const char *affinity(char kind)
@@ -125,7 +124,7 @@ static void insert(sqlite3 *db, const char *into, csv *file, const char *path, c
     sqlite3_str_appendall(sql, ")");
     char *text = sqlite3_str_finish(sql);
     sqlite3_stmt *s = db_prepare(db, path, text);
-    int *columns = xmalloc((end - first) * sizeof *columns);
+    OWNED int *columns = xmalloc((end - first) * sizeof *columns);
     for (size_t k = first; k < end; k++)
         columns[k - first] = csv_column(file, c[k].name);
     for (size_t r = 0; r < file->rows; r++) {
@@ -143,7 +142,6 @@ static void insert(sqlite3 *db, const char *into, csv *file, const char *path, c
     }
     sqlite3_finalize(s);
     sqlite3_free(text);
-    free(columns);
 }
 
 /* The columns that tell a case of a bench from another beside its parameters. Rows of an untimed bench lack some. */
@@ -283,7 +281,7 @@ static void keep_repeats(sqlite3 *db, const known_column *c, size_t first, size_
 /* Every file of a folder, for a path with a star; column `file` says which one a row is from. */
 static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_t first, size_t end)
 {
-    char *folder = xasprintf("%s/%.*s", dir, (int)strcspn(c[first].path, "*"), c[first].path);
+    OWNED char *folder = xasprintf("%s/%.*s", dir, (int)strcspn(c[first].path, "*"), c[first].path);
     struct dirent **entries;
     const int n = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
@@ -301,20 +299,18 @@ static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_
     }
     if (n >= 0)
         free(entries);
-    free(folder);
 }
 
 /* Which files there are, and what of them does not count. */
 static void note_file(sqlite3 *db, const char *table, const char *path, const csv *file)
 {
-    char *lost = csv_lost(file);
+    OWNED char *lost = csv_lost(file);
     char *sql = sqlite3_mprintf("INSERT INTO files VALUES(%Q, %Q, %Q)", table, path,
                                 lost         ? lost
                                 : file->rows ? NULL
                                              : "no rows");
     db_run(db, "loading", sql);
     sqlite3_free(sql);
-    free(lost);
 }
 
 static void drop_others(sqlite3 *db, const char *table, const char *device)
@@ -342,7 +338,7 @@ static void join(csv *file, const char *path, const known_column *c, size_t firs
 
 static void load(sqlite3 *db, const char *dir, const char *device, const known_column *c, size_t first, size_t end)
 {
-    char *path = xasprintf("%s/%s", dir, c[first].path);
+    OWNED char *path = xasprintf("%s/%s", dir, c[first].path);
     csv *file = csv_read(path);
     if (is_kind(c[first].table, "bench_"))
         join(file, path, c, first, end);
@@ -360,7 +356,6 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
             drop_others(db, c[first].table, device);
     }
     csv_free(file);
-    free(path);
 }
 
 sqlite3 *db_open(const char *dir, const char *device)

@@ -12,16 +12,13 @@
 
 char *machine_title(sqlite3 *db, const char *device)
 {
-    char *gpus = db_text(
+    OWNED char *gpus = db_text(
         db, "report",
         "SELECT c.value || ' x ' || n.value FROM machine n JOIN machine c USING (run_id) WHERE n.key = 'gpu_name' AND "
         "c.key = 'gpu_count' ORDER BY n.id DESC LIMIT 1");
-    char *cpu = db_text(db, "report", "SELECT value FROM machine WHERE key = 'cpu' ORDER BY id DESC LIMIT 1");
+    OWNED char *cpu = db_text(db, "report", "SELECT value FROM machine WHERE key = 'cpu' ORDER BY id DESC LIMIT 1");
     const bool on_gpu = gpus && strcmp(device, "cuda") == 0;
-    char *title = on_gpu ? xstrdup(gpus) : xasprintf("CPU: %s", cpu ? cpu : "not known");
-    free(cpu);
-    free(gpus);
-    return title;
+    return on_gpu ? xstrdup(gpus) : xasprintf("CPU: %s", cpu ? cpu : "not known");
 }
 
 /* For a folder without machine.csv, the rows say it. */
@@ -45,13 +42,12 @@ static bool any_row_of_a_gpu(const char *dir)
 
 const char *machine_device(const char *dir)
 {
-    char *path = xasprintf("%s/machine.csv", dir);
+    OWNED char *path = xasprintf("%s/machine.csv", dir);
     csv *machine = csv_read(path);
     bool gpu = !machine && any_row_of_a_gpu(dir);
     for (size_t i = 0; machine && i < machine->rows && !gpu; i++)
         gpu = csv_cell(machine, i, "key") && strcmp(csv_cell(machine, i, "key"), "gpu_name") == 0;
     csv_free(machine);
-    free(path);
     return gpu ? "cuda" : "cpu";
 }
 

@@ -53,13 +53,12 @@ static char *replaced(const char *readme, const char *text, const char *name, co
 
 static bool write_text(const char *path, const char *text)
 {
-    char *partial = xasprintf("%s.partial", path);
+    OWNED char *partial = xasprintf("%s.partial", path);
     FILE *out = fopen(partial, "w");
     bool done = out && fputs(text, out) >= 0;
     done = out && fclose(out) == 0 && done && rename(partial, path) == 0;
     if (!done)
         warn("%s: %s", path, strerror(errno));
-    free(partial);
     return done;
 }
 

@@ -700,8 +700,7 @@ TEST(mixed_precision)
 static double off_pct(const csv *c, size_t row, const char *phase)
 {
     OWNED char *held = xasprintf("%s_peak_bytes", phase), *predicted = xasprintf("predicted_%s", held);
-    const double off = isnan(N(held)) ? 0 : 100 * fabs(N(predicted) - N(held)) / N(held);
-    return off;
+    return isnan(N(held)) ? 0 : 100 * fabs(N(predicted) - N(held)) / N(held);
 }
 
 FORMULA(element, IS("precision", "fp32") ? 4 : 2)

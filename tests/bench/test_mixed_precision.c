@@ -20,8 +20,7 @@ static csv *rows_of(const char *folder, const char *arguments, int wanted_status
         char *out = folder_path(folder, "out.txt"), *text = file_text(out);
         fail_msg("'%s' ended with %d: %s", arguments, status, text);
     }
-    csv *c = csv_read(path);
-    return c;
+    return csv_read(path);
 }
 
 static size_t row_with(const csv *c, const char *column, const char *value, const char *column2, const char *value2)

@@ -29,8 +29,7 @@ static size_t rows_of(const char *folder, const char *name)
 {
     OWNED char *path = folder_path(folder, name);
     OWNED_CSV csv *file = csv_read(path);
-    const size_t rows = file ? file->rows : 0;
-    return rows;
+    return file ? file->rows : 0;
 }
 
 TEST_IN_FOLDER(a_full_stdout_is_a_failure)

@@ -7,8 +7,7 @@
 static csv *run(const char *folder, const char *arguments, int code)
 {
     OWNED char *all = xasprintf("--iters 3 --warmup 1 %s", arguments);
-    csv *rows = bench_rows(folder, "bench_recompute", "", all, code);
-    return rows;
+    return bench_rows(folder, "bench_recompute", "", all, code);
 }
 
 static size_t row_of(const csv *c, const char *variant)

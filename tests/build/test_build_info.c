@@ -24,8 +24,7 @@ static int repository_create(void **state)
                   "touch bench/a.c reference/a.csv docs/a.md kernels/a.c && "
                   "if command -v git >/dev/null; then " GIT "init -q && " GIT "add -A && " GIT "commit -qm first; fi",
                   (char *)*state);
-    const int status = system(command);
-    return status;
+    return system(command);
 }
 
 /* What a command prints in folder/<where>, where no repository lies around the folder. Caller frees. */

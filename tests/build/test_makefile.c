@@ -10,8 +10,7 @@ static int tree_create(void **state)
     OWNED char *command = xasprintf("d='%s' && mkdir -p \"$d\"/common/core && cp Makefile \"$d\" && "
                                     "cp -r common/build \"$d\"/common/ && cp common/core/version.h \"$d\"/common/core/",
                                     (char *)*state);
-    const int status = system(command);
-    return status;
+    return system(command);
 }
 
 /* What `change`, then make of this goal in the tree, print; make must end, and end well. Caller frees. */

@@ -92,8 +92,7 @@ TEST(every_command_runs)
 static bool has_section(const char *page, const char *heading)
 {
     OWNED char *begin = xasprintf(">%.*s", (int)strcspn(heading, "'"), heading);
-    const bool there = strstr(page, begin) != NULL;
-    return there;
+    return strstr(page, begin) != NULL;
 }
 
 /* Answers that are made of rows of the page's own sizes, which no test has. */

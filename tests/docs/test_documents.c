@@ -281,8 +281,7 @@ static bool leads_somewhere(const document *d, const char *target)
     OWNED char *path =
         length == 0 ? xstrdup(d->path)
                     : xasprintf("%.*s%.*s", slash ? (int)(slash + 1 - d->path) : 0, d->path, (int)length, target);
-    const bool leads = exists(path) && (!hash || has_anchor(path, hash + 1));
-    return leads;
+    return exists(path) && (!hash || has_anchor(path, hash + 1));
 }
 
 TEST(links)

@@ -18,8 +18,7 @@ static char *written(document *doc, const char *folder)
     doc_write(doc, &html_writer, &(doc_output){.file = out, .folder = folder});
     fclose(out);
     doc_free(doc);
-    char *text = file_text(path);
-    return text;
+    return file_text(path);
 }
 
 static void expect_in(const char *page, const char *wanted)

@@ -50,8 +50,7 @@ static char *draw(const char *folder, int *status)
                   folder, folder, said);
     const int result = system(command);
     *status = WIFEXITED(result) ? WEXITSTATUS(result) : -1;
-    char *text = file_text(said);
-    return text;
+    return file_text(said);
 }
 
 static void expect_draw(const char *folder, int wanted_status, const char *wanted)
@@ -65,8 +64,7 @@ static void expect_draw(const char *folder, int wanted_status, const char *wante
 static bool drawn(const char *folder, const char *name)
 {
     OWNED char *path = xasprintf("%s/plots/box/%s.svg", folder, name);
-    const bool is = access(path, F_OK) == 0;
-    return is;
+    return access(path, F_OK) == 0;
 }
 
 TEST_IN_FOLDER(benches_name_their_figures)

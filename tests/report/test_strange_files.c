@@ -110,8 +110,7 @@ static char *changed(const change *c, size_t row, size_t column, const char *tex
         filler[LONG] = '\0';
         return filler;
     }
-    char *cell = xasprintf(c->cells[(row / 2 + column) % c->cell_count], c->canary, c->canary);
-    return cell;
+    return xasprintf(c->cells[(row / 2 + column) % c->cell_count], c->canary, c->canary);
 }
 
 /* Up to ROWS rows of each source. */

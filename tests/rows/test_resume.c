@@ -28,15 +28,13 @@ static int sweep(const char *path, bool resume, long case_ms)
         }
         case_free(c);
     }
-    int code = rows_close(r);
-    return code;
+    return rows_close(r);
 }
 
 static size_t rows_in(const char *path)
 {
     OWNED_CSV csv *t = csv_read(path);
-    size_t rows = t ? t->rows : 0;
-    return rows;
+    return t ? t->rows : 0;
 }
 
 /* Runs the sweep in a child and kills it when the file has `rows` rows and a little time has passed. */

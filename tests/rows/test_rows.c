@@ -158,8 +158,7 @@ static char *table_of(void **state, const char *arguments)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    char *text = file_text(path);
-    return text;
+    return file_text(path);
 }
 
 TEST(table)

@@ -24,8 +24,7 @@ static char *printed(const char *folder, const char *bench, const char *option)
     OWNED char *command = xasprintf("%s/%s %s >'%s/printed.txt'", where ? where : ".", bench, option, folder);
     OWNED char *path = folder_path(folder, "printed.txt");
     assert_int_equal(system(command), 0);
-    char *text = file_text(path);
-    return text;
+    return file_text(path);
 }
 
 static bool is_option(const char *options, const char *column)
@@ -33,8 +32,7 @@ static bool is_option(const char *options, const char *column)
     OWNED char *line = xasprintf("\n%s\t", column);
     for (char *at = line; *at; at++)
         *at = *at == '_' ? '-' : *at;
-    const bool is = strstr(options, line);
-    return is;
+    return strstr(options, line);
 }
 
 void columns_have_rules(const char *folder, const char *bench, const column_rule *rules)

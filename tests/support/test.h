@@ -72,14 +72,9 @@ int folder_create(void **state);
 int folder_remove(void **state);
 char *folder_path(const char *folder, const char *name); /* folder/name; caller frees */
 
-/* What a pointer owns is freed where its name ends. */
-#define OWNED __attribute__((cleanup(owned_free)))
+/* As OWNED does it. */
 #define OWNED_CSV __attribute__((cleanup(owned_csv_free)))
 #define OWNED_OPTIONS __attribute__((cleanup(owned_options_free)))
-static inline void owned_free(void *pointer)
-{
-    free(*(void **)pointer);
-}
 static inline void owned_csv_free(csv **c)
 {
     csv_free(*c);

@@ -82,7 +82,7 @@ static costs costs_create(const mesh_job *j, const mesh_plan *p, const mesh_rate
     const double f = mesh_seconds_sum(&block->f), b = mesh_seconds_sum(&block->b), w = mesh_seconds_sum(&block->w);
     const double hf = mesh_seconds_sum(&head->f), hb = mesh_seconds_sum(&head->b), hw = mesh_seconds_sum(&head->w);
     costs c = {.f = xmalloc(3 * (size_t)stages * sizeof(double))};
-    int *blocks = xmalloc((size_t)stages * sizeof *blocks);
+    OWNED int *blocks = xmalloc((size_t)stages * sizeof *blocks);
     c.b = c.f + stages;
     c.w = c.b + stages;
     /* Ranks of neighbouring stages; a rank that does not send beside its compute is busy for as long. */
@@ -106,7 +106,6 @@ static costs costs_create(const mesh_job *j, const mesh_plan *p, const mesh_rate
         c.busiest = fmax(c.busiest, busy);
         c.mean += busy / s->ranks;
     }
-    free(blocks);
     return c;
 }
 

@@ -9,6 +9,7 @@ build=$1 tree=$2
 
 mkdir -p "$tree/plots" "$tree/$build"
 cp -a Makefile run_all.sh bench common kernels reference tests "$tree"
+mkdir -p "$tree/results" && cp -a results/published "$tree/results"
 cp -a plots/*.sh plots/*.gp plots/*.c plots/figures plots/shared plots/report "$tree/plots"
 # Without programs, logs and build folders inside this one; of the tests, what they share.
 (cd "$build" && find . \( -path './tests/[!s]*' -o -name logs -o -name 'bench_*' -type f -perm -u+x \) -prune -o -type f -print |

@@ -271,10 +271,8 @@ static const column_rule rules[] = {{"state_bytes", DERIVED, state_bytes, 0},
                                     {"init_bytes", DERIVED, init_bytes, 0},
                                     {"before_step_bytes", DERIVED, before_step, 0},
                                     {"after_step_bytes", DERIVED, after_step, 0},
-                                    {"slots_bytes", MEASURED, NULL, 0},
                                     {"wire_bytes", DERIVED, wire_bytes, 0},
-                                    {"used_flops", MEASURED, NULL, 0},
-                                    {"used_bandwidth", MEASURED, NULL, 0},
+                                    {"slots_bytes used_flops used_bandwidth", MEASURED, NULL, 0},
                                     {0}};
 
 TEST(by_variants)

@@ -48,6 +48,21 @@ static sb_status known_betas(const char *op, double beta1, double beta2)
     return SB_OK;
 }
 
+/* In the check of an op named `op` with the arguments `p`. TRY returns what is not SB_OK. */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const sb_status tried = (call);                                                                                \
+        if (tried != SB_OK)                                                                                            \
+            return tried;                                                                                              \
+    } while (0)
+#define SIZES(a, b) at_least_one(op, #a, p->a, #b, p->b)
+#define DTYPE(field) known_dtype(op, #field, p->field)
+#define WIDE(ld, columns) wide_enough(op, #ld, p->ld, columns)
+/* clang-format off */
+#define FIELD(field) {#field, p->field}
+/* clang-format on */
+#define GIVEN(...) given(op, (const named[]){__VA_ARGS__, {0}})
+
 sb_status sb_train_workspace_check(const char *op, const void *workspace, size_t bytes, size_t need)
 {
     if (need > 0 && (!workspace || bytes < need))
@@ -59,16 +74,14 @@ sb_status sb_train_workspace_check(const char *op, const void *workspace, size_t
 static sb_status matmul_rows(const sb_matmul *p)
 {
     static const char op[] = "matmul";
-    sb_status s = wide_enough(op, "lda", p->lda, p->transpose_a ? p->m : p->k);
-    if (s == SB_OK)
-        s = wide_enough(op, "ldb", p->ldb, p->transpose_b ? p->k : p->n);
-    if (s == SB_OK)
-        s = wide_enough(op, "ldd", p->ldd, p->n);
-    if (s == SB_OK && p->c)
-        s = wide_enough(op, "ldc", p->ldc, p->n);
-    if (s == SB_OK && p->c == p->d && p->ldc != p->ldd)
-        s = sb_error(SB_INVALID, "%s: c is d, so ldc %d and ldd %d must be equal", op, p->ldc, p->ldd);
-    return s;
+    TRY(WIDE(lda, p->transpose_a ? p->m : p->k));
+    TRY(WIDE(ldb, p->transpose_b ? p->k : p->n));
+    TRY(WIDE(ldd, p->n));
+    if (p->c)
+        TRY(WIDE(ldc, p->n));
+    if (p->c == p->d && p->ldc != p->ldd)
+        return sb_error(SB_INVALID, "%s: c is d, so ldc %d and ldd %d must be equal", op, p->ldc, p->ldd);
+    return SB_OK;
 }
 
 static bool is_float8(sb_dtype t)
@@ -92,7 +105,7 @@ static sb_status matmul_scalings(const sb_matmul *p)
         return sb_error(SB_INVALID, "matmul: sums %d are neither exact (0) nor fast (1)", (int)p->sums);
     if (p->sums == SB_SUMS_FAST && a != SB_SCALE_TENSOR && a != SB_SCALE_ROW)
         return sb_error(SB_INVALID, "matmul: sums are exact (0) where blocks are scaled");
-    return given("matmul", (const named[]){{"scale_a", p->scale_a}, {"scale_b", p->scale_b}, {0}});
+    return given("matmul", (const named[]){FIELD(scale_a), FIELD(scale_b), {0}});
 }
 
 static sb_status matmul_float8(const sb_matmul *p)
@@ -112,9 +125,7 @@ sb_status sb_matmul_check(const sb_matmul *p)
 {
     static const char op[] = "matmul";
     const bool float8 = is_float8(p->dtype);
-    sb_status s = float8 ? matmul_float8(p) : known_dtype(op, "dtype", p->dtype);
-    if (s != SB_OK)
-        return s;
+    TRY(float8 ? matmul_float8(p) : DTYPE(dtype));
     if (!float8 && p->dtype_out != p->dtype && p->dtype_out != SB_FP32)
         return sb_error(SB_INVALID, "%s: dtype_out %d is neither dtype %d nor fp32 (3)", op, (int)p->dtype_out,
                         (int)p->dtype);
@@ -124,8 +135,8 @@ sb_status sb_matmul_check(const sb_matmul *p)
         return sb_error(SB_INVALID, "%s: split is for fp32 products (3), not for dtype %d", op, (int)p->dtype);
     if (p->m < 1 || p->n < 1 || p->k < 1)
         return sb_error(SB_INVALID, "%s: m %d, n %d and k %d must all be at least 1", op, p->m, p->n, p->k);
-    s = given(op, (const named[]){{"a", p->a}, {"b", p->b}, {"d", p->d}, {0}});
-    return s != SB_OK ? s : matmul_rows(p);
+    TRY(GIVEN(FIELD(a), FIELD(b), FIELD(d)));
+    return matmul_rows(p);
 }
 
 /* The matrix of a cast, and what it is made of. */
@@ -134,18 +145,17 @@ static sb_status matrix_of(const char *op, sb_dtype dtype, sb_float8_source sour
 {
     const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
     const int64_t wide = gradient ? columns : 2 * (int64_t)columns;
-    sb_status s = at_least_one(op, "rows", rows, "columns", columns);
-    if (s == SB_OK && dtype != SB_BF16 && dtype != SB_FP16 && dtype != SB_FP32)
-        s = sb_error(SB_INVALID, "%s: dtype %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)dtype);
-    if (s == SB_OK)
-        s = wide_enough(op, "ld", ld, columns);
-    if (s == SB_OK && ((int)source < SB_FROM_X || source > SB_FROM_SWIGLU_GRADIENT))
-        s = sb_error(SB_INVALID, "%s: source %d is none of x (0), swiglu (1), its gradient (2)", op, (int)source);
-    if (s == SB_OK && source != SB_FROM_X && (ld != wide || (gradient && columns % 2 != 0)))
-        s = sb_error(SB_INVALID, "%s: gate_up of %d columns of the matrix has no rows of %d", op, columns, ld);
-    if (s == SB_OK && gradient)
-        s = given(op, (const named[]){{"dh", dh}, {0}});
-    return s == SB_OK ? given(op, (const named[]){{"x", x}, {0}}) : s;
+    TRY(at_least_one(op, "rows", rows, "columns", columns));
+    if (dtype != SB_BF16 && dtype != SB_FP16 && dtype != SB_FP32)
+        return sb_error(SB_INVALID, "%s: dtype %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)dtype);
+    TRY(wide_enough(op, "ld", ld, columns));
+    if ((int)source < SB_FROM_X || source > SB_FROM_SWIGLU_GRADIENT)
+        return sb_error(SB_INVALID, "%s: source %d is none of x (0), swiglu (1), its gradient (2)", op, (int)source);
+    if (source != SB_FROM_X && (ld != wide || (gradient && columns % 2 != 0)))
+        return sb_error(SB_INVALID, "%s: gate_up of %d columns of the matrix has no rows of %d", op, columns, ld);
+    if (gradient)
+        TRY(GIVEN({"dh", dh}));
+    return GIVEN({"x", x});
 }
 
 sb_status sb_amax_check(const sb_amax *p)
@@ -160,41 +170,38 @@ static sb_status copy_of(const sb_quantize *p, const void *codes, const char *na
     static const char op[] = "quantize";
     if (!codes)
         return SB_OK;
-    sb_status s = wide_enough(op, name_ld, ld, columns);
-    if (s == SB_OK)
-        s = given(op, (const named[]){{name_scales, scales}, {0}});
-    if (s == SB_OK && (p->scaling == SB_SCALE_TENSOR || p->scaling == SB_SCALE_ROW))
-        s = given(op, (const named[]){{name_amax, amax}, {0}});
-    return s;
+    TRY(wide_enough(op, name_ld, ld, columns));
+    TRY(GIVEN({name_scales, scales}));
+    if (p->scaling == SB_SCALE_TENSOR || p->scaling == SB_SCALE_ROW)
+        TRY(GIVEN({name_amax, amax}));
+    return SB_OK;
 }
 
 sb_status sb_quantize_check(const sb_quantize *p)
 {
     static const char op[] = "quantize";
     const bool blocks = p->scaling != SB_SCALE_TENSOR && p->scaling != SB_SCALE_ROW;
-    sb_status s = matrix_of(op, p->dtype, p->source, p->rows, p->columns, p->ld, p->x, p->dh);
-    if (s == SB_OK && p->source == SB_FROM_SWIGLU_GRADIENT && blocks && p->columns % (2 * SB_FLOAT8_BLOCK) != 0)
-        s = sb_error(SB_INVALID, "%s: a block of %d columns would lie on both of gate's and up's gradients", op,
-                     SB_FLOAT8_BLOCK);
-    if (s == SB_OK && !is_float8(p->format))
-        s = sb_error(SB_INVALID, "%s: format %d is neither e4m3 (5) nor e5m2 (6)", op, (int)p->format);
-    if (s == SB_OK && ((int)p->scaling < SB_SCALE_TENSOR || p->scaling > SB_SCALE_1X32))
-        s = sb_error(SB_INVALID, "%s: scaling %d is none of tensor (1), row (2), 1x128 (3), 128x128 (4), 1x32 (5)", op,
-                     (int)p->scaling);
-    if (s == SB_OK && p->scaling_t && p->scaling_t != p->scaling &&
+    TRY(matrix_of(op, p->dtype, p->source, p->rows, p->columns, p->ld, p->x, p->dh));
+    if (p->source == SB_FROM_SWIGLU_GRADIENT && blocks && p->columns % (2 * SB_FLOAT8_BLOCK) != 0)
+        return sb_error(SB_INVALID, "%s: a block of %d columns would lie on both of gate's and up's gradients", op,
+                        SB_FLOAT8_BLOCK);
+    if (!is_float8(p->format))
+        return sb_error(SB_INVALID, "%s: format %d is neither e4m3 (5) nor e5m2 (6)", op, (int)p->format);
+    if ((int)p->scaling < SB_SCALE_TENSOR || p->scaling > SB_SCALE_1X32)
+        return sb_error(SB_INVALID, "%s: scaling %d is none of tensor (1), row (2), 1x128 (3), 128x128 (4), 1x32 (5)",
+                        op, (int)p->scaling);
+    if (p->scaling_t && p->scaling_t != p->scaling &&
         (p->scaling != SB_SCALE_1X128 || p->scaling_t != SB_SCALE_128X128))
-        s = sb_error(SB_INVALID, "%s: scaling %d of y and %d of y_t do not go together; 1x128 (3) and 128x128 (4) do",
-                     op, (int)p->scaling, (int)p->scaling_t);
-    if (s == SB_OK && p->again && (p->scaling != SB_SCALE_TENSOR || !p->largest || p->counts))
-        s = sb_error(SB_INVALID, "%s: again needs scaling tensor (1), largest, and no counts", op);
-    if (s == SB_OK && !p->y && !p->y_t)
-        s = sb_error(SB_INVALID, "%s: neither y nor y_t is given, so there is nothing to write", op);
-    if (s == SB_OK)
-        s = copy_of(p, p->y, "ld_y", p->ld_y, p->columns, "scales", p->scales, "amax", p->amax);
+        return sb_error(SB_INVALID, "%s: scaling %d of y and %d of y_t do not go together; 1x128 (3) and 128x128 (4) do",
+                        op, (int)p->scaling, (int)p->scaling_t);
+    if (p->again && (p->scaling != SB_SCALE_TENSOR || !p->largest || p->counts))
+        return sb_error(SB_INVALID, "%s: again needs scaling tensor (1), largest, and no counts", op);
+    if (!p->y && !p->y_t)
+        return sb_error(SB_INVALID, "%s: neither y nor y_t is given, so there is nothing to write", op);
+    TRY(copy_of(p, p->y, "ld_y", p->ld_y, p->columns, "scales", p->scales, "amax", p->amax));
     const bool tensor = p->scaling == SB_SCALE_TENSOR;
-    return s == SB_OK ? copy_of(p, p->y_t, "ld_t", p->ld_t, p->rows, "scales_t", p->scales_t,
-                                tensor ? "amax" : "amax_t", tensor ? p->amax : p->amax_t)
-                      : s;
+    return copy_of(p, p->y_t, "ld_t", p->ld_t, p->rows, "scales_t", p->scales_t, tensor ? "amax" : "amax_t",
+                   tensor ? p->amax : p->amax_t);
 }
 
 sb_status sb_codes_check(const sb_codes *p)
@@ -204,141 +211,109 @@ sb_status sb_codes_check(const sb_codes *p)
         return sb_error(SB_INVALID, "%s: scaling %d is neither tensor (1) nor 128x128 (4)", op, (int)p->scaling);
     if (p->rows < 16 || p->columns < 16 || p->rows % 16 || p->columns % 16)
         return sb_error(SB_INVALID, "%s: rows %d and columns %d must be multiples of 16", op, p->rows, p->columns);
-    return given(op,
-                 (const named[]){{"x", p->x}, {"scales", p->scales}, {"y_t", p->y_t}, {"scales_t", p->scales_t}, {0}});
+    return GIVEN(FIELD(x), FIELD(scales), FIELD(y_t), FIELD(scales_t));
 }
 
 sb_status sb_float8_history_check(const sb_float8_history *p)
 {
     static const char op[] = "float8_history";
-    const sb_status s = at_least_one(op, "n", p->n, "window", p->window);
-    return s == SB_OK
-               ? given(op, (const named[]){{"largest", p->largest}, {"history", p->history}, {"used", p->used}, {0}})
-               : s;
+    TRY(SIZES(n, window));
+    return GIVEN(FIELD(largest), FIELD(history), FIELD(used));
 }
 
 sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward)
 {
     const char *op = backward ? "rmsnorm_backward" : "rmsnorm_forward";
-    sb_status s = at_least_one(op, "rows", p->rows, "d", p->d);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype", p->dtype);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype_param", p->dtype_param);
-    if (s == SB_OK && backward)
-        s = known_dtype(op, "dtype_grad", p->dtype_grad);
-    if (s == SB_OK && !(p->eps >= 0 && isfinite(p->eps)))
-        s = sb_error(SB_INVALID, "%s: eps must be finite and not negative, not %g", op, p->eps);
-    if (s == SB_OK)
-        s = given(op, (const named[]){{"x", p->x}, {"weight", p->weight}, {"rstd", p->rstd}, {0}});
-    if (s != SB_OK)
-        return s;
+    TRY(SIZES(rows, d));
+    TRY(DTYPE(dtype));
+    TRY(DTYPE(dtype_param));
     if (backward)
-        return given(op, (const named[]){{"dy", p->dy}, {"dx", p->dx}, {"dweight", p->dweight}, {0}});
+        TRY(DTYPE(dtype_grad));
+    if (!(p->eps >= 0 && isfinite(p->eps)))
+        return sb_error(SB_INVALID, "%s: eps must be finite and not negative, not %g", op, p->eps);
+    TRY(GIVEN(FIELD(x), FIELD(weight), FIELD(rstd)));
+    if (backward)
+        return GIVEN(FIELD(dy), FIELD(dx), FIELD(dweight));
     if (p->residual && !p->sum)
         return sb_error(SB_INVALID, "%s: a residual needs sum, where x + residual is written", op);
-    return given(op, (const named[]){{"y", p->y}, {0}});
+    return GIVEN(FIELD(y));
 }
 
 sb_status sb_rope_check(const sb_rope *p)
 {
     static const char op[] = "rope";
-    sb_status s = at_least_one(op, "batch", p->batch, "seq", p->seq);
-    if (s == SB_OK)
-        s = at_least_one(op, "heads", p->heads, "head_dim", p->head_dim);
-    if (s == SB_OK && p->head_dim % 2 != 0)
-        s = sb_error(SB_INVALID, "%s: head_dim %d is odd, and elements turn in pairs", op, p->head_dim);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype", p->dtype);
-    return s != SB_OK ? s : given(op, (const named[]){{"x.data", p->x.data}, {"table", p->table}, {0}});
+    TRY(SIZES(batch, seq));
+    TRY(SIZES(heads, head_dim));
+    if (p->head_dim % 2 != 0)
+        return sb_error(SB_INVALID, "%s: head_dim %d is odd, and elements turn in pairs", op, p->head_dim);
+    TRY(DTYPE(dtype));
+    return GIVEN(FIELD(x.data), FIELD(table));
 }
 
 sb_status sb_swiglu_check(const sb_swiglu *p, bool backward)
 {
     const char *op = backward ? "swiglu_backward" : "swiglu_forward";
-    sb_status s = at_least_one(op, "rows", p->rows, "f", p->f);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype", p->dtype);
-    if (s == SB_OK)
-        s = given(op, (const named[]){{"gate_up", p->gate_up}, {0}});
-    if (s != SB_OK)
-        return s;
+    TRY(SIZES(rows, f));
+    TRY(DTYPE(dtype));
+    TRY(GIVEN(FIELD(gate_up)));
     if (backward)
-        return given(op, (const named[]){{"dh", p->dh}, {"d_gate_up", p->d_gate_up}, {0}});
-    return given(op, (const named[]){{"h", p->h}, {0}});
+        return GIVEN(FIELD(dh), FIELD(d_gate_up));
+    return GIVEN(FIELD(h));
 }
 
 sb_status sb_embedding_check(const sb_embedding *p, bool backward)
 {
     const char *op = backward ? "embedding_backward" : "embedding_forward";
-    sb_status s = at_least_one(op, "rows", p->rows, "d", p->d);
-    if (s == SB_OK)
-        s = at_least_one(op, "rows", p->rows, "vocab", p->vocab);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype", p->dtype);
-    if (s == SB_OK && backward)
-        s = known_dtype(op, "dtype_grad", p->dtype_grad);
-    if (s == SB_OK)
-        s = given(op, (const named[]){{"ids", p->ids}, {0}});
-    if (s != SB_OK)
-        return s;
+    TRY(SIZES(rows, d));
+    TRY(SIZES(rows, vocab));
+    TRY(DTYPE(dtype));
     if (backward)
-        return given(op, (const named[]){{"d_out", p->d_out}, {"d_table", p->d_table}, {0}});
-    return given(op, (const named[]){{"table", p->table}, {"out", p->out}, {0}});
+        TRY(DTYPE(dtype_grad));
+    TRY(GIVEN(FIELD(ids)));
+    if (backward)
+        return GIVEN(FIELD(d_out), FIELD(d_table));
+    return GIVEN(FIELD(table), FIELD(out));
 }
 
 sb_status sb_cross_entropy_check(const sb_cross_entropy *p)
 {
     static const char op[] = "cross_entropy";
-    sb_status s = at_least_one(op, "rows", p->rows, "vocab", p->vocab);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype", p->dtype);
-    if (s == SB_OK && p->total_rows != 0 && p->total_rows < p->rows)
-        s = sb_error(SB_INVALID, "%s: total_rows %lld is less than rows %d", op, (long long)p->total_rows, p->rows);
-    if (s != SB_OK)
-        return s;
-    return given(
-        op, (const named[]){
-                {"logits", p->logits}, {"targets", p->targets}, {"row_loss", p->row_loss}, {"loss", p->loss}, {0}});
+    TRY(SIZES(rows, vocab));
+    TRY(DTYPE(dtype));
+    if (p->total_rows != 0 && p->total_rows < p->rows)
+        return sb_error(SB_INVALID, "%s: total_rows %lld is less than rows %d", op, (long long)p->total_rows, p->rows);
+    return GIVEN(FIELD(logits), FIELD(targets), FIELD(row_loss), FIELD(loss));
 }
 
 sb_status sb_vocab_loss_check(const sb_vocab_loss *p, bool finish)
 {
     const char *op = finish ? "vocab_loss_finish" : "vocab_loss_partial";
-    sb_status s = at_least_one(op, "rows", p->rows, "ld", p->ld);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype", p->dtype);
-    if (s == SB_OK && (p->columns < 0 || p->columns > p->ld || p->ld % 8 != 0))
-        s = sb_error(SB_INVALID, "%s: %d columns in rows of ld %d: at most as many, and ld a multiple of 8", op,
-                     p->columns, p->ld);
-    if (s == SB_OK && finish && p->ranks < 1)
-        s = sb_error(SB_INVALID, "%s: ranks %d must be at least 1", op, p->ranks);
-    if (s == SB_OK)
-        s = given(op, (const named[]){{"logits", p->logits}, {"targets", p->targets}, {0}});
-    if (s != SB_OK)
-        return s;
+    TRY(SIZES(rows, ld));
+    TRY(DTYPE(dtype));
+    if (p->columns < 0 || p->columns > p->ld || p->ld % 8 != 0)
+        return sb_error(SB_INVALID, "%s: %d columns in rows of ld %d: at most as many, and ld a multiple of 8", op,
+                        p->columns, p->ld);
+    if (finish && p->ranks < 1)
+        return sb_error(SB_INVALID, "%s: ranks %d must be at least 1", op, p->ranks);
+    TRY(GIVEN(FIELD(logits), FIELD(targets)));
     if (!finish)
-        return given(op, (const named[]){{"partial", p->partial}, {0}});
-    return given(op, (const named[]){{"partials", p->partials}, {"row_loss", p->row_loss}, {"loss", p->loss}, {0}});
+        return GIVEN(FIELD(partial));
+    return GIVEN(FIELD(partials), FIELD(row_loss), FIELD(loss));
 }
 
 sb_status sb_grad_stats_check(const sb_grad_stats *p)
 {
     static const char op[] = "grad_stats";
-    sb_status s = known_dtype(op, "dtype", p->dtype);
-    if (s == SB_OK)
-        s = given(op, (const named[]){{"state", p->state}, {0}});
-    return s != SB_OK || p->n == 0 ? s : given(op, (const named[]){{"grad", p->grad}, {0}});
+    TRY(DTYPE(dtype));
+    TRY(GIVEN(FIELD(state)));
+    return p->n == 0 ? SB_OK : GIVEN(FIELD(grad));
 }
 
 sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p)
 {
     static const char op[] = "optimizer_begin";
-    sb_status s = given(op, (const named[]){{"state", p->state}, {0}});
-    if (s == SB_OK)
-        s = known_betas(op, p->beta1, p->beta2);
-    if (s != SB_OK)
-        return s;
+    TRY(GIVEN(FIELD(state)));
+    TRY(known_betas(op, p->beta1, p->beta2));
     if (!(p->clip_norm >= 0 && isfinite(p->clip_norm)))
         return sb_error(SB_INVALID, "%s: clip_norm must be positive and finite, or 0 for none, not %g", op,
                         p->clip_norm);
@@ -352,28 +327,20 @@ sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p)
 static sb_status adamw_pointers(const sb_adamw *p)
 {
     static const char op[] = "adamw";
-    sb_status s = given(op, (const named[]){{"param", p->param}, {"grad", p->grad}, {"m", p->m}, {"v", p->v}, {0}});
-    if (s != SB_OK)
-        return s;
+    TRY(GIVEN(FIELD(param), FIELD(grad), FIELD(m), FIELD(v)));
     if (p->master_kind == SB_MASTER_NONE && p->master)
         return sb_error(SB_INVALID, "%s: a master copy is given, and master_kind says there is none", op);
-    return p->master_kind == SB_MASTER_NONE ? SB_OK : given(op, (const named[]){{"master", p->master}, {0}});
+    return p->master_kind == SB_MASTER_NONE ? SB_OK : GIVEN(FIELD(master));
 }
 
 sb_status sb_adamw_check(const sb_adamw *p)
 {
     static const char op[] = "adamw";
-    sb_status s = given(op, (const named[]){{"state", p->state}, {0}});
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype_param", p->dtype_param);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype_grad", p->dtype_grad);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype_moments", p->dtype_moments);
-    if (s == SB_OK)
-        s = known_betas(op, p->beta1, p->beta2);
-    if (s != SB_OK)
-        return s;
+    TRY(GIVEN(FIELD(state)));
+    TRY(DTYPE(dtype_param));
+    TRY(DTYPE(dtype_grad));
+    TRY(DTYPE(dtype_moments));
+    TRY(known_betas(op, p->beta1, p->beta2));
     if ((int)p->master_kind < SB_MASTER_NONE || (int)p->master_kind > SB_MASTER_FP32)
         return sb_error(SB_INVALID, "%s: master_kind %d is none of none (0), split (1), fp32 (2)", op,
                         (int)p->master_kind);
@@ -416,18 +383,15 @@ static sb_status same_layout(const char *name, sb_dtype t, int ld, const sb_poin
 static sb_status pointwise_b(const sb_pointwise *p)
 {
     static const char op[] = "pointwise";
-    sb_status s = known_dtype(op, "dtype_b", p->dtype_b);
-    if (s == SB_OK)
-        s = given(op, (const named[]){{"b", p->b}, {0}});
-    if (s != SB_OK)
-        return s;
+    TRY(DTYPE(dtype_b));
+    TRY(GIVEN(FIELD(b)));
     if ((int)p->spread_b < SB_SPREAD_FULL || (int)p->spread_b > SB_SPREAD_ONE)
         return sb_error(SB_INVALID, "%s: spread_b %d is none of full (0), row (1), column (2), one (3)", op,
                         (int)p->spread_b);
     if (p->spread_b != SB_SPREAD_FULL)
         return p->out != p->b ? SB_OK : sb_error(SB_INVALID, "%s: out may be b only where b is (rows, columns)", op);
-    s = wide_enough(op, "ldb", p->ldb, p->columns);
-    return s == SB_OK && p->out == p->b ? same_layout("b", p->dtype_b, p->ldb, p) : s;
+    TRY(WIDE(ldb, p->columns));
+    return p->out == p->b ? same_layout("b", p->dtype_b, p->ldb, p) : SB_OK;
 }
 
 sb_status sb_pointwise_check(const sb_pointwise *p)
@@ -435,43 +399,33 @@ sb_status sb_pointwise_check(const sb_pointwise *p)
     static const char op[] = "pointwise";
     if ((int)p->op < SB_POINT_COPY || (int)p->op > SB_POINT_LOG)
         return sb_error(SB_INVALID, "%s: there is no op %d", op, (int)p->op);
-    sb_status s = at_least_one(op, "rows", p->rows, "columns", p->columns);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype_a", p->dtype_a);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype_out", p->dtype_out);
-    if (s == SB_OK)
-        s = given(op, (const named[]){{"a", p->a}, {"out", p->out}, {0}});
-    if (s == SB_OK)
-        s = wide_enough(op, "lda", p->lda, p->columns);
-    if (s == SB_OK)
-        s = wide_enough(op, "ld_out", p->ld_out, p->columns);
-    if (s == SB_OK && p->out == p->a)
-        s = same_layout("a", p->dtype_a, p->lda, p);
-    return s == SB_OK && sb_point_has_b(p->op) ? pointwise_b(p) : s;
+    TRY(SIZES(rows, columns));
+    TRY(DTYPE(dtype_a));
+    TRY(DTYPE(dtype_out));
+    TRY(GIVEN(FIELD(a), FIELD(out)));
+    TRY(WIDE(lda, p->columns));
+    TRY(WIDE(ld_out, p->columns));
+    if (p->out == p->a)
+        TRY(same_layout("a", p->dtype_a, p->lda, p));
+    return sb_point_has_b(p->op) ? pointwise_b(p) : SB_OK;
 }
 
 sb_status sb_reduce_check(const sb_reduce *p)
 {
     static const char op[] = "reduce";
-    sb_status s = at_least_one(op, "rows", p->rows, "columns", p->columns);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype", p->dtype);
-    if (s == SB_OK)
-        s = known_dtype(op, "dtype_out", p->dtype_out);
-    if (s == SB_OK)
-        s = wide_enough(op, "ld", p->ld, p->columns);
-    return s != SB_OK ? s : given(op, (const named[]){{"x", p->x}, {"out", p->out}, {0}});
+    TRY(SIZES(rows, columns));
+    TRY(DTYPE(dtype));
+    TRY(DTYPE(dtype_out));
+    TRY(WIDE(ld, p->columns));
+    return GIVEN(FIELD(x), FIELD(out));
 }
 
 sb_status sb_attention_merge_check(const sb_attention_merge *p)
 {
     static const char op[] = "attention_merge";
-    const named list[] = {{"o", p->o.data}, {"lse", p->lse}, {"o_sum", p->o_sum.data}, {"lse_sum", p->lse_sum}, {0}};
-    sb_status status = at_least_one(op, "batch", p->batch, "heads", p->heads);
-    if (status == SB_OK)
-        status = at_least_one(op, "seq", p->seq, "columns", p->columns);
-    if (status == SB_OK)
-        status = known_dtype(op, "dtype", p->dtype);
-    return status == SB_OK ? given(op, list) : status;
+    const named list[] = {{"o", p->o.data}, FIELD(lse), {"o_sum", p->o_sum.data}, FIELD(lse_sum), {0}};
+    TRY(SIZES(batch, heads));
+    TRY(SIZES(seq, columns));
+    TRY(DTYPE(dtype));
+    return given(op, list);
 }

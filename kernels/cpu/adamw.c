@@ -47,9 +47,7 @@ static void take_step(const sb_optimizer_begin *p)
 sb_status cpu_optimizer_begin(sb_context *ctx, const sb_optimizer_begin *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_optimizer_begin_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_optimizer_begin_check(p));
     p->state->grad_scale = p->state->loss_scale;
     if (p->state->found_nonfinite)
         skip_step(p);

@@ -89,9 +89,7 @@ static void online_softmax_row(float *s, range seen, int n, float *max, float *s
 sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     (void)stream;
-    const sb_status status = sb_attention_check_host(a, cpu_flash_forward_workspace(ctx, a));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_attention_check_host(a, cpu_flash_forward_workspace(ctx, a)));
     int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, d_v = sb_head_dim_v(a), group = a->heads / a->heads_kv;
     float scale = sb_attention_scale(a), max[TILE_Q], sum[TILE_Q];
     float *w = a->workspace;
@@ -153,9 +151,7 @@ static void delta_rows(const float *o, const float *d_o, int m, int d, float *de
 sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     (void)stream;
-    const sb_status status = sb_attention_check_host(a, cpu_flash_backward_workspace(ctx, a));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_attention_check_host(a, cpu_flash_backward_workspace(ctx, a)));
     int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, d_v = sb_head_dim_v(a), group = a->heads / a->heads_kv;
     const size_t key_floats = (size_t)seq_k * d, value_floats = (size_t)seq_k * d_v;
     float scale = sb_attention_scale(a), delta[TILE_Q];

@@ -132,9 +132,7 @@ static sb_status check(const sb_attention *a, size_t workspace_bytes)
 
 static sb_status matrix_forward(const sb_attention *a, const middle *mid)
 {
-    sb_status status = check(a, cpu_matrix_forward_workspace(NULL, a));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(check(a, cpu_matrix_forward_workspace(NULL, a)));
     int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, d_v = sb_head_dim_v(a), group = a->heads / a->heads_kv;
     float *w = a->workspace;
     float *q = cpu_take(&w, (size_t)seq_q * d), *k = cpu_take(&w, (size_t)seq_k * d);
@@ -167,9 +165,7 @@ static sb_status matrix_forward(const sb_attention *a, const middle *mid)
 
 static sb_status matrix_backward(const sb_attention *a, const middle *mid)
 {
-    sb_status status = check(a, cpu_matrix_backward_workspace(NULL, a));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(check(a, cpu_matrix_backward_workspace(NULL, a)));
     int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, d_v = sb_head_dim_v(a), group = a->heads / a->heads_kv;
     float *w = a->workspace;
     float *q = cpu_take(&w, (size_t)seq_q * d), *d_o = cpu_take(&w, (size_t)seq_q * d_v);

@@ -30,9 +30,7 @@ static void merge_row(const sb_attention_merge *p, const void *o, float lse, flo
 sb_status cpu_attention_merge(sb_context *ctx, const sb_attention_merge *p, void *stream)
 {
     (void)ctx, (void)stream;
-    const sb_status status = sb_attention_merge_check(p);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_attention_merge_check(p));
     for (int b = 0; b < p->batch; b++)
         for (int h = 0; h < p->heads; h++)
             for (int s = 0; s < p->seq; s++) {

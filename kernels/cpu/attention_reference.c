@@ -200,13 +200,9 @@ sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attenti
     (void)stream;
     const size_t d = a->head_dim, d_v = sb_head_dim_v(a);
     bool queries = rows->o || rows->lse || rows->dq, keys = rows->dk || rows->dv, backward = rows->dq || keys;
-    sb_status status = sb_attention_check(a);
-    if (status == SB_OK)
-        status = sb_documents_check(a);
-    if (status == SB_OK)
-        status = sb_workspace_check(a, cpu_reference_workspace(ctx, a, backward));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_attention_check(a));
+    SB_TRY(sb_documents_check(a));
+    SB_TRY(sb_workspace_check(a, cpu_reference_workspace(ctx, a, backward)));
     if (queries && !(in_range(rows->bh, rows->n, a->batch * a->heads) && in_range(rows->q_row, rows->n, a->seq_q)))
         return sb_error(SB_INVALID, "a query row of the reference lies outside of the tensor");
     if (keys && !(in_range(rows->bh_kv, rows->n, a->batch * a->heads_kv) && in_range(rows->k_row, rows->n, a->seq_k)))

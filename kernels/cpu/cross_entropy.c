@@ -57,11 +57,8 @@ static void row_gradient(const sb_cross_entropy *p, size_t row, int target, floa
 sb_status cpu_cross_entropy(sb_context *ctx, const sb_cross_entropy *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_cross_entropy_check(p);
-    if (s == SB_OK)
-        s = targets_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_cross_entropy_check(p));
+    SB_TRY(targets_check(p));
     double total = 0;
     for (int r = 0; r < p->rows; r++) {
         const size_t row = (size_t)r * p->vocab;

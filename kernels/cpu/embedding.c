@@ -26,11 +26,8 @@ static sb_status ids_check(const sb_embedding *p)
 sb_status cpu_embedding_forward(sb_context *ctx, const sb_embedding *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_embedding_check(p, false);
-    if (s == SB_OK)
-        s = ids_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_embedding_check(p, false));
+    SB_TRY(ids_check(p));
     const size_t row_bytes = (size_t)p->d * sb_dtype_bytes(p->dtype);
     for (int r = 0; r < p->rows; r++) {
         const int32_t row = row_of(p, r);
@@ -87,14 +84,10 @@ static void sum_chain(const sb_embedding *p, int id, int32_t first, const int32_
 sb_status cpu_embedding_backward(sb_context *ctx, const sb_embedding *p, void *stream)
 {
     (void)stream;
-    sb_status s = sb_embedding_check(p, true);
-    if (s == SB_OK)
-        s = sb_train_workspace_check("embedding_backward", p->workspace, p->workspace_bytes,
-                                     cpu_embedding_workspace(ctx, p));
-    if (s == SB_OK)
-        s = ids_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_embedding_check(p, true));
+    SB_TRY(sb_train_workspace_check("embedding_backward", p->workspace, p->workspace_bytes,
+                                    cpu_embedding_workspace(ctx, p)));
+    SB_TRY(ids_check(p));
     int32_t *first = p->workspace, *next = first + p->vocab;
     chain_tokens(p, first, next);
     for (int id = 0; id < p->vocab; id++)

@@ -15,9 +15,7 @@ size_t cpu_grad_stats_workspace(sb_context *ctx, const sb_grad_stats *p)
 sb_status cpu_grad_stats(sb_context *ctx, const sb_grad_stats *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_grad_stats_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_grad_stats_check(p));
     double squares = 0;
     int n;
     for (size_t first = 0; first < p->n; first += n) {

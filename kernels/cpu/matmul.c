@@ -64,9 +64,7 @@ static void fp32_product(const sb_matmul *p)
 sb_status cpu_matmul(sb_context *ctx, const sb_matmul *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_matmul_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_matmul_check(p));
     if (p->dtype == SB_E4M3 || p->dtype == SB_E5M2) {
         cpu_float8_matmul(p);
         return SB_OK;

@@ -58,9 +58,7 @@ static void read_b(const sb_pointwise *p, int r, int j, int n, float *out)
 sb_status cpu_pointwise(sb_context *ctx, const sb_pointwise *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_pointwise_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_pointwise_check(p));
     for (int r = 0; r < p->rows; r++)
         for (int j = 0, n; j < p->columns; j += n) {
             float a[CPU_BLOCK], b[CPU_BLOCK] = {0};

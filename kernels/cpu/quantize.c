@@ -230,9 +230,7 @@ sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 sb_status cpu_float8_history(sb_context *ctx, const sb_float8_history *p, void *stream)
 {
     (void)ctx, (void)stream;
-    const sb_status s = sb_float8_history_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_float8_history_check(p));
     const size_t n = (size_t)p->n, window = (size_t)p->window;
     for (size_t i = 0; i < n; i++) {
         const uint32_t now = p->largest[i];
@@ -261,9 +259,7 @@ static void transpose_scales(const sb_codes *p)
 sb_status cpu_transpose_codes(sb_context *ctx, const sb_codes *p, void *stream)
 {
     (void)ctx, (void)stream;
-    const sb_status s = sb_codes_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_codes_check(p));
     const uint8_t *x = p->x;
     uint8_t *y = p->y_t;
     for (int i = 0; i < p->rows; i++)

@@ -57,9 +57,7 @@ size_t cpu_reduce_workspace(sb_context *ctx, const sb_reduce *p)
 sb_status cpu_reduce(sb_context *ctx, const sb_reduce *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_reduce_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_reduce_check(p));
     const double start = p->maximum ? -INFINITY : 0;
     if (p->over_rows)
         down_columns(p, start);

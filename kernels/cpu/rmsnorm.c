@@ -32,9 +32,7 @@ static double row_squares(const sb_rmsnorm *p, int r)
 sb_status cpu_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_rmsnorm_check(p, false);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_rmsnorm_check(p, false));
     for (int r = 0; r < p->rows; r++) {
         const float rstd = (float)(1 / sqrt(row_squares(p, r) / p->d + p->eps));
         for (int j = 0, n; j < p->d; j += n) {

@@ -24,9 +24,7 @@ static void rotate_row(const sb_rope *p, void *row, const float *angles)
 sb_status cpu_rope(sb_context *ctx, const sb_rope *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status status = sb_rope_check(p);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_rope_check(p));
     for (int b = 0; b < p->batch; b++)
         for (int h = 0; h < p->heads; h++)
             for (int s = 0; s < p->seq; s++) {

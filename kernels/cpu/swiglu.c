@@ -15,9 +15,7 @@ static float sigmoid(float x)
 sb_status cpu_swiglu_forward(sb_context *ctx, const sb_swiglu *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_swiglu_check(p, false);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_swiglu_check(p, false));
     for (int r = 0; r < p->rows; r++)
         for (int j = 0, n; j < p->f; j += n) {
             float gate[CPU_BLOCK], up[CPU_BLOCK];
@@ -55,9 +53,7 @@ static void backward_block(const sb_swiglu *p, int r, int j, int n)
 sb_status cpu_swiglu_backward(sb_context *ctx, const sb_swiglu *p, void *stream)
 {
     (void)ctx, (void)stream;
-    sb_status s = sb_swiglu_check(p, true);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_swiglu_check(p, true));
     for (int r = 0; r < p->rows; r++)
         for (int j = 0, n; j < p->f; j += n) {
             n = cpu_block(j, p->f);

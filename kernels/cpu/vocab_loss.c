@@ -71,9 +71,7 @@ static void row_gradient(const sb_vocab_loss *p, int r, float maximum, double su
 sb_status cpu_vocab_loss_finish(sb_context *ctx, const sb_vocab_loss *p, void *stream)
 {
     (void)ctx, (void)stream;
-    const sb_status s = sb_vocab_loss_check(p, true);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_vocab_loss_check(p, true));
     double total = 0;
     for (int r = 0; r < p->rows; r++) {
         float maximum;

@@ -51,9 +51,7 @@ static sb_status check_memory(const sb_direct_all_reduce *p, size_t bytes)
 
 sb_status sb_direct_gate_check(const sb_direct_gate *p)
 {
-    const sb_status s = check_ranks("a gate", p->rank, p->ranks);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(check_ranks("a gate", p->rank, p->ranks));
     if (!p->leave || (uintptr_t)p->leave % 4)
         return sb_error(SB_INVALID, "leave must be given and 4-byte aligned");
     return check_mailboxes(p->mailboxes, p->ranks);
@@ -61,9 +59,7 @@ sb_status sb_direct_gate_check(const sb_direct_gate *p)
 
 sb_status sb_direct_check(const sb_direct_all_reduce *p)
 {
-    const sb_status s = check_ranks("an all-reduce", p->rank, p->ranks);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(check_ranks("an all-reduce", p->rank, p->ranks));
     if (p->dtype != SB_FP32 && p->dtype != SB_BF16 && p->dtype != SB_FP16)
         return sb_error(SB_UNSUPPORTED, "an all-reduce between GPUs is of fp32, bf16 or fp16");
     if (p->algorithm != SB_DIRECT_ONE_SHOT && p->algorithm != SB_DIRECT_TWO_SHOT)

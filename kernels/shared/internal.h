@@ -11,6 +11,13 @@ enum { SB_HEAD_DIM_MIN = 16, SB_HEAD_DIM_MAX = 256, SB_HEAD_DIM_STEP = 8 };
 
 /* Keeps the message for sb_last_message of this thread and returns `status`: return sb_error(SB_INVALID, "...", ...). */
 sb_status sb_error(sb_status status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Returns the status of a call that is not SB_OK. */
+#define SB_TRY(...)                                                                                                    \
+    do {                                                                                                               \
+        const sb_status tried = (__VA_ARGS__);                                                                         \
+        if (tried != SB_OK)                                                                                            \
+            return tried;                                                                                              \
+    } while (0)
 
 /* Shapes and dtype only: no pointer is looked at. */
 sb_status sb_attention_check(const sb_attention *a);

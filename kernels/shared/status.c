@@ -91,11 +91,8 @@ sb_status sb_attention_check(const sb_attention *a)
                         (int)a->dtype);
     if (!isfinite(a->scale) || a->scale < 0)
         return sb_error(SB_INVALID, "scale must be positive and finite, or 0 for 1/sqrt(head_dim), not %g", a->scale);
-    sb_status status = check_head_dim("head_dim", a->head_dim);
-    if (status == SB_OK)
-        status = check_head_dim("head_dim_v", sb_head_dim_v(a));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(check_head_dim("head_dim", a->head_dim));
+    SB_TRY(check_head_dim("head_dim_v", sb_head_dim_v(a)));
     if (a->windowed && (a->window_left < -1 || a->window_right < -1 || (a->causal && a->window_right > 0)))
         return sb_error(SB_INVALID,
                         "a window has -1 (all keys) or more on each side, and none on the right of a causal mask, not "
@@ -123,8 +120,8 @@ sb_status sb_documents_check(const sb_attention *a)
 {
     if (!a->packed)
         return SB_OK;
-    const sb_status queries = check_documents("cu_seqlens_q", a->cu_seqlens_q, a->documents, a->seq_q);
-    return queries != SB_OK ? queries : check_documents("cu_seqlens_k", a->cu_seqlens_k, a->documents, a->seq_k);
+    SB_TRY(check_documents("cu_seqlens_q", a->cu_seqlens_q, a->documents, a->seq_q));
+    return check_documents("cu_seqlens_k", a->cu_seqlens_k, a->documents, a->seq_k);
 }
 
 sb_status sb_attention_check_whole(const sb_attention *a)
@@ -145,10 +142,9 @@ sb_status sb_workspace_check(const sb_attention *a, size_t need)
 
 sb_status sb_attention_check_host(const sb_attention *a, size_t workspace_bytes)
 {
-    sb_status status = sb_attention_check_whole(a);
-    if (status == SB_OK)
-        status = sb_documents_check(a);
-    return status == SB_OK ? sb_workspace_check(a, workspace_bytes) : status;
+    SB_TRY(sb_attention_check_whole(a));
+    SB_TRY(sb_documents_check(a));
+    return sb_workspace_check(a, workspace_bytes);
 }
 
 float sb_attention_scale(const sb_attention *a)

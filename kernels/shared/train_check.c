@@ -48,13 +48,7 @@ static sb_status known_betas(const char *op, double beta1, double beta2)
     return SB_OK;
 }
 
-/* In the check of an op named `op` with the arguments `p`. TRY returns what is not SB_OK. */
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        const sb_status tried = (call);                                                                                \
-        if (tried != SB_OK)                                                                                            \
-            return tried;                                                                                              \
-    } while (0)
+/* In the check of an op named `op` with the arguments `p`. */
 #define SIZES(a, b) at_least_one(op, #a, p->a, #b, p->b)
 #define DTYPE(field) known_dtype(op, #field, p->field)
 #define WIDE(ld, columns) wide_enough(op, #ld, p->ld, columns)
@@ -74,11 +68,11 @@ sb_status sb_train_workspace_check(const char *op, const void *workspace, size_t
 static sb_status matmul_rows(const sb_matmul *p)
 {
     static const char op[] = "matmul";
-    TRY(WIDE(lda, p->transpose_a ? p->m : p->k));
-    TRY(WIDE(ldb, p->transpose_b ? p->k : p->n));
-    TRY(WIDE(ldd, p->n));
+    SB_TRY(WIDE(lda, p->transpose_a ? p->m : p->k));
+    SB_TRY(WIDE(ldb, p->transpose_b ? p->k : p->n));
+    SB_TRY(WIDE(ldd, p->n));
     if (p->c)
-        TRY(WIDE(ldc, p->n));
+        SB_TRY(WIDE(ldc, p->n));
     if (p->c == p->d && p->ldc != p->ldd)
         return sb_error(SB_INVALID, "%s: c is d, so ldc %d and ldd %d must be equal", op, p->ldc, p->ldd);
     return SB_OK;
@@ -125,7 +119,7 @@ sb_status sb_matmul_check(const sb_matmul *p)
 {
     static const char op[] = "matmul";
     const bool float8 = is_float8(p->dtype);
-    TRY(float8 ? matmul_float8(p) : DTYPE(dtype));
+    SB_TRY(float8 ? matmul_float8(p) : DTYPE(dtype));
     if (!float8 && p->dtype_out != p->dtype && p->dtype_out != SB_FP32)
         return sb_error(SB_INVALID, "%s: dtype_out %d is neither dtype %d nor fp32 (3)", op, (int)p->dtype_out,
                         (int)p->dtype);
@@ -135,7 +129,7 @@ sb_status sb_matmul_check(const sb_matmul *p)
         return sb_error(SB_INVALID, "%s: split is for fp32 products (3), not for dtype %d", op, (int)p->dtype);
     if (p->m < 1 || p->n < 1 || p->k < 1)
         return sb_error(SB_INVALID, "%s: m %d, n %d and k %d must all be at least 1", op, p->m, p->n, p->k);
-    TRY(GIVEN(FIELD(a), FIELD(b), FIELD(d)));
+    SB_TRY(GIVEN(FIELD(a), FIELD(b), FIELD(d)));
     return matmul_rows(p);
 }
 
@@ -145,16 +139,16 @@ static sb_status matrix_of(const char *op, sb_dtype dtype, sb_float8_source sour
 {
     const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
     const int64_t wide = gradient ? columns : 2 * (int64_t)columns;
-    TRY(at_least_one(op, "rows", rows, "columns", columns));
+    SB_TRY(at_least_one(op, "rows", rows, "columns", columns));
     if (dtype != SB_BF16 && dtype != SB_FP16 && dtype != SB_FP32)
         return sb_error(SB_INVALID, "%s: dtype %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)dtype);
-    TRY(wide_enough(op, "ld", ld, columns));
+    SB_TRY(wide_enough(op, "ld", ld, columns));
     if ((int)source < SB_FROM_X || source > SB_FROM_SWIGLU_GRADIENT)
         return sb_error(SB_INVALID, "%s: source %d is none of x (0), swiglu (1), its gradient (2)", op, (int)source);
     if (source != SB_FROM_X && (ld != wide || (gradient && columns % 2 != 0)))
         return sb_error(SB_INVALID, "%s: gate_up of %d columns of the matrix has no rows of %d", op, columns, ld);
     if (gradient)
-        TRY(GIVEN({"dh", dh}));
+        SB_TRY(GIVEN({"dh", dh}));
     return GIVEN({"x", x});
 }
 
@@ -170,10 +164,10 @@ static sb_status copy_of(const sb_quantize *p, const void *codes, const char *na
     static const char op[] = "quantize";
     if (!codes)
         return SB_OK;
-    TRY(wide_enough(op, name_ld, ld, columns));
-    TRY(GIVEN({name_scales, scales}));
+    SB_TRY(wide_enough(op, name_ld, ld, columns));
+    SB_TRY(GIVEN({name_scales, scales}));
     if (p->scaling == SB_SCALE_TENSOR || p->scaling == SB_SCALE_ROW)
-        TRY(GIVEN({name_amax, amax}));
+        SB_TRY(GIVEN({name_amax, amax}));
     return SB_OK;
 }
 
@@ -181,7 +175,7 @@ sb_status sb_quantize_check(const sb_quantize *p)
 {
     static const char op[] = "quantize";
     const bool blocks = p->scaling != SB_SCALE_TENSOR && p->scaling != SB_SCALE_ROW;
-    TRY(matrix_of(op, p->dtype, p->source, p->rows, p->columns, p->ld, p->x, p->dh));
+    SB_TRY(matrix_of(op, p->dtype, p->source, p->rows, p->columns, p->ld, p->x, p->dh));
     if (p->source == SB_FROM_SWIGLU_GRADIENT && blocks && p->columns % (2 * SB_FLOAT8_BLOCK) != 0)
         return sb_error(SB_INVALID, "%s: a block of %d columns would lie on both of gate's and up's gradients", op,
                         SB_FLOAT8_BLOCK);
@@ -198,7 +192,7 @@ sb_status sb_quantize_check(const sb_quantize *p)
         return sb_error(SB_INVALID, "%s: again needs scaling tensor (1), largest, and no counts", op);
     if (!p->y && !p->y_t)
         return sb_error(SB_INVALID, "%s: neither y nor y_t is given, so there is nothing to write", op);
-    TRY(copy_of(p, p->y, "ld_y", p->ld_y, p->columns, "scales", p->scales, "amax", p->amax));
+    SB_TRY(copy_of(p, p->y, "ld_y", p->ld_y, p->columns, "scales", p->scales, "amax", p->amax));
     const bool tensor = p->scaling == SB_SCALE_TENSOR;
     return copy_of(p, p->y_t, "ld_t", p->ld_t, p->rows, "scales_t", p->scales_t, tensor ? "amax" : "amax_t",
                    tensor ? p->amax : p->amax_t);
@@ -217,21 +211,21 @@ sb_status sb_codes_check(const sb_codes *p)
 sb_status sb_float8_history_check(const sb_float8_history *p)
 {
     static const char op[] = "float8_history";
-    TRY(SIZES(n, window));
+    SB_TRY(SIZES(n, window));
     return GIVEN(FIELD(largest), FIELD(history), FIELD(used));
 }
 
 sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward)
 {
     const char *op = backward ? "rmsnorm_backward" : "rmsnorm_forward";
-    TRY(SIZES(rows, d));
-    TRY(DTYPE(dtype));
-    TRY(DTYPE(dtype_param));
+    SB_TRY(SIZES(rows, d));
+    SB_TRY(DTYPE(dtype));
+    SB_TRY(DTYPE(dtype_param));
     if (backward)
-        TRY(DTYPE(dtype_grad));
+        SB_TRY(DTYPE(dtype_grad));
     if (!(p->eps >= 0 && isfinite(p->eps)))
         return sb_error(SB_INVALID, "%s: eps must be finite and not negative, not %g", op, p->eps);
-    TRY(GIVEN(FIELD(x), FIELD(weight), FIELD(rstd)));
+    SB_TRY(GIVEN(FIELD(x), FIELD(weight), FIELD(rstd)));
     if (backward)
         return GIVEN(FIELD(dy), FIELD(dx), FIELD(dweight));
     if (p->residual && !p->sum)
@@ -242,20 +236,20 @@ sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward)
 sb_status sb_rope_check(const sb_rope *p)
 {
     static const char op[] = "rope";
-    TRY(SIZES(batch, seq));
-    TRY(SIZES(heads, head_dim));
+    SB_TRY(SIZES(batch, seq));
+    SB_TRY(SIZES(heads, head_dim));
     if (p->head_dim % 2 != 0)
         return sb_error(SB_INVALID, "%s: head_dim %d is odd, and elements turn in pairs", op, p->head_dim);
-    TRY(DTYPE(dtype));
+    SB_TRY(DTYPE(dtype));
     return GIVEN(FIELD(x.data), FIELD(table));
 }
 
 sb_status sb_swiglu_check(const sb_swiglu *p, bool backward)
 {
     const char *op = backward ? "swiglu_backward" : "swiglu_forward";
-    TRY(SIZES(rows, f));
-    TRY(DTYPE(dtype));
-    TRY(GIVEN(FIELD(gate_up)));
+    SB_TRY(SIZES(rows, f));
+    SB_TRY(DTYPE(dtype));
+    SB_TRY(GIVEN(FIELD(gate_up)));
     if (backward)
         return GIVEN(FIELD(dh), FIELD(d_gate_up));
     return GIVEN(FIELD(h));
@@ -264,12 +258,12 @@ sb_status sb_swiglu_check(const sb_swiglu *p, bool backward)
 sb_status sb_embedding_check(const sb_embedding *p, bool backward)
 {
     const char *op = backward ? "embedding_backward" : "embedding_forward";
-    TRY(SIZES(rows, d));
-    TRY(SIZES(rows, vocab));
-    TRY(DTYPE(dtype));
+    SB_TRY(SIZES(rows, d));
+    SB_TRY(SIZES(rows, vocab));
+    SB_TRY(DTYPE(dtype));
     if (backward)
-        TRY(DTYPE(dtype_grad));
-    TRY(GIVEN(FIELD(ids)));
+        SB_TRY(DTYPE(dtype_grad));
+    SB_TRY(GIVEN(FIELD(ids)));
     if (backward)
         return GIVEN(FIELD(d_out), FIELD(d_table));
     return GIVEN(FIELD(table), FIELD(out));
@@ -278,8 +272,8 @@ sb_status sb_embedding_check(const sb_embedding *p, bool backward)
 sb_status sb_cross_entropy_check(const sb_cross_entropy *p)
 {
     static const char op[] = "cross_entropy";
-    TRY(SIZES(rows, vocab));
-    TRY(DTYPE(dtype));
+    SB_TRY(SIZES(rows, vocab));
+    SB_TRY(DTYPE(dtype));
     if (p->total_rows != 0 && p->total_rows < p->rows)
         return sb_error(SB_INVALID, "%s: total_rows %lld is less than rows %d", op, (long long)p->total_rows, p->rows);
     return GIVEN(FIELD(logits), FIELD(targets), FIELD(row_loss), FIELD(loss));
@@ -288,14 +282,14 @@ sb_status sb_cross_entropy_check(const sb_cross_entropy *p)
 sb_status sb_vocab_loss_check(const sb_vocab_loss *p, bool finish)
 {
     const char *op = finish ? "vocab_loss_finish" : "vocab_loss_partial";
-    TRY(SIZES(rows, ld));
-    TRY(DTYPE(dtype));
+    SB_TRY(SIZES(rows, ld));
+    SB_TRY(DTYPE(dtype));
     if (p->columns < 0 || p->columns > p->ld || p->ld % 8 != 0)
         return sb_error(SB_INVALID, "%s: %d columns in rows of ld %d: at most as many, and ld a multiple of 8", op,
                         p->columns, p->ld);
     if (finish && p->ranks < 1)
         return sb_error(SB_INVALID, "%s: ranks %d must be at least 1", op, p->ranks);
-    TRY(GIVEN(FIELD(logits), FIELD(targets)));
+    SB_TRY(GIVEN(FIELD(logits), FIELD(targets)));
     if (!finish)
         return GIVEN(FIELD(partial));
     return GIVEN(FIELD(partials), FIELD(row_loss), FIELD(loss));
@@ -304,16 +298,16 @@ sb_status sb_vocab_loss_check(const sb_vocab_loss *p, bool finish)
 sb_status sb_grad_stats_check(const sb_grad_stats *p)
 {
     static const char op[] = "grad_stats";
-    TRY(DTYPE(dtype));
-    TRY(GIVEN(FIELD(state)));
+    SB_TRY(DTYPE(dtype));
+    SB_TRY(GIVEN(FIELD(state)));
     return p->n == 0 ? SB_OK : GIVEN(FIELD(grad));
 }
 
 sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p)
 {
     static const char op[] = "optimizer_begin";
-    TRY(GIVEN(FIELD(state)));
-    TRY(known_betas(op, p->beta1, p->beta2));
+    SB_TRY(GIVEN(FIELD(state)));
+    SB_TRY(known_betas(op, p->beta1, p->beta2));
     if (!(p->clip_norm >= 0 && isfinite(p->clip_norm)))
         return sb_error(SB_INVALID, "%s: clip_norm must be positive and finite, or 0 for none, not %g", op,
                         p->clip_norm);
@@ -327,7 +321,7 @@ sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p)
 static sb_status adamw_pointers(const sb_adamw *p)
 {
     static const char op[] = "adamw";
-    TRY(GIVEN(FIELD(param), FIELD(grad), FIELD(m), FIELD(v)));
+    SB_TRY(GIVEN(FIELD(param), FIELD(grad), FIELD(m), FIELD(v)));
     if (p->master_kind == SB_MASTER_NONE && p->master)
         return sb_error(SB_INVALID, "%s: a master copy is given, and master_kind says there is none", op);
     return p->master_kind == SB_MASTER_NONE ? SB_OK : GIVEN(FIELD(master));
@@ -336,11 +330,11 @@ static sb_status adamw_pointers(const sb_adamw *p)
 sb_status sb_adamw_check(const sb_adamw *p)
 {
     static const char op[] = "adamw";
-    TRY(GIVEN(FIELD(state)));
-    TRY(DTYPE(dtype_param));
-    TRY(DTYPE(dtype_grad));
-    TRY(DTYPE(dtype_moments));
-    TRY(known_betas(op, p->beta1, p->beta2));
+    SB_TRY(GIVEN(FIELD(state)));
+    SB_TRY(DTYPE(dtype_param));
+    SB_TRY(DTYPE(dtype_grad));
+    SB_TRY(DTYPE(dtype_moments));
+    SB_TRY(known_betas(op, p->beta1, p->beta2));
     if ((int)p->master_kind < SB_MASTER_NONE || (int)p->master_kind > SB_MASTER_FP32)
         return sb_error(SB_INVALID, "%s: master_kind %d is none of none (0), split (1), fp32 (2)", op,
                         (int)p->master_kind);
@@ -383,14 +377,14 @@ static sb_status same_layout(const char *name, sb_dtype t, int ld, const sb_poin
 static sb_status pointwise_b(const sb_pointwise *p)
 {
     static const char op[] = "pointwise";
-    TRY(DTYPE(dtype_b));
-    TRY(GIVEN(FIELD(b)));
+    SB_TRY(DTYPE(dtype_b));
+    SB_TRY(GIVEN(FIELD(b)));
     if ((int)p->spread_b < SB_SPREAD_FULL || (int)p->spread_b > SB_SPREAD_ONE)
         return sb_error(SB_INVALID, "%s: spread_b %d is none of full (0), row (1), column (2), one (3)", op,
                         (int)p->spread_b);
     if (p->spread_b != SB_SPREAD_FULL)
         return p->out != p->b ? SB_OK : sb_error(SB_INVALID, "%s: out may be b only where b is (rows, columns)", op);
-    TRY(WIDE(ldb, p->columns));
+    SB_TRY(WIDE(ldb, p->columns));
     return p->out == p->b ? same_layout("b", p->dtype_b, p->ldb, p) : SB_OK;
 }
 
@@ -399,24 +393,24 @@ sb_status sb_pointwise_check(const sb_pointwise *p)
     static const char op[] = "pointwise";
     if ((int)p->op < SB_POINT_COPY || (int)p->op > SB_POINT_LOG)
         return sb_error(SB_INVALID, "%s: there is no op %d", op, (int)p->op);
-    TRY(SIZES(rows, columns));
-    TRY(DTYPE(dtype_a));
-    TRY(DTYPE(dtype_out));
-    TRY(GIVEN(FIELD(a), FIELD(out)));
-    TRY(WIDE(lda, p->columns));
-    TRY(WIDE(ld_out, p->columns));
+    SB_TRY(SIZES(rows, columns));
+    SB_TRY(DTYPE(dtype_a));
+    SB_TRY(DTYPE(dtype_out));
+    SB_TRY(GIVEN(FIELD(a), FIELD(out)));
+    SB_TRY(WIDE(lda, p->columns));
+    SB_TRY(WIDE(ld_out, p->columns));
     if (p->out == p->a)
-        TRY(same_layout("a", p->dtype_a, p->lda, p));
+        SB_TRY(same_layout("a", p->dtype_a, p->lda, p));
     return sb_point_has_b(p->op) ? pointwise_b(p) : SB_OK;
 }
 
 sb_status sb_reduce_check(const sb_reduce *p)
 {
     static const char op[] = "reduce";
-    TRY(SIZES(rows, columns));
-    TRY(DTYPE(dtype));
-    TRY(DTYPE(dtype_out));
-    TRY(WIDE(ld, p->columns));
+    SB_TRY(SIZES(rows, columns));
+    SB_TRY(DTYPE(dtype));
+    SB_TRY(DTYPE(dtype_out));
+    SB_TRY(WIDE(ld, p->columns));
     return GIVEN(FIELD(x), FIELD(out));
 }
 
@@ -424,8 +418,8 @@ sb_status sb_attention_merge_check(const sb_attention_merge *p)
 {
     static const char op[] = "attention_merge";
     const named list[] = {{"o", p->o.data}, FIELD(lse), {"o_sum", p->o_sum.data}, FIELD(lse_sum), {0}};
-    TRY(SIZES(batch, heads));
-    TRY(SIZES(seq, columns));
-    TRY(DTYPE(dtype));
+    SB_TRY(SIZES(batch, heads));
+    SB_TRY(SIZES(seq, columns));
+    SB_TRY(DTYPE(dtype));
     return given(op, list);
 }

@@ -481,11 +481,8 @@ extern "C" sb_status sb_cuda_reference(sb_context *ctx, const sb_attention *a, c
 {
     const bool queries = rows->o || rows->lse || rows->dq, keys = rows->dk || rows->dv;
     const bool backward = rows->dq || keys;
-    sb_status status = sb_attention_check(a);
-    if (status == SB_OK)
-        status = sb_workspace_check(a, sb_cuda_reference_workspace(ctx, a, backward));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_attention_check(a));
+    SB_TRY(sb_workspace_check(a, sb_cuda_reference_workspace(ctx, a, backward)));
     if (queries && !(in_range(rows->bh, rows->n, a->batch * a->heads) && in_range(rows->q_row, rows->n, a->seq_q)))
         return sb_error(SB_INVALID, "a query row of the reference lies outside of the tensor");
     if (keys && !(in_range(rows->bh_kv, rows->n, a->batch * a->heads_kv) && in_range(rows->k_row, rows->n, a->seq_k)))

@@ -25,12 +25,12 @@ sb_scores sb_scores_of(const sb_attention *a)
 sb_status sb_scores_supported(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
-    sb_status status = sb_attention_check_whole(a);
-    if (status == SB_OK && a->windowed)
+    SB_TRY(sb_attention_check_whole(a));
+    if (a->windowed)
         return sb_error(SB_UNSUPPORTED, "unfused and fused attention take no window on CUDA");
-    if (status == SB_OK && a->packed)
+    if (a->packed)
         return sb_error(SB_UNSUPPORTED, "unfused and fused attention take no packed documents on CUDA");
-    return status;
+    return SB_OK;
 }
 
 size_t sb_scores_saved_bytes(sb_context *ctx, const sb_attention *a)
@@ -140,24 +140,18 @@ sb_status sb_scores_to_o(sb_context *ctx, const sb_attention *a, const void *mat
                     tensor_operand(&a->o, true, false), a->seq_q, sb_head_dim_v(a), a->seq_k);
 }
 
-sb_status sb_scores_to_dv(sb_context *ctx, const sb_attention *a, const void *matrix)
+sb_status sb_scores_to_dv_dp(sb_context *ctx, const sb_attention *a, const void *p, void *dp)
 {
-    return multiply(ctx, a, matrix_operand(a, matrix, true), tensor_operand(&a->d_o, true, false),
-                    tensor_operand(&a->dv, false, false), a->seq_k, sb_head_dim_v(a), a->seq_q);
-}
-
-sb_status sb_scores_from_do_v(sb_context *ctx, const sb_attention *a, void *matrix)
-{
+    SB_TRY(multiply(ctx, a, matrix_operand(a, p, true), tensor_operand(&a->d_o, true, false),
+                    tensor_operand(&a->dv, false, false), a->seq_k, sb_head_dim_v(a), a->seq_q));
     return multiply(ctx, a, tensor_operand(&a->d_o, true, false), tensor_operand(&a->v, false, true),
-                    matrix_operand(a, matrix, false), a->seq_q, a->seq_k, sb_head_dim_v(a));
+                    matrix_operand(a, dp, false), a->seq_q, a->seq_k, sb_head_dim_v(a));
 }
 
 sb_status sb_scores_to_dq_dk(sb_context *ctx, const sb_attention *a, const void *matrix)
 {
-    sb_status status = multiply(ctx, a, matrix_operand(a, matrix, false), tensor_operand(&a->k, false, false),
-                                tensor_operand(&a->dq, true, false), a->seq_q, a->head_dim, a->seq_k);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(multiply(ctx, a, matrix_operand(a, matrix, false), tensor_operand(&a->k, false, false),
+                    tensor_operand(&a->dq, true, false), a->seq_q, a->head_dim, a->seq_k));
     return multiply(ctx, a, matrix_operand(a, matrix, true), tensor_operand(&a->q, true, false),
                     tensor_operand(&a->dk, false, false), a->seq_k, a->head_dim, a->seq_q);
 }

@@ -7,6 +7,17 @@
 #pragma once
 
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/shared/internal.h"
+#include "kernels/shared/parts.h"
+
+/* SB_TRY of a call that is a part of the op. */
+#define SB_PART(name, ...)                                                                                             \
+    do {                                                                                                               \
+        sb_part_begin(name);                                                                                           \
+        const sb_status of_part = (__VA_ARGS__);                                                                       \
+        sb_part_end();                                                                                                 \
+        SB_TRY(of_part);                                                                                               \
+    } while (0)
 
 SB_C_BEGIN
 
@@ -41,10 +52,10 @@ sb_status sb_scores_softmax_backward(const sb_scores *s, const void *p, const vo
                                      bool causal, void *stream);
 
 /* The products of attention; `matrix` is what the letter in the name says. Call sb_cublas_stream before. */
-sb_status sb_scores_from_qk(sb_context *ctx, const sb_attention *a, void *matrix);        /* S  = Q K^T  */
-sb_status sb_scores_to_o(sb_context *ctx, const sb_attention *a, const void *matrix);     /* O  = P V    */
-sb_status sb_scores_to_dv(sb_context *ctx, const sb_attention *a, const void *matrix);    /* dV = P^T dO */
-sb_status sb_scores_from_do_v(sb_context *ctx, const sb_attention *a, void *matrix);      /* dP = dO V^T */
+sb_status sb_scores_from_qk(sb_context *ctx, const sb_attention *a, void *matrix);    /* S  = Q K^T  */
+sb_status sb_scores_to_o(sb_context *ctx, const sb_attention *a, const void *matrix); /* O  = P V    */
+/* dV = P^T dO, and dP = dO V^T */
+sb_status sb_scores_to_dv_dp(sb_context *ctx, const sb_attention *a, const void *p, void *dp);
 sb_status sb_scores_to_dq_dk(sb_context *ctx, const sb_attention *a, const void *matrix); /* dQ = dS K, dK = dS^T Q */
 
 SB_C_END

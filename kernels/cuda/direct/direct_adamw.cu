@@ -137,11 +137,8 @@ sb_status launch(const sb_direct_adamw *p, cudaStream_t stream)
     a.quads = (uint32_t)(u.n / 4);
     a.ranks = p->ranks;
     int gpu = 0, sms = 0;
-    sb_status s = sb_cuda_status(cudaGetDevice(&gpu), "cudaGetDevice");
-    if (s == SB_OK)
-        s = sb_cuda_status(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, gpu), "the number of SMs");
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_cuda_status(cudaGetDevice(&gpu), "cudaGetDevice"));
+    SB_TRY(sb_cuda_status(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, gpu), "the number of SMs"));
     const int64_t most = u.max_blocks ? u.max_blocks : blocks_per_sm(N) * sms;
     const int64_t wanted = ((int64_t)a.quads + THREADS * A::QUADS - 1) / (THREADS * A::QUADS);
     direct_adamw_kernel<ROUNDING, P, G, M, KIND, N>
@@ -225,9 +222,7 @@ extern "C" sb_status sb_cuda_direct_adamw(const sb_direct_adamw *p, void *stream
 
 extern "C" sb_status sb_cuda_direct_gate(const sb_direct_gate *p, void *stream)
 {
-    const sb_status s = sb_direct_gate_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_direct_gate_check(p));
     gate_arguments a = {};
     for (int r = 0; r < p->ranks; r++)
         a.boxes[r] = (unsigned char *)p->mailboxes[r];

@@ -96,9 +96,7 @@ extern "C" sb_status sb_cuda_direct_count(uint32_t *number, void *stream)
 
 extern "C" sb_status sb_cuda_direct_await(const sb_direct_await *p, void *stream)
 {
-    const sb_status s = sb_direct_await_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_direct_await_check(p));
     direct_await_kernel<<<1, 32, 0, (cudaStream_t)stream>>>(*p);
     return sb_cuda_launched("direct_await kernel");
 }

@@ -106,18 +106,13 @@ sb_status launch(const sb_amax *p, cudaStream_t stream)
 extern "C" sb_status sb_cuda_amax(sb_context *ctx, const sb_amax *p, void *stream)
 {
     (void)ctx;
-    sb_status s = sb_amax_check(p);
-    if (s == SB_OK && p->rows > (int64_t)ROWS * MAX_GRID_Y)
-        s = sb_error(SB_UNSUPPORTED, "amax: %d rows are more than the %d that one launch takes", p->rows,
-                     ROWS * MAX_GRID_Y);
-    if (s == SB_OK)
-        s = clear(p->of_all, 1, (cudaStream_t)stream);
-    if (s == SB_OK)
-        s = clear(p->of_rows, p->rows, (cudaStream_t)stream);
-    if (s == SB_OK)
-        s = clear(p->of_columns, p->columns, (cudaStream_t)stream);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_amax_check(p));
+    if (p->rows > (int64_t)ROWS * MAX_GRID_Y)
+        return sb_error(SB_UNSUPPORTED, "amax: %d rows are more than the %d that one launch takes", p->rows,
+                        ROWS * MAX_GRID_Y);
+    SB_TRY(clear(p->of_all, 1, (cudaStream_t)stream));
+    SB_TRY(clear(p->of_rows, p->rows, (cudaStream_t)stream));
+    SB_TRY(clear(p->of_columns, p->columns, (cudaStream_t)stream));
     return with_source("amax", p->dtype, p->source, [&](auto element, auto source) {
         return launch<decltype(element), source>(p, (cudaStream_t)stream);
     });
@@ -126,9 +121,7 @@ extern "C" sb_status sb_cuda_amax(sb_context *ctx, const sb_amax *p, void *strea
 extern "C" sb_status sb_cuda_float8_history(sb_context *ctx, const sb_float8_history *p, void *stream)
 {
     (void)ctx;
-    const sb_status s = sb_float8_history_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_float8_history_check(p));
     history_kernel<<<(p->n + THREADS - 1) / THREADS, THREADS, 0, (cudaStream_t)stream>>>(*p);
     return sb_cuda_launched("float8 history kernel");
 }

@@ -67,11 +67,8 @@ sb_status check_tensors(const sb_attention_merge *p)
 
 extern "C" sb_status sb_cuda_attention_merge(sb_context *ctx, const sb_attention_merge *p, void *stream)
 {
-    sb_status status = sb_attention_merge_check(p);
-    if (status == SB_OK)
-        status = check_tensors(p);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_attention_merge_check(p));
+    SB_TRY(check_tensors(p));
     const int64_t rows = (int64_t)p->batch * p->heads * p->seq;
     const merge_shape m = {p->heads,          p->seq,
                            p->columns,        rows,

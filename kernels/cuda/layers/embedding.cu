@@ -207,9 +207,7 @@ sb_status launch_backward(const sb_context *ctx, const sb_embedding *p, const to
     if (blocks > INT_MAX)
         return sb_error(SB_UNSUPPORTED, "embedding_backward: vocab %d of d %d is more than one launch can do", p->vocab,
                         p->d);
-    const sb_status status = sort_tokens(p->ids, p->rows, s, stream);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sort_tokens(p->ids, p->rows, s, stream));
     embedding_backward_kernel<ADDS, T, G, N><<<(unsigned)blocks, 32 * SUM_WARPS, 0, stream>>>(
         (const T *)p->d_out, (G *)p->d_table, s, p->rows, p->vocab, p->d, (int)block_rows, tiles);
     return sb_cuda_launched("embedding gradient kernel");
@@ -220,11 +218,8 @@ sb_status launch_backward(const sb_context *ctx, const sb_embedding *p, const to
 extern "C" sb_status sb_cuda_embedding_forward(sb_context *ctx, const sb_embedding *p, void *stream)
 {
     (void)ctx;
-    sb_status s = sb_embedding_check(p, false);
-    if (s == SB_OK)
-        s = check_aligned("embedding_forward", {{"table", p->table}, {"out", p->out}});
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_embedding_check(p, false));
+    SB_TRY(check_aligned("embedding_forward", {{"table", p->table}, {"out", p->out}}));
     const int64_t bytes = (int64_t)p->d * sb_dtype_bytes(p->dtype);
     if (bytes % 16 == 0)
         return launch_forward<uint4>(p, bytes / 16, (cudaStream_t)stream);
@@ -241,13 +236,9 @@ extern "C" size_t sb_cuda_embedding_workspace(sb_context *ctx, const sb_embeddin
 extern "C" sb_status sb_cuda_embedding_backward(sb_context *ctx, const sb_embedding *p, void *stream)
 {
     static const char op[] = "embedding_backward";
-    sb_status status = sb_embedding_check(p, true);
-    if (status == SB_OK)
-        status = sb_train_workspace_check(op, p->workspace, p->workspace_bytes, sb_cuda_embedding_workspace(ctx, p));
-    if (status == SB_OK)
-        status = check_aligned(op, {{"d_out", p->d_out}, {"d_table", p->d_table}, {"the workspace", p->workspace}});
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_embedding_check(p, true));
+    SB_TRY(sb_train_workspace_check(op, p->workspace, p->workspace_bytes, sb_cuda_embedding_workspace(ctx, p)));
+    SB_TRY(check_aligned(op, {{"d_out", p->d_out}, {"d_table", p->d_table}, {"the workspace", p->workspace}}));
     const token_sort s = token_sort_at(p->workspace, p->rows, p->vocab, p->slice ? p->first_id : 0);
     return with_element_type(p->dtype, [&](auto in) {
         return with_element_type(p->dtype_grad, [&](auto out) {

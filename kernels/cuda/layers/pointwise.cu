@@ -242,8 +242,8 @@ sb_status launch(const sb_pointwise *p, geometry g, cudaStream_t stream)
         return sb_error(SB_UNSUPPORTED, "pointwise: %lld elements are too many", (long long)elements);
     units_kernel<A, B, O, E, UNITS><<<grid_for(in_units.units, THREADS * UNITS), THREADS, 0, stream>>>(
         (const A *)p->a, (const B *)p->b, (O *)p->out, in_units);
-    const sb_status status = sb_cuda_launched("pointwise kernel");
-    return status == SB_OK ? launch_elements(p, g, elements / E * E, stream) : status;
+    SB_TRY(sb_cuda_launched("pointwise kernel"));
+    return launch_elements(p, g, elements / E * E, stream);
 }
 
 bool is_fp32(sb_dtype t)
@@ -282,9 +282,7 @@ geometry geometry_of(const sb_pointwise *p)
 extern "C" sb_status sb_cuda_pointwise(sb_context *ctx, const sb_pointwise *p, void *stream)
 {
     (void)ctx;
-    const sb_status status = sb_pointwise_check(p);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_pointwise_check(p));
     const geometry g = geometry_of(p);
     const sb_dtype dtype_b = g.has_b ? p->dtype_b : p->dtype_a;
     const bool bf16 = p->dtype_a == SB_BF16 || dtype_b == SB_BF16 || p->dtype_out == SB_BF16;

@@ -237,11 +237,8 @@ extern "C" size_t sb_cuda_reduce_workspace(sb_context *ctx, const sb_reduce *p)
 
 extern "C" sb_status sb_cuda_reduce(sb_context *ctx, const sb_reduce *p, void *stream)
 {
-    sb_status status = sb_reduce_check(p);
-    if (status == SB_OK)
-        status = sb_train_workspace_check("reduce", p->workspace, p->workspace_bytes, sb_cuda_reduce_workspace(ctx, p));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_reduce_check(p));
+    SB_TRY(sb_train_workspace_check("reduce", p->workspace, p->workspace_bytes, sb_cuda_reduce_workspace(ctx, p)));
     if ((uintptr_t)p->workspace % sizeof(float) != 0)
         return sb_error(SB_INVALID, "reduce: the workspace must be aligned to 4 bytes");
     return p->maximum ? launch_type<max_op>(ctx, p, (cudaStream_t)stream)

@@ -132,13 +132,10 @@ void launch_forward(const sb_context *ctx, const sb_rmsnorm *p, int warps, float
 
 extern "C" sb_status sb_cuda_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream)
 {
-    sb_status s = sb_rmsnorm_check(p, false);
-    if (s == SB_OK)
-        s = check_aligned(
-            "rmsnorm_forward",
-            {{"x", p->x}, {"residual", p->residual}, {"sum", p->sum}, {"weight", p->weight}, {"y", p->y}});
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_rmsnorm_check(p, false));
+    SB_TRY(
+        check_aligned("rmsnorm_forward",
+                      {{"x", p->x}, {"residual", p->residual}, {"sum", p->sum}, {"weight", p->weight}, {"y", p->y}}));
     const int warps = row_warps(p->d, 16 / sb_dtype_bytes(p->dtype));
     const float inverse_d = 1.0f / (float)p->d;
     return with_element_type(p->dtype, [&](auto element) {

@@ -104,11 +104,8 @@ sb_status check_tensor(const sb_rope *p)
 
 extern "C" sb_status sb_cuda_rope(sb_context *ctx, const sb_rope *p, void *stream)
 {
-    sb_status status = sb_rope_check(p);
-    if (status == SB_OK)
-        status = check_tensor(p);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_rope_check(p));
+    SB_TRY(check_tensor(p));
     return with_element_type(p->dtype, [&](auto element) {
         using T = decltype(element);
         constexpr int N = vector16<T>::N;

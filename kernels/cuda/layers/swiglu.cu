@@ -119,11 +119,8 @@ sb_status with_tiles(const char *op, const sb_swiglu *p, F launch)
 extern "C" sb_status sb_cuda_swiglu_forward(sb_context *ctx, const sb_swiglu *p, void *stream)
 {
     (void)ctx;
-    sb_status s = sb_swiglu_check(p, false);
-    if (s == SB_OK)
-        s = check_aligned("swiglu_forward", {{"gate_up", p->gate_up}, {"h", p->h}});
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_swiglu_check(p, false));
+    SB_TRY(check_aligned("swiglu_forward", {{"gate_up", p->gate_up}, {"h", p->h}}));
     return with_tiles("swiglu_forward", p, [&](auto element, auto n, row_tiles tiles, unsigned blocks) {
         using T = decltype(element);
         swiglu_forward_kernel<T, n><<<blocks, tile_threads(tiles, EACH), 0, (cudaStream_t)stream>>>(
@@ -134,12 +131,9 @@ extern "C" sb_status sb_cuda_swiglu_forward(sb_context *ctx, const sb_swiglu *p,
 extern "C" sb_status sb_cuda_swiglu_backward(sb_context *ctx, const sb_swiglu *p, void *stream)
 {
     (void)ctx;
-    sb_status s = sb_swiglu_check(p, true);
-    if (s == SB_OK)
-        s = check_aligned("swiglu_backward",
-                          {{"gate_up", p->gate_up}, {"dh", p->dh}, {"d_gate_up", p->d_gate_up}, {"h", p->h}});
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_swiglu_check(p, true));
+    SB_TRY(check_aligned("swiglu_backward",
+                         {{"gate_up", p->gate_up}, {"dh", p->dh}, {"d_gate_up", p->d_gate_up}, {"h", p->h}}));
     return with_tiles("swiglu_backward", p, [&](auto element, auto n, row_tiles tiles, unsigned blocks) {
         using T = decltype(element);
         swiglu_backward_kernel<T, n><<<blocks, tile_threads(tiles, EACH), 0, (cudaStream_t)stream>>>(

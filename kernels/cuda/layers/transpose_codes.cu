@@ -78,14 +78,12 @@ __global__ void __launch_bounds__(THREADS) transpose_codes_kernel(sb_codes p)
 extern "C" sb_status sb_cuda_transpose_codes(sb_context *ctx, const sb_codes *p, void *stream)
 {
     (void)ctx;
-    sb_status s = sb_codes_check(p);
-    if (s == SB_OK && p->rows > (int64_t)TILE * MAX_GRID_Y)
-        s = sb_error(SB_UNSUPPORTED, "transpose_codes: %d rows are more than the %d that one launch takes", p->rows,
-                     TILE * MAX_GRID_Y);
-    if (s == SB_OK && ((uintptr_t)p->x % SQUARE || (uintptr_t)p->y_t % SQUARE))
-        s = sb_error(SB_INVALID, "transpose_codes: x and y_t must be aligned to %d bytes", SQUARE);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_codes_check(p));
+    if (p->rows > (int64_t)TILE * MAX_GRID_Y)
+        return sb_error(SB_UNSUPPORTED, "transpose_codes: %d rows are more than the %d that one launch takes", p->rows,
+                        TILE * MAX_GRID_Y);
+    if ((uintptr_t)p->x % SQUARE || (uintptr_t)p->y_t % SQUARE)
+        return sb_error(SB_INVALID, "transpose_codes: x and y_t must be aligned to %d bytes", SQUARE);
     const dim3 grid((p->columns + TILE - 1) / TILE, (p->rows + TILE - 1) / TILE);
     transpose_codes_kernel<<<grid, THREADS, 0, (cudaStream_t)stream>>>(*p);
     return sb_cuda_launched("transpose_codes kernel");

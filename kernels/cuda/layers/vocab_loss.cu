@@ -129,9 +129,7 @@ sb_status check(const sb_vocab_loss *p, bool finish)
 extern "C" sb_status sb_cuda_vocab_loss_partial(sb_context *ctx, const sb_vocab_loss *p, void *stream)
 {
     (void)ctx;
-    const sb_status s = check(p, false);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(check(p, false));
     return with_element_type(p->dtype, [&](auto zero) {
         using T = decltype(zero);
         partial_kernel<T>

@@ -25,18 +25,14 @@ static sb_status check_alignment(const char *name, const void *pointer, int byte
 
 sb_status matmul_check(const sb_matmul *p)
 {
-    sb_status s = sb_matmul_check(p);
-    if (s == SB_OK)
-        s = check_alignment("a", p->a, sb_dtype_bytes(p->dtype));
-    if (s == SB_OK)
-        s = check_alignment("b", p->b, sb_dtype_bytes(p->dtype));
-    if (s == SB_OK)
-        s = check_alignment("c", p->c, sb_dtype_bytes(p->dtype_out));
-    if (s == SB_OK)
-        s = check_alignment("d", p->d, sb_dtype_bytes(p->dtype_out));
-    if (s == SB_OK && (uintptr_t)p->workspace % WORKSPACE_ALIGNMENT != 0)
-        s = sb_error(SB_INVALID, "matmul: the workspace is not aligned to %d bytes", WORKSPACE_ALIGNMENT);
-    return s;
+    SB_TRY(sb_matmul_check(p));
+    SB_TRY(check_alignment("a", p->a, sb_dtype_bytes(p->dtype)));
+    SB_TRY(check_alignment("b", p->b, sb_dtype_bytes(p->dtype)));
+    SB_TRY(check_alignment("c", p->c, sb_dtype_bytes(p->dtype_out)));
+    SB_TRY(check_alignment("d", p->d, sb_dtype_bytes(p->dtype_out)));
+    if ((uintptr_t)p->workspace % WORKSPACE_ALIGNMENT != 0)
+        return sb_error(SB_INVALID, "matmul: the workspace is not aligned to %d bytes", WORKSPACE_ALIGNMENT);
+    return SB_OK;
 }
 
 static matmul_shape shape_of(const sb_context *ctx, const sb_matmul *p)
@@ -73,9 +69,7 @@ sb_status matmul_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list 
     if (p->split)
         return matmul_split_plans_of(ctx, p, out);
     if (matmul_is_float8(p)) {
-        const sb_status s = matmul_float8_check(ctx, p);
-        if (s != SB_OK)
-            return s;
+        SB_TRY(matmul_float8_check(ctx, p));
     }
     const matmul_shape shape = shape_of(ctx, p);
     out->count = 1;

@@ -233,9 +233,7 @@ extern "C" sb_status split_fp16_parts(const split_operand *a, const split_operan
     operands read = {{describe(*a, a->rows, a->columns), describe(*b, b->rows, b->columns)}};
     const unsigned readers = share_blocks(&read, most);
     largest_kernel<<<readers, THREADS, 0, (cudaStream_t)stream>>>(read, partials);
-    sb_status s = sb_cuda_launched("largest magnitude kernel");
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_cuda_launched("largest magnitude kernel"));
 
     operands write = {{describe(*a, a->part_rows, a->part_columns), describe(*b, b->part_rows, b->part_columns)}};
     const unsigned writers = share_blocks(&write, most);

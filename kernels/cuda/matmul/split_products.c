@@ -179,9 +179,7 @@ size_t matmul_split_workspace(sb_context *ctx, const sb_matmul *p)
 
 sb_status matmul_split_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list *out)
 {
-    sb_status status = check_size(p);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(check_size(p));
     if (use_own(ctx, p)) {
         out->count = 1;
         return find_own(ctx, p, &out->plan[0]);

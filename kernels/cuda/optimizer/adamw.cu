@@ -218,9 +218,7 @@ sb_status check_cuda(const sb_adamw *p)
 extern "C" sb_status sb_cuda_optimizer_begin(sb_context *ctx, const sb_optimizer_begin *p, void *stream)
 {
     (void)ctx;
-    const sb_status status = sb_optimizer_begin_check(p);
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_optimizer_begin_check(p));
     optimizer_begin_kernel<<<1, 1, 0, (cudaStream_t)stream>>>(*p);
     return sb_cuda_launched("optimizer_begin kernel");
 }

@@ -90,12 +90,9 @@ extern "C" size_t sb_cuda_grad_stats_workspace(sb_context *ctx, const sb_grad_st
 
 extern "C" sb_status sb_cuda_grad_stats(sb_context *ctx, const sb_grad_stats *p, void *stream)
 {
-    sb_status status = sb_grad_stats_check(p);
-    if (status == SB_OK)
-        status = sb_train_workspace_check("grad_stats", p->workspace, p->workspace_bytes,
-                                          sb_cuda_grad_stats_workspace(ctx, p));
-    if (status != SB_OK)
-        return status;
+    SB_TRY(sb_grad_stats_check(p));
+    SB_TRY(
+        sb_train_workspace_check("grad_stats", p->workspace, p->workspace_bytes, sb_cuda_grad_stats_workspace(ctx, p)));
     if ((uintptr_t)p->grad % 16 != 0 || (uintptr_t)p->workspace % sizeof(double) != 0)
         return sb_error(SB_INVALID, "grad_stats: grad and workspace must be aligned to 16 bytes");
     const cudaStream_t on = (cudaStream_t)stream;
@@ -105,9 +102,7 @@ extern "C" sb_status sb_cuda_grad_stats(sb_context *ctx, const sb_grad_stats *p,
         const int64_t n = (int64_t)p->n, wanted = n / (THREADS * VECTORS * vector16<T>::N) + 1;
         const int blocks = (int)(wanted < most_blocks(ctx) ? wanted : most_blocks(ctx));
         partial_squares_kernel<T><<<blocks, THREADS, 0, on>>>((const T *)p->grad, n, partials);
-        const sb_status launched = sb_cuda_launched("grad_stats kernel");
-        if (launched != SB_OK)
-            return launched;
+        SB_TRY(sb_cuda_launched("grad_stats kernel"));
         finish_kernel<<<1, FINISH_THREADS, 0, on>>>(partials, blocks, p->state);
         return sb_cuda_launched("grad_stats finish kernel");
     });

@@ -39,10 +39,8 @@ static sb_status query(sb_context *ctx)
         {cudaDevAttrMaxSharedMemoryPerBlockOptin, &ctx->smem_optin_bytes},
     };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        sb_status s = sb_cuda_status(cudaDeviceGetAttribute(asked[i].value, asked[i].attribute, ctx->ordinal),
-                                     "device attributes");
-        if (s != SB_OK)
-            return s;
+        SB_TRY(sb_cuda_status(cudaDeviceGetAttribute(asked[i].value, asked[i].attribute, ctx->ordinal),
+                              "device attributes"));
     }
     if (ctx->cc_major < 8)
         return sb_error(SB_UNSUPPORTED, "compute capability %d.%d is below 8.0, the least these kernels run on",
@@ -113,11 +111,9 @@ void sb_cuda_destroy(sb_context *ctx)
 sb_status sb_cublas_stream(sb_context *ctx, void *stream)
 {
     /* Setting a stream, even the same one, puts cuBLAS back on a workspace of its own. */
-    sb_status s = sb_cublas_status(cublasSetStream(ctx->cublas, stream), "cublasSetStream");
-    if (s == SB_OK)
-        s = sb_cublas_status(cublasSetWorkspace(ctx->cublas, ctx->cublas_workspace, ctx->cublas_workspace_bytes),
-                             "cublasSetWorkspace");
-    return s;
+    SB_TRY(sb_cublas_status(cublasSetStream(ctx->cublas, stream), "cublasSetStream"));
+    return sb_cublas_status(cublasSetWorkspace(ctx->cublas, ctx->cublas_workspace, ctx->cublas_workspace_bytes),
+                            "cublasSetWorkspace");
 }
 
 cudaDataType_t sb_cublas_type(sb_dtype t)

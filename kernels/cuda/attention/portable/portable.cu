@@ -45,19 +45,14 @@ size_t backward_workspace(sb_context *, const sb_attention *a)
 
 sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    sb_status s = flash_check_forward(ctx, a);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(flash_check_forward(ctx, a));
     return sb_cuda_status(launchers_of(a).forward(resolve(a), (cudaStream_t)stream), "flash_portable forward");
 }
 
 sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    sb_status s = flash_check_backward(ctx, a);
-    if (s == SB_OK)
-        s = sb_workspace_check(a, backward_workspace(ctx, a));
-    if (s != SB_OK)
-        return s;
+    SB_TRY(flash_check_backward(ctx, a));
+    SB_TRY(sb_workspace_check(a, backward_workspace(ctx, a)));
     return sb_cuda_status(launchers_of(a).backward(resolve(a), (cudaStream_t)stream), "flash_portable backward");
 }
 

@@ -102,9 +102,7 @@ int clusters_at_once(sb_context *ctx)
 
 sb_status run_op(sb_context *ctx, const sb_swiglu_matmul *p, bool backward, void *stream)
 {
-    sb_status s = sb_cuda_swiglu_matmul_supported(ctx, p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_cuda_swiglu_matmul_supported(ctx, p));
     const swiglu_matmul_plan plan = swiglu_matmul_plan_of(p, backward, clusters_at_once(ctx));
     return swiglu_matmul_run(ctx, p, backward, &plan, stream);
 }
@@ -115,21 +113,16 @@ extern "C" sb_status swiglu_matmul_run(sb_context *ctx, const sb_swiglu_matmul *
                                        const swiglu_matmul_plan *plan, void *stream)
 {
     const char *const op = backward ? "swiglu_matmul_backward" : "swiglu_matmul_forward";
-    sb_status s = sb_swiglu_matmul_check(p, backward);
-    if (s == SB_OK)
-        s = backward ? check_aligned(op, {{"dy", p->dy}, {"w2", p->w2}, {"gate_up", p->gate_up}, {"h", p->h}})
-                     : check_aligned(op, {{"x", p->x}, {"w13", p->w13}, {"gate_up", p->gate_up}, {"h", p->h}});
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_swiglu_matmul_check(p, backward));
+    SB_TRY(backward ? check_aligned(op, {{"dy", p->dy}, {"w2", p->w2}, {"gate_up", p->gate_up}, {"h", p->h}})
+                    : check_aligned(op, {{"x", p->x}, {"w13", p->w13}, {"gate_up", p->gate_up}, {"h", p->h}}));
     return p->dtype == SB_BF16 ? run_plan<__nv_bfloat16>(ctx, p, backward, plan, (cudaStream_t)stream)
                                : run_plan<__half>(ctx, p, backward, plan, (cudaStream_t)stream);
 }
 
 extern "C" sb_status sb_cuda_swiglu_matmul_supported(sb_context *ctx, const sb_swiglu_matmul *p)
 {
-    const sb_status s = sb_swiglu_matmul_shape_check(p);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_swiglu_matmul_shape_check(p));
     if (ctx->cc_major != 9 || ctx->cc_minor != 0 || ctx->smem_optin_bytes < SMEM_LIMIT)
         return sb_error(SB_UNSUPPORTED, "swiglu_matmul: compute capability %d.%d, not 9.0 (Hopper)", ctx->cc_major,
                         ctx->cc_minor);

@@ -202,14 +202,11 @@ static const bench_info info = {
                 "./bench_accounting --variant compute_bound --batch 0 --x 8 --y 8\n"
                 "./bench_accounting --variant buckets --model 8b --ranks 8 --overhead 40 --measured 1\n"
                 "./bench_accounting --variant zero --model 8e9 --ranks 1:64:*2 --recipe bf16 --strategy zero1,zero3",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 130,
     .small = "--tokens 0,1024 --ranks 2 --bucket 0,25M",
-    .runs = run_table,
     .section = "accounting",
     .untimed = true,
     .figures =

@@ -111,13 +111,10 @@ static const bench_info info = {
     .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"
                 "./bench_allreduce --bytes 1MB,10MB,100MB,1GB --dtype fp32 --mode eager\n"
                 "./bench_allreduce --device cpu --ranks 2,4,6 --variant all-reduce",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .order = 70,
     .small = "--ranks 2 --bytes 1K,1M --dtype fp32 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "allreduce",
     .figures = (const char *const[]){"allreduce_sizes", NULL},
 };

@@ -70,12 +70,9 @@ static const bench_info info = {
     .examples = "./bench_attention\n"
                 "./bench_attention --dtype bf16,fp32 --seq 1024:16384:*2 --head-dim 64,128\n"
                 "./bench_attention --variant flash --seq 65536 --batch 1 --iters 10",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .order = 20,
     .small = "--batch 1 --head-dim 16 --seq 128,256 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "attention",
     .figures = (const char *const[]){"attention_latency", "attention_memory", NULL},
 };

@@ -54,13 +54,10 @@ static const bench_info info = {
                 "./bench_ddp_bucketed --bucket-mb 0.25,1,2,5,10,25,50,100,200,500,1000 --seq 512 --iters 40\n"
                 "./bench_ddp_bucketed --bucket-mb 1,10,100,1000 --max-ctas 1 --seq 128\n"
                 "./bench_ddp_bucketed --device cpu --ranks 2,4",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = ddp_validate,
     .order = 110,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "ddp",
     .figures = (const char *const[]){"ddp_steps", "ddp_buckets", "ddp_scaling", "ddp_timeline", NULL},
 };

@@ -37,13 +37,10 @@ static const bench_info info = {
     .examples = "./bench_ddp_naive --size xl --seq 512\n"
                 "./bench_ddp_naive --size small,medium,large,xl --seq 512 --precision bf16\n"
                 "./bench_ddp_naive --device cpu --ranks 2,4",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = ddp_validate,
     .order = 80,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "ddp",
     .figures = (const char *const[]){"ddp_steps", "ddp_scaling", "ddp_timeline", NULL},
 };

@@ -38,13 +38,10 @@ static const bench_info info = {
                 "./bench_ddp_overlap --size xl --seq 512 --update after,buckets,backward\n"
                 "./bench_ddp_overlap --size xl --max-ctas 0,4,8,16 --precision bf16\n"
                 "./bench_ddp_overlap --device cpu --ranks 2,4",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = ddp_validate,
     .order = 100,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "ddp",
     .figures = (const char *const[]){"ddp_steps", "ddp_scaling", "ddp_timeline", NULL},
 };

@@ -121,13 +121,10 @@ static const bench_info info = {
     .examples = "./bench_memory --size 2.7b --seq 512 --top 5\n"
                 "./bench_memory --size xl --seq 512 --recompute none,selective,attn,mlp,block --mode train-step\n"
                 "./bench_memory --size 2.7b --seq 128 --precision bf16 --mode train-step --snapshot step.pickle",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .order = 60,
     .small = "--size tiny --seq 16",
-    .runs = run_table,
     .section = "memory",
     .figures = (const char *const[]){"memory_peak", "memory_timeline", NULL},
 };

@@ -187,14 +187,11 @@ static const bench_info info = {
         "./bench_qualify\n"
         "./bench_qualify --sustain 10 --variant health,gemm,copy,step,verdict\n"
         "./bench_qualify --reference reference/h200.csv --expect 8 --metrics /var/lib/node_exporter/qualify.prom",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 200,
     .small = "--iters 3 --warmup 1",
-    .runs = run_table,
     .section = "qualify",
     .figures = (const char *const[]){"qualify", NULL},
     .apart = true,

@@ -137,14 +137,11 @@ static const bench_info info = {
     .examples = "./bench_recompute --size xl --seq 512\n"
                 "./bench_recompute --size 2.7b --seq 2048 --variant none,selective,block,nested\n"
                 "./bench_recompute --size 2.7b --seq 2048 --variant plan --budget 52G,58G",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 65,
     .small = "--size tiny --seq 16 --layers 6 --group 2 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "recompute",
     .figures = (const char *const[]){"recompute", NULL},
 };

@@ -126,14 +126,11 @@ static const bench_info info = {
                 "./bench_roofline --variant gemm --dtype bf16,fp16 --size 4096:16384:*2\n"
                 "./bench_roofline --variant gemm --dtype bf16 --size 8192 --sustain 10\n"
                 "./bench_roofline --variant p2p,p2p_both --bytes 1M:1G:*4 --pair 0-1,1-0",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 10,
     .small = "--size 256 --mnk 256x128x512 --bytes 1M --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "roofline",
     .figures = (const char *const[]){"roofline", NULL},
 };

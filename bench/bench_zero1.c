@@ -61,13 +61,10 @@ static const bench_info info = {
                 "./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1\n"
                 "./bench_zero1 --variant zero1,fused --seq 512 --precision bf16 --update backward --bucket-mb 100\n"
                 "./bench_zero1 --device cpu --ranks 2,4",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = ddp_validate,
     .order = 120,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "zero1",
     .figures = (const char *const[]){"zero1_memory", "ddp_timeline", NULL},
 };

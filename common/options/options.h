@@ -102,6 +102,9 @@ typedef struct bench_info {
     bool untimed;               /* its rows are no measurements, and have neither clocks nor settings of timing */
 } bench_info;
 
+/* The tables of a main, by the names that every main gives them. */
+#define BENCH_TABLES .options = option_table, .variants = variant_table, .columns = column_table, .runs = run_table
+
 typedef struct options options;
 
 /* What the parser is told about the machine. */

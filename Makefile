@@ -351,8 +351,10 @@ $(BIN)/stepcmp: $(STEPCMP_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 $(BIN)/stepckpt: $(STEPCKPT_O) $(PROGRAM_NEEDS)
 	$(call link_program)
+# Where there is gold, it links 200 test programs in a third of the time.
+TEST_LINKER := $(if $(shell command -v ld.gold),-fuse-ld=gold)
 $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
-	$(call link_program,$(CMOCKA_LIBS))
+	$(call link_program,$(TEST_LINKER) $(CMOCKA_LIBS))
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c tests/gpu/program/dtypes.c)
 # What the report is made of, without its main; a test of the engine brings texts of its own.
 REPORT_PARTS := $(filter-out $(call object,plots/report.c) $(BUILD)/report_text.o,$(REPORT_O))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The parts of bench_checkpoint: a case's place to save to, its ceilings, its check and its times. All ranks of the job call
  * these together; ranks that are not members only join in exchanges. */
-#ifndef STEPBENCH_BENCH_CHECKPOINT_CHECKPOINT_H
-#define STEPBENCH_BENCH_CHECKPOINT_CHECKPOINT_H
+#pragma once
 
 #include "bench/ddp/case.h"
 #include "common/replica/state.h"
@@ -45,5 +44,3 @@ typedef struct saving_ceilings {
 bool saving_measure_ceilings(saving *s, saving_ceilings *out);
 
 void saving_measure(saving *s, const saving_ceilings *top); /* saves between steps, and the row */
-
-#endif

@@ -4,8 +4,7 @@
  * members only join in exchanges.
  *
  * A rank's tensors are in pieces: (groups of heads, 2 chunks, C, B, heads of a group, D), so that what moves needs no copy. */
-#ifndef STEPBENCH_BENCH_CP_CASE_H
-#define STEPBENCH_BENCH_CP_CASE_H
+#pragma once
 
 #include "bench/attention/case.h"
 #include "common/context/context.h"
@@ -47,5 +46,3 @@ void cp_take_piece(cp_case *k, const cp_tensor *t, void *piece, int group, int w
 
 /* A pass of the whole case; false after a failure. Does not wait. */
 bool cp_pass(cp_case *k, bool backward);
-
-#endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The way `ring`; see ring.c. */
-#ifndef STEPBENCH_BENCH_CP_RING_H
-#define STEPBENCH_BENCH_CP_RING_H
+#pragma once
 
 #include "bench/cp/case.h"
 
 bool ring_allocate(cp_case *k);
 void ring_forward(cp_case *k), ring_backward(cp_case *k);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The clock of a case: forward and backward of the ranks together, the same without moves, the moves alone, and the whole
  * sequence on one rank. */
-#ifndef STEPBENCH_BENCH_CP_TIME_H
-#define STEPBENCH_BENCH_CP_TIME_H
+#pragma once
 
 #include "bench/cp/case.h"
 #include "common/core/stats.h"
@@ -18,5 +17,3 @@ typedef struct cp_times {
 /* False, the same on all ranks, after setting the row's status, or where a profile was made instead. */
 bool cp_time(cp_case *k, cp_times *t);
 void cp_times_free(cp_times *t);
-
-#endif

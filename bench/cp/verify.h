@@ -2,8 +2,7 @@
 /* The check of a case: this rank's o, lse, dq, dk and dv against the whole sequence on one rank, which was itself verified
  * against the fp64 oracle; and, of ways that merge nothing, against the same parts of it, computed by one rank in the same
  * order, bit for bit. */
-#ifndef STEPBENCH_BENCH_CP_VERIFY_H
-#define STEPBENCH_BENCH_CP_VERIFY_H
+#pragma once
 
 #include "bench/cp/case.h"
 
@@ -21,5 +20,3 @@ bool cp_verify_again(cp_case *k);
 /* The whole sequence by the parts that the ranks compute, on this rank alone (parts.c). lse is the caller's to free, tensors
  * are released with the case. False after a failure, or without memory. */
 bool cp_parts(cp_case *k, cp_results *out);
-
-#endif

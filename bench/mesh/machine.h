@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What this machine was measured to do: its rates, the memory of its steps, and the meshes that benches ran on it. */
-#ifndef STEPBENCH_BENCH_MESH_MACHINE_H
-#define STEPBENCH_BENCH_MESH_MACHINE_H
+#pragma once
 
 #include "bench/mesh/planner.h"
 #include "common/core/csv.h"
@@ -34,5 +33,3 @@ double planner_planned_bytes(session *s, const char *model, const mesh_job *j, c
 
 void planner_run_measured(session *s, const bench_case *c, row *w);
 void planner_finish(session *s); /* says how far off the meshes of `measured` were */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the variants of bench_mesh share: the job of a case, and the columns of a plan. */
-#ifndef STEPBENCH_BENCH_MESH_PLANNER_H
-#define STEPBENCH_BENCH_MESH_PLANNER_H
+#pragma once
 
 #include "common/formulas/mesh/mesh.h"
 #include "common/session/session.h"
@@ -32,5 +31,3 @@ void planner_run_schedule(session *s, const bench_case *c, row *w);
 
 /* Columns of a plan and of its prediction. */
 void planner_plan_columns(row *w, const mesh_job *j, const mesh_plan *p, const mesh_prediction *x, const mesh_rates *r);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One product of bench_mixed_precision's float8: its operands in bf16 and as codes, and the calls that are checked and timed. */
-#ifndef STEPBENCH_BENCH_MIXED_FLOAT8_H
-#define STEPBENCH_BENCH_MIXED_FLOAT8_H
+#pragma once
 
 #include "bench/mixed/mixed.h"
 #include "common/model/float8.h"
@@ -33,5 +32,3 @@ sb_matmul float8_matmul(const float8_case *f);
 
 /* float8_check.c: casts and the product against the CPU's ops and double. Fills the error columns; false: the row says why. */
 bool float8_check(float8_case *f);
-
-#endif

@@ -4,8 +4,7 @@
  * A step compared from end to end cannot be checked tightly: noise of bf16 turns 1 to 3 % of the roundings to 8 bits. So a step runs
  * on ops that are looked at: what each cast has written must be what its source rounds to, bit for bit, by a rounding of the
  * check's own; each product must be that of the codes it is given, whose source must still be what was cast. */
-#ifndef STEPBENCH_BENCH_MODEL_FLOAT8_H
-#define STEPBENCH_BENCH_MODEL_FLOAT8_H
+#pragma once
 
 #include "common/session/session.h"
 #include "common/train/trainer.h"
@@ -27,5 +26,3 @@ bool float8_fault_fits(float8_fault fault, const step_options *o); /* whether th
 /* Runs two steps of the slice, with an update between. True where all was right; else `why` names what was not. Gives back all of
  * s->mem. */
 bool model_float8_check(session *s, const step_options *slice, float8_fault fault, char *why, size_t why_bytes);
-
-#endif

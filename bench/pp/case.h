@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A case of a pipeline: its options, its table, the stages of its ranks. All ranks of the job call the functions of this folder
  * together, unless a comment says otherwise; ranks that are not members of the case only join in exchanges. */
-#ifndef STEPBENCH_BENCH_PP_CASE_H
-#define STEPBENCH_BENCH_PP_CASE_H
+#pragma once
 
 #include "bench/model/case.h"
 #include "bench/model/mesh.h"
@@ -58,5 +57,3 @@ int pp_rank_at(const pp_case *k, int stage); /* the first rank of the job at thi
 /* True on every rank if it is on every member that its row is ok; else the row gets the status and sentence of the one where
  * `wrong` is least. */
 bool pp_agree(pp_case *k, const char *name);
-
-#endif

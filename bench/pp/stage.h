@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank's stages: the trainer of its parts, with a mark around each action. */
-#ifndef STEPBENCH_BENCH_PP_STAGE_H
-#define STEPBENCH_BENCH_PP_STAGE_H
+#pragma once
 
 #include "bench/pp/case.h"
 #include "common/replica/team.h"
@@ -30,5 +29,3 @@ void pp_stage_step(pp_stage *s); /* a member's; ends the job on failure */
 void pp_stage_capture(pp_stage *s);
 /* The table of the most that the bound allows: so many micro-batches begin before the first backward, and another behind each. */
 step_table *pp_bound_table(const pp_case *k, const int *ends, int rank);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Timing of a case, and the file that shows when each action ran. */
-#ifndef STEPBENCH_BENCH_PP_TIME_H
-#define STEPBENCH_BENCH_PP_TIME_H
+#pragma once
 
 #include "bench/pp/case.h"
 
@@ -15,5 +14,3 @@ typedef struct pp_spans {
 } pp_spans;
 /* Writes pipeline/pp_....csv beside the rows, on rank 0, and its name to the row: the predicted strip and the recorded one. */
 void pp_timeline(pp_case *k, const pp_spans *recorded, const pipeline_costs *costs);
-
-#endif

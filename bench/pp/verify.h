@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What one rank does for comparison: the check (verify.c), and times of the whole model and its pieces (costs.c). */
-#ifndef STEPBENCH_BENCH_PP_VERIFY_H
-#define STEPBENCH_BENCH_PP_VERIFY_H
+#pragma once
 
 #include "bench/pp/case.h"
 
@@ -13,5 +12,3 @@ bool pp_tune(pp_case *k);
 bool pp_costs(pp_case *k, stage_costs *out);
 /* The whole model's step on rank 0, with the same micro-batches; NAN: it does not fit. */
 double pp_one_rank_ms(pp_case *k);
-
-#endif

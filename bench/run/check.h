@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What must hold after a run; and what the run's numbers say of its loss. */
-#ifndef STEPBENCH_BENCH_RUN_CHECK_H
-#define STEPBENCH_BENCH_RUN_CHECK_H
+#pragma once
 
 #include "bench/run/run.h"
 
@@ -19,5 +18,3 @@ typedef struct run_result {
 
 /* False after making the row `fail`. */
 bool run_check(run *x, run_result *out);
-
-#endif

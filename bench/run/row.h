@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The columns of bench_run, and how they are filled. */
-#ifndef STEPBENCH_BENCH_RUN_ROW_H
-#define STEPBENCH_BENCH_RUN_ROW_H
+#pragma once
 
 #include "bench/run/check.h"
 
@@ -66,5 +65,3 @@
 /* clang-format on */
 
 void run_fill_row(run *x, const run_result *out);
-
-#endif

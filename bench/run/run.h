@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A run of bench_run: a case of data parallelism (bench/ddp), what feeds its steps, and what they left. All ranks of the job
  * call the functions of this folder together; ranks that are not members of the case only join in exchanges. */
-#ifndef STEPBENCH_BENCH_RUN_RUN_H
-#define STEPBENCH_BENCH_RUN_RUN_H
+#pragma once
 
 #include "bench/ddp/case.h"
 #include "common/core/stats.h"
@@ -126,5 +125,3 @@ void run_log_pause(run *x); /* what of the log is there is written; the run ends
 /* What steps first to until - 1 were on all ranks, which exchange that; waits for the device. */
 void run_steps_so_far(run *x, int64_t first, int64_t until, run_past *out);
 double run_mfu_pct(const run *x, double step_ms);
-
-#endif

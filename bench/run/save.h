@@ -2,8 +2,7 @@
 /* The rung save: checkpoints between the steps of a run, what a signal makes of it, and how a run goes on from one. All ranks
  * of the job call these together. Beside the checkpoints lies losses.bin, which has what a checkpoint has not: loss, largest
  * loss, surprise and norm of every step so far, so that a run that goes on has its whole curve. */
-#ifndef STEPBENCH_BENCH_RUN_SAVE_H
-#define STEPBENCH_BENCH_RUN_SAVE_H
+#pragma once
 
 #include "bench/run/run.h"
 
@@ -25,5 +24,3 @@ bool run_state_is(run *x, const char *folder, int64_t step, const char *what); /
 void run_state_note(const run *x, checkpoint_state *out);
 void run_past_open(run *x); /* losses.bin of the folder */
 void run_past_note(run *x); /* the steps so far are there */
-
-#endif

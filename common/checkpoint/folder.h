@@ -3,8 +3,7 @@
  * removed. One writing run at a time has it. A rename makes a checkpoint complete; only then old ones go.
  *
  * Every change of files goes through this file and save.c, and syncs what must not be lost: tests replay what they do. */
-#ifndef STEPBENCH_CHECKPOINT_FOLDER_H
-#define STEPBENCH_CHECKPOINT_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ void checkpoint_keep(const char *folder, int keep);                     /* remov
 /* Called at named points of a save when set: tests end the process there. */
 extern void (*checkpoint_point)(const char *name);
 void checkpoint_reach(const char *name);
-
-#endif

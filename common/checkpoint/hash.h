@@ -2,12 +2,9 @@
 /* XXH64 of Yann Collet (xxHash specification 0.1.1), seed 0: guards files against decay, not against an enemy. Every
  * xxHash library and `xxhsum -H1` give the same number. Written here because hashing is part of what bench_checkpoint
  * times, and little-endian hosts alone are meant, as everywhere in this suite. */
-#ifndef STEPBENCH_CHECKPOINT_HASH_H
-#define STEPBENCH_CHECKPOINT_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 uint64_t checkpoint_hash(const void *data, size_t bytes);
-
-#endif

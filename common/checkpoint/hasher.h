@@ -2,8 +2,7 @@
 /* Hashes of a state where it lies, by many threads: each fetches blocks to pinned memory of its own, which is kept between
  * calls, and hashes them there. So a look at 20 GB takes what their copy to the host takes. It shares no code with saves
  * but the hash, so that it can check them. */
-#ifndef STEPBENCH_CHECKPOINT_HASHER_H
-#define STEPBENCH_CHECKPOINT_HASHER_H
+#pragma once
 
 #include "common/checkpoint/layout.h"
 #include "common/device/device.h"
@@ -20,5 +19,3 @@ const char *checkpoint_pieces_at(const checkpoint_pieces *p, const checkpoint_la
 /* A hash of each block, to `out`. What the state is written by must be done. `beat` is called by the caller's thread; NULL:
  * nothing is. */
 void checkpoint_hasher_run(checkpoint_hasher *h, const checkpoint_pieces *p, uint64_t *out, void (*beat)(void));
-
-#endif

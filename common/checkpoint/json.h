@@ -2,8 +2,7 @@
 /* A reader of the JSON that manifests are made of: objects, arrays, strings, whole numbers of 64 bits, true and false.
  * It trusts nothing: whatever the bytes, it gives a tree or a sentence with the place. Refused are other numbers,
  * duplicate names, trailing bytes, more than 16 levels. Written here because that is all that is needed. */
-#ifndef STEPBENCH_CHECKPOINT_JSON_H
-#define STEPBENCH_CHECKPOINT_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ json *json_parse(const char *text, size_t bytes, char *why, size_t why_bytes); /
 void json_free(json *j);                                                       /* NULL is fine */
 const json *json_find(const json *object, const char *name, json_kind kind);   /* NULL: not there, or of another kind */
 void json_write_text(FILE *out, const char *text);                             /* quoted */
-
-#endif

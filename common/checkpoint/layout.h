@@ -5,8 +5,7 @@
  * Two safetensors files for each unit (model/params.h): model-... has the weights that the products read, optim-... has
  * <name>.exp_avg, .exp_avg_sq and, where the policy keeps more of a weight, .master_low (I16) or .master (F32). Tensors lie
  * in index order without gaps; data start on 4096 bytes, and so does each arena, after a U8 tensor pad.N of zeros. */
-#ifndef STEPBENCH_CHECKPOINT_LAYOUT_H
-#define STEPBENCH_CHECKPOINT_LAYOUT_H
+#pragma once
 
 #include "common/model/params.h"
 #include "kernels/kernels.h"
@@ -69,5 +68,3 @@ void checkpoint_pieces_add(checkpoint_pieces *p, const checkpoint_layout *l, int
                            int64_t from, int64_t to, char *at);
 void checkpoint_pieces_sort(checkpoint_pieces *p); /* by file and offset; joins neighbours */
 void checkpoint_pieces_free(checkpoint_pieces *p);
-
-#endif

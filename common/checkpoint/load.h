@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads checkpoints: into any pieces of a model's state, whatever ranks and strategy wrote them. Every block that is needed
  * is read whole and hashed, so that nothing is loaded that was not written; what is wrong is named by file and tensor. */
-#ifndef STEPBENCH_CHECKPOINT_LOAD_H
-#define STEPBENCH_CHECKPOINT_LOAD_H
+#pragma once
 
 #include "common/checkpoint/manifest.h"
 #include "common/device/device.h"
@@ -32,5 +31,3 @@ bool checkpoint_verify(const checkpoint *c, int readers, char *why, size_t why_b
  * alone. `model` NULL: any. Damaged newer ones are said on stderr and passed over. */
 bool checkpoint_open_in(const char *folder, int64_t step, const checkpoint_model *model, checkpoint *out, char *why,
                         size_t why_bytes);
-
-#endif

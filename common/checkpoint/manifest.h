@@ -3,8 +3,7 @@
  * its hashes. It ends with a hash of itself. A reader trusts no number in it: dimensions must make a model, and the files
  * must be those of that model, covered once and whole. There is no state of random numbers: every draw is a function of
  * seed, index and step. */
-#ifndef STEPBENCH_CHECKPOINT_MANIFEST_H
-#define STEPBENCH_CHECKPOINT_MANIFEST_H
+#pragma once
 
 #include "common/checkpoint/layout.h"
 
@@ -56,5 +55,3 @@ char *checkpoint_manifest_write(const checkpoint_layout *l, const checkpoint_sta
 /* False with a sentence; the manifest is to be freed in any case. */
 bool checkpoint_manifest_read(const char *text, size_t bytes, checkpoint_manifest *out, char *why, size_t why_bytes);
 void checkpoint_manifest_free(checkpoint_manifest *m);
-
-#endif

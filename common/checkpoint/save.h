@@ -6,8 +6,7 @@
  *
  * A rank that can't write says why in its part. A save that fails leaves the last complete checkpoint as it is and
  * removes its own files; the next one may succeed. */
-#ifndef STEPBENCH_CHECKPOINT_SAVE_H
-#define STEPBENCH_CHECKPOINT_SAVE_H
+#pragma once
 
 #include "common/checkpoint/manifest.h"
 #include "common/device/device.h"
@@ -65,5 +64,3 @@ void checkpoint_saver_move(checkpoint_saver *s, const char *folder);
 bool checkpoint_save_over(checkpoint_saver *s); /* nothing is under way */
 /* Waits; what became of the last save. Of ranks other than 0 it says nothing about the commit. */
 checkpoint_saved checkpoint_save_wait(checkpoint_saver *s);
-
-#endif

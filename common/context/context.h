@@ -6,8 +6,7 @@
  * A context is planned without a communicator: it says what memory a pass takes, and context_connect lets passes run. It
  * enqueues on the caller's stream, and moves on a stream of its own, which a pass joins before it ends: so a pass can be
  * captured in a graph, and its workspace has another use behind it. */
-#ifndef STEPBENCH_CONTEXT_CONTEXT_H
-#define STEPBENCH_CONTEXT_CONTEXT_H
+#pragma once
 
 #include "common/comm/comm.h"
 #include "common/formulas/ranks/context.h"
@@ -123,5 +122,3 @@ void context_add(context *k, context_operand a, context_operand b, context_opera
 void *context_piece(const context *k, const context_tensor *t, int group, int which);
 float *context_lse(const context *k, int group, int which);
 float *context_lse_heads(const context *k, int turn); /* of an all-to-all: (B, heads of a group, S) */
-
-#endif

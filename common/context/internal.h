@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a way of context parallelism is made of; everything enqueues. */
-#ifndef STEPBENCH_CONTEXT_INTERNAL_H
-#define STEPBENCH_CONTEXT_INTERNAL_H
+#pragma once
 
 #include "common/context/context.h"
 
@@ -46,5 +45,3 @@ bool breaks(const context *k, context_fault f); /* on this rank */
 void gather_forward(context *k), gather_backward(context *k);
 void to_heads_forward(context *k), to_heads_backward(context *k);
 void ring_forward(context *k), ring_backward(context *k);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Products of float8, and recipes: which product each of the three of a linear layer is. A scale belongs to an operand of a
  * product, not to a tensor of the model, and each operand is cast from 16 bits along the k of its product. */
-#ifndef STEPBENCH_MODEL_FLOAT8_H
-#define STEPBENCH_MODEL_FLOAT8_H
+#pragma once
 
 #include "common/model/precision.h"
 
@@ -33,5 +32,3 @@ const float8_recipe *float8_recipe_find(const char *name);
 bool float8_supported(const sb_kernels *k, sb_context *ctx, const precision *p);
 /* The scaling of a product that fewer GPUs have. */
 sb_scaling float8_rarest(const float8_product *p);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the generators, the validator and the simulator share: which moments are known, and what an action waits for. */
-#ifndef STEPBENCH_PIPELINE_INTERNAL_H
-#define STEPBENCH_PIPELINE_INTERNAL_H
+#pragma once
 
 #include "common/pipeline/pipeline.h"
 
@@ -22,5 +21,3 @@ double pipeline_given(const pipeline_moments *m, int rank, pipeline_action a, do
 
 /* Fills a table of a schedule that goes there and back. */
 void pipeline_generate_v(pipeline_table *t, const pipeline_costs *costs);
-
-#endif

@@ -6,8 +6,7 @@
  * and W follows; elsewhere B makes both, and there is no W.
  * 1F1B: Narayanan et al., 2019; interleaved: Narayanan et al., 2021 (arXiv 2104.04473); ZB-H1 and the V: Qi et al., 2023 and
  * 2024 (arXiv 2401.10241, 2405.15362). Pure host code. */
-#ifndef STEPBENCH_PIPELINE_PIPELINE_H
-#define STEPBENCH_PIPELINE_PIPELINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ double pipeline_duration(const pipeline_shape *s, const pipeline_costs *c, int r
  * same holds where what an action receives has its place from the action before it on, and what a chunk has sent must have
  * one when it sends the next. */
 const char *pipeline_invalid(const pipeline_table *t, char *out, size_t out_bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How long a pipeline takes: its table, run with given times. A rank runs one action at a time in the table's order, each as
  * soon as what it waits for is there; sending takes no time of a rank. */
-#ifndef STEPBENCH_PIPELINE_SIMULATE_H
-#define STEPBENCH_PIPELINE_SIMULATE_H
+#pragma once
 
 #include "common/pipeline/pipeline.h"
 
@@ -22,5 +21,3 @@ pipeline_times pipeline_simulate(const pipeline_table *t, const pipeline_costs *
  * p - 1 times F + B + W (gpipe, 1f1b), that over v (interleaved), F + B - W (zb-h1), F + B - 2 W, if positive, and one W over two (zb-v);
  * f, b, w are of all chunks of a rank. */
 double pipeline_closed_form(const pipeline_shape *s, double f, double b, double w, double hop);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What ran beside what, by a sweep over starts and ends: the time of a window is divided among the eight sets of
  * {compute, communication, copy}, so the sums add up to the window. */
-#ifndef STEPBENCH_PROFILE_SWEEP_H
-#define STEPBENCH_PROFILE_SWEEP_H
+#pragma once
 
 #include "common/record/record.h"
 
@@ -33,5 +32,3 @@ bool record_rest(const recording *r, double from_us, record_window *out);
 record_span *record_cut(const recording *r, record_window w, size_t *n);
 /* A kernel that starts while the one before it in its stream runs (programmatic launch) waits for that: it begins where that ends. */
 void sweep_charge(record_span *s, size_t n);
-
-#endif

@@ -4,8 +4,7 @@
  * other theirs once. A word at the sender says that the place is open, one at the receiver that it is full. Each is raised
  * and lowered once a step, so that a step may be a graph.
  * Knows a device and addresses; edges.c opens memory to other processes. */
-#ifndef STEPBENCH_REPLICA_COPIES_H
-#define STEPBENCH_REPLICA_COPIES_H
+#pragma once
 
 #include "common/device/device.h"
 #include "common/pipeline/pipeline.h"
@@ -32,5 +31,3 @@ void copies_connect(copies *c, const copies_memory *of, const int64_t *places); 
 
 /* As edges_hop_ms, of a tensor from `at`, to where tensors of a step come. */
 double copies_hop_ms(copies *c, const void *at, size_t bytes);
-
-#endif

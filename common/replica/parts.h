@@ -5,8 +5,7 @@
  * bits: of the way `copy` any, of the others two ranks, whose sums commute.
  *
  * All ranks of the job create and free it together, for the sake of agreement; steps exchange nothing. */
-#ifndef STEPBENCH_REPLICA_PARTS_H
-#define STEPBENCH_REPLICA_PARTS_H
+#pragma once
 
 #include "common/replica/team.h"
 
@@ -19,5 +18,3 @@ void parts_free(parts *p);
 bool parts_hold(const team_way *way, int ranks); /* whether a team has these bits */
 trainer *parts_of(const parts *p, int rank);     /* a rank's; NULL where the job's rank is no member */
 void parts_step(parts *p);                       /* of all of them, and waits; or ends the job */
-
-#endif

@@ -8,8 +8,7 @@
  * Rank 0 times the algorithms of each matrix product alone; all ranks take its choice. Whole steps do not race on more
  * than one rank: a race on rank 0 would leave out communication and keep the others waiting. So replica_create refuses
  * what trainer_tune would race (FUSION_GRAPH, OVERLAP_AUTO). */
-#ifndef STEPBENCH_REPLICA_REPLICA_H
-#define STEPBENCH_REPLICA_REPLICA_H
+#pragma once
 
 #include "common/checkpoint/save.h"
 #include "common/core/cache.h"
@@ -103,5 +102,3 @@ void replica_read_params(replica *r, float *out);
 void replica_read_grads(replica *r, float *out);
 int64_t replica_grad_elements(const replica *r); /* of trainer_grad_arena */
 comm_dtype replica_comm_dtype(sb_dtype t);
-
-#endif

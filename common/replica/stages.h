@@ -2,8 +2,7 @@
 /* A model cut into the stages of a pipeline: which layers each has, what a rank's step is made of (stages.c), and what moves
  * the residual stream between ranks (edges.c). Stage s of `ends` has layers [ends[s - 1], ends[s]); the first one has
  * the embedding, too, and the last one the head. */
-#ifndef STEPBENCH_REPLICA_STAGES_H
-#define STEPBENCH_REPLICA_STAGES_H
+#pragma once
 
 #include "common/comm/comm.h"
 #include "common/pipeline/pipeline.h"
@@ -48,5 +47,3 @@ void edges_disconnect(edges *e);
 /* Milliseconds of a hop of so many bytes from rank 0 to rank 1 and back, halved, with nothing beside it; the same on both; NAN
  * elsewhere. Members call it together, between steps, with memory of that size. */
 double edges_hop_ms(edges *e, void *at, size_t bytes);
-
-#endif

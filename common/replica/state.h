@@ -2,8 +2,7 @@
 /* The state of a replica as a checkpoint has it: which part of which tensor lies where on this rank, and which of them this
  * rank saves. Ranges that several ranks hold are divided among them, so that every byte is written once; loading fills all
  * that a rank holds. So a checkpoint of any strategy and number of ranks is loaded by any other. */
-#ifndef STEPBENCH_REPLICA_STATE_H
-#define STEPBENCH_REPLICA_STATE_H
+#pragma once
 
 #include "common/checkpoint/hasher.h"
 #include "common/checkpoint/load.h"
@@ -34,5 +33,3 @@ bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, 
 checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted);
 /* A hash of each block of x->load, so of all that this rank holds, by so many threads, as said at the first call. */
 void replica_state_hashes(replica_state *x, int threads, uint64_t *out);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * All ranks of the job call these functions together, unless a comment says otherwise; a rank that is no member joins in
  * exchanges alone. Limits: no loss scale where layers or stages are shared. */
-#ifndef STEPBENCH_REPLICA_TEAM_H
-#define STEPBENCH_REPLICA_TEAM_H
+#pragma once
 
 #include "common/comm/windows.h"
 #include "common/replica/replica.h"
@@ -93,5 +92,3 @@ typedef struct team_copy_bytes {
 } team_copy_bytes;
 team_copy_bytes team_copy_bytes_of(const step_options *o, const params *p, int tp);
 double team_data_bytes(const team *x); /* that the strategy of a member sends in a step, beside wire_bytes */
-
-#endif

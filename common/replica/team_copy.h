@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of a team share: ops of a step, which its first one notes, and the way `copy`. No other file includes it. */
-#ifndef STEPBENCH_REPLICA_TEAM_COPY_H
-#define STEPBENCH_REPLICA_TEAM_COPY_H
+#pragma once
 
 #include "common/replica/team.h"
 
@@ -29,5 +28,3 @@ void team_copy_hooks(step_share *share);
 void team_copy_alone(team *x, const team_op *op); /* with nothing beside it */
 /* The sum over the communicator in the order of its ranks, which keeps its bits whatever their number. */
 void team_copy_sum(team *x, comm *c, void *values, size_t count, sb_dtype t, void *stream);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What ranks give each other in a walk: those that hold other parts of the model (hops.c), and those that share each layer
  * (share.c). */
-#ifndef STEPBENCH_STEP_EXCHANGE_H
-#define STEPBENCH_STEP_EXCHANGE_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -72,5 +71,3 @@ void share_keys_sum(step *s, void *sums, sb_dtype t); /* (2 kv, d): those of the
 
 /* The loss of tokens [first, first + rows), whose logits' columns are shared out. */
 void share_loss(step *s, int first, int rows, arena_slot logits, bool backward);
-
-#endif

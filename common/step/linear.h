@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Linear layers of a step; see linear.c. */
-#ifndef STEPBENCH_STEP_LINEAR_H
-#define STEPBENCH_STEP_LINEAR_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -33,5 +32,3 @@ void linear_dw_left(step *s, const step_note *n); /* what linear_dw has left to 
  * added to by the others, and by later micro-batches. All on main. */
 void head_chunk_forward(step *s, int first, int rows, arena_slot x, arena_slot y);
 void head_chunk_backward(step *s, int first, int rows, arena_slot dy, arena_slot x, arena_slot dx, char *dw);
-
-#endif

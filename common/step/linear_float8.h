@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The products of linear layers in float8, where the policy has them; see linear_float8.c. */
-#ifndef STEPBENCH_STEP_LINEAR_FLOAT8_H
-#define STEPBENCH_STEP_LINEAR_FLOAT8_H
+#pragma once
 
 #include "common/step/linear.h"
 
@@ -50,5 +49,3 @@ typedef struct float8_operands {
 float8_operands float8_take(step *s, int which, int layer, linear_pass pass, bool shared, bool turned, sb_matmul *p,
                             void *stream);
 void float8_drop(step *s, float8_operands *o, bool aside);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Activations that leave for the host; see offload.c. Where none do, these calls do nothing. */
-#ifndef STEPBENCH_STEP_OFFLOAD_H
-#define STEPBENCH_STEP_OFFLOAD_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -14,5 +13,3 @@ void offload_forward_end(step *s);          /* all blocks' are */
 void offload_fetch(step *s, int layer);     /* the block's backward is next */
 int64_t offload_moved_bytes(const step *s); /* that a micro-batch copies to the host, and back again */
 double offload_waited_ms(step *s);          /* how long main waited for the last micro-batch's copies */
-
-#endif

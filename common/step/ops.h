@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The ops of a step but its linear layers; each takes its workspace from the arena. */
-#ifndef STEPBENCH_STEP_OPS_H
-#define STEPBENCH_STEP_OPS_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -45,5 +44,3 @@ void eager_norm_backward(step *s, param_kind kind, int layer, arena_slot x, aren
                          arena_slot d_residual, arena_slot dx, void *dweight);
 void eager_swiglu_forward(step *s, int layer, arena_slot gate_up, arena_slot h);
 void eager_swiglu_backward(step *s, int layer, arena_slot gate_up, arena_slot dh, arena_slot h);
-
-#endif

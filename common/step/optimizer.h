@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* AdamW in a step: over ranges of the index space, or over everything. */
-#ifndef STEPBENCH_STEP_OPTIMIZER_H
-#define STEPBENCH_STEP_OPTIMIZER_H
+#pragma once
 
 #include "common/step/step.h"
 #include "kernels/shared/direct_adamw.h"
@@ -19,5 +18,3 @@ void optimizer_all(step *s); /* statistics where they are needed, then all param
 /* The norm of a range of gradients goes to *norm; then the norms of all ranges become that of the next update. */
 void optimizer_range_norm(step *s, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream);
 void optimizer_take_norms(step *s, const float *norms, int n, void *stream);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a training step is: its model and batch, what it keeps and computes again, how it is launched and updated; and
  * the hooks by which data parallelism takes part in it. */
-#ifndef STEPBENCH_STEP_OPTIONS_H
-#define STEPBENCH_STEP_OPTIONS_H
+#pragma once
 
 #include "common/context/context.h"
 #include "common/formulas/recompute.h"
@@ -225,5 +224,3 @@ typedef struct step_hops {
     /* Weight gradients of a B that are made on a stream beside main, for which main waits next, are enqueued there. */
     void (*beside)(void *user, int action, void *stream);
 } step_hops;
-
-#endif

@@ -6,8 +6,7 @@
  * The other sources of this folder, each of which uses only those before it: options, table, streams, optimizer, units,
  * tensors, eager, pieces, share, ops, linear_float8, linear, offload, hops, ends, transformer. What stands around a walk is in
  * common/train. */
-#ifndef STEPBENCH_STEP_STEP_H
-#define STEPBENCH_STEP_STEP_H
+#pragma once
 
 #include "common/arena/arena.h"
 #include "common/device/device.h"
@@ -188,5 +187,3 @@ void step_done(step *s, sb_status status);
 size_t step_rows(const step *s, int64_t columns); /* bytes of a (T, columns) activation */
 size_t step_stream(const step *s);                /* bytes of the residual stream, (rows, d) */
 void step_defer(step *s, step_note note);         /* to the W of the micro-batch that is walked */
-
-#endif

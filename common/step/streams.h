@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The streams beside the main one in a backward; see streams.c. */
-#ifndef STEPBENCH_STEP_STREAMS_H
-#define STEPBENCH_STEP_STREAMS_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -17,5 +16,3 @@ void back_follow(step *s, int unit);       /* the background stream waits for th
 void side_join(step *s);                   /* main waits for what the side stream has so far */
 void side_end(step *s);                    /* main waits for the side stream */
 void overlap_use(step *s, overlap o);      /* from the next walk on; the plan serves all of them */
-
-#endif

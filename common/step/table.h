@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The parts and actions of a step; see table.c. */
-#ifndef STEPBENCH_STEP_TABLE_H
-#define STEPBENCH_STEP_TABLE_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -12,5 +11,3 @@ void table_free(step *s);
 void table_begin(step *s);              /* a step starts */
 bool table_whole(const step *s, int i); /* action i is a B that makes all gradients */
 bool table_done(const step *s, int i);  /* action i is a W whose B has made them */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Parameters and gradients of a step by their names, and what its hooks are told of them. */
-#ifndef STEPBENCH_STEP_TENSORS_H
-#define STEPBENCH_STEP_TENSORS_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -10,5 +9,3 @@ void *step_param(const step *s, param_kind kind, int layer);
 void *step_grad(step *s, param_kind kind, int layer, int64_t count);
 void step_ready(step *s, param_kind kind, int layer, int64_t count, void *stream);
 void step_need(step *s, int layer); /* forward reads a block's parameters next; layer as in params_range */
-
-#endif

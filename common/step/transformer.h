@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Forward, loss and backward of a part of the model for one micro-batch (transformer.c), and of its ends (ends.c). A walk
  * begins with table_begin and hops_open; in front of each action comes hops_open, behind the last one hops_end. */
-#ifndef STEPBENCH_STEP_TRANSFORMER_H
-#define STEPBENCH_STEP_TRANSFORMER_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -18,5 +17,3 @@ void embedding_forward(step *s, step_micro *m); /* leaves m->x */
 void head_forward(step *s, step_micro *m);      /* from m->x to m->logits; -1 where the loss is made in chunks */
 void head_backward(step *s, step_micro *m, arena_slot *dy); /* from m->logits to *dy, which it takes */
 void embedding_backward(step *s, arena_slot *dy);           /* from *dy, which it drops */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Units of a sharded step; see units.c. Layers are as in params_range. Without sharding these calls do nothing. */
-#ifndef STEPBENCH_STEP_UNITS_H
-#define STEPBENCH_STEP_UNITS_H
+#pragma once
 
 #include "common/step/step.h"
 
@@ -23,5 +22,3 @@ void *unit_param(const step *s, const param_tensor *p);
 char *unit_grad(const step *s, int unit, int64_t element); /* NULL while planning */
 /* n gradients of `dtype` become sums, or are added to them. */
 void units_sum(step *s, void *to, const void *from, sb_dtype dtype, bool onto, int64_t n, void *stream);
-
-#endif

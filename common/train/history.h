@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of a trainer's step as a list of allocations and releases: what lies outside the arena, then the events
  * of the arena's plan. Also what is held after each event, and the files that show it. */
-#ifndef STEPBENCH_TRAIN_HISTORY_H
-#define STEPBENCH_TRAIN_HISTORY_H
+#pragma once
 
 #include "common/train/trainer.h"
 
@@ -38,5 +37,3 @@ void allocation_describe(const allocation *a, char *out, size_t out_bytes);
 /* One line an event, with the running total and that of each kind; the largest allocations as comments. False with
  * errno. */
 bool timeline_write(const timeline *x, const char *path, const char *title);
-
-#endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Products of float8 operands on the CPU; `p` has been checked. */
-#ifndef STEPBENCH_KERNELS_CPU_FLOAT8_MATMUL_H
-#define STEPBENCH_KERNELS_CPU_FLOAT8_MATMUL_H
+#pragma once
 
 #include "kernels/kernels.h"
 
 void cpu_float8_matmul(const sb_matmul *p);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What both backends share of float8: the scale of a largest magnitude, and the places of scales. Not part of the API. */
-#ifndef STEPBENCH_KERNELS_SHARED_FLOAT8_H
-#define STEPBENCH_KERNELS_SHARED_FLOAT8_H
+#pragma once
 
 #include "kernels/float8.h"
 #include "kernels/shared/anywhere.h"
@@ -55,5 +54,4 @@ SB_ANYWHERE int sb_float8_square_ld(int columns)
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A state without a trainer, for tests of checkpoints: bytes that are a function of step, file and place, divided among
  * any number of ranks, each with a saver of its own in this process. */
-#ifndef STEPBENCH_TESTS_CHECKPOINT_SAVED_STATE_H
-#define STEPBENCH_TESTS_CHECKPOINT_SAVED_STATE_H
+#pragma once
 
 #include "common/checkpoint/folder.h"
 #include "common/checkpoint/load.h"
@@ -25,5 +24,3 @@ void saved_expect(const saved_rank *r, int64_t step);
 checkpoint_state saved_note(int64_t step, int ranks);
 /* Saves `step` by so many ranks, all in this process, with `o` but for rank and ranks. Returns what rank 0 says. */
 checkpoint_saved saved_by(const checkpoint_model *m, const checkpoint_save_options *o, int ranks, int64_t step);
-
-#endif

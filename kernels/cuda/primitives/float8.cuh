@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What largest magnitudes and casts to float8 share: eight neighbours of a row of the matrix, read or made of what SwiGLU reads,
  * and words that are raised. */
-#ifndef STEPBENCH_CUDA_PRIMITIVES_FLOAT8_CUH
-#define STEPBENCH_CUDA_PRIMITIVES_FLOAT8_CUH
+#pragma once
 
 #include <type_traits>
 
@@ -166,5 +165,3 @@ sb_status with_source(const char *op, sb_dtype dtype, sb_float8_source source, F
             return sb_error(SB_UNSUPPORTED, "%s: what SwiGLU makes is of 16 bits on CUDA, not fp32", op);
     });
 }
-
-#endif

@@ -3,12 +3,6 @@
  * found, bad input is refused, and every numeric column is measured or recomputed from the others of its row. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
@@ -17,9 +11,8 @@ static csv *rows_of(const char *folder, int code, const char *arguments)
 #ifndef HAVE_GLOO
     skip();
 #endif
-    char *all = xasprintf("--warmup 1 %s", arguments);
+    OWNED char *all = xasprintf("--warmup 1 %s", arguments);
     csv *c = bench_rows(folder, "bench_cp", "", all, code);
-    free(all);
     return c;
 }
 
@@ -34,7 +27,7 @@ static void all_ok(const csv *c, size_t rows)
 }
 
 /* Chunks of whole tiles of the CPU's op (64 queries) have the bits of the whole sequence, which the bench requires. */
-static void no_way_differs_from_one_rank(void **state)
+TEST_IN_FOLDER(no_way_differs_from_one_rank)
 {
     csv *c =
         rows_of(*state, EXIT_CODE_OK,
@@ -55,7 +48,7 @@ static void no_way_differs_from_one_rank(void **state)
 }
 
 /* Fewer heads of keys than ranks or groups, and numbers that neither divides: each way takes them or says why not. */
-static void odd_heads(void **state)
+TEST_IN_FOLDER(odd_heads)
 {
     csv *c = rows_of(*state, EXIT_CODE_OK,
                      "--iters 0 --ranks 2,3,4 --heads 12 --heads-kv 12,6,3,1 --seq 48 "
@@ -85,11 +78,11 @@ static const struct {
                {"tail", "wrong dk", NULL, "wrong dk"},
                {"own", "wrong o", NULL, "wrong o"}};
 
-static void planted_errors_are_found(void **state)
+TEST_IN_FOLDER(planted_errors_are_found)
 {
     for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
-        char *arguments = xasprintf("--iters 0 --ranks 2 --heads 2 --seq 64 --plant-error %s", planted[i].name);
-        csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
+        OWNED char *arguments = xasprintf("--iters 0 --ranks 2 --heads 2 --seq 64 --plant-error %s", planted[i].name);
+        OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
         const char *const wanted[] = {planted[i].gather, planted[i].all_to_all, planted[i].ring};
         assert_int_equal(c->rows, 3);
         for (size_t r = 0; r < 3; r++) {
@@ -98,8 +91,6 @@ static void planted_errors_are_found(void **state)
                 (wanted[r] && strncmp(reason, wanted[r], strlen(wanted[r])) != 0))
                 fail_msg("%s, %s: %s, %s", planted[i].name, csv_cell(c, r, "variant"), status, reason);
         }
-        csv_free(c);
-        free(arguments);
     }
 }
 
@@ -110,14 +101,13 @@ static csv *steps_of(const char *folder, int code, const char *arguments)
 #ifndef HAVE_GLOO
     skip();
 #endif
-    char *all = xasprintf("--heads 6 --d-model 96 --precision fp32 --grad-dtype policy --iters 0 %s", arguments);
+    OWNED char *all = xasprintf("--heads 6 --d-model 96 --precision fp32 --grad-dtype policy --iters 0 %s", arguments);
     csv *c = bench_rows(folder, "bench_fsdp", "", all, code);
-    free(all);
     return c;
 }
 
 /* Beside data parallelism, slices, micro-batches and recomputation; fewer heads of keys than ranks; more ranks than share. */
-static void steps_give_what_one_rank_gives(void **state)
+TEST_IN_FOLDER(steps_give_what_one_rank_gives)
 {
     csv *c = steps_of(*state, EXIT_CODE_OK,
                       "--ranks 2,3,4 --cp 2,3,4 --cp-way gather,ring --heads-kv 3 --seq 48 --variant ddp,fsdp");
@@ -150,25 +140,24 @@ static const struct {
                      {"merge", "ring", "the sum of gradients of lm_head"},
                      {"group", "gather", "after step 1 of the checked slice the parameters of rank 1"}};
 
-static void planted_errors_of_steps_are_found(void **state)
+TEST_IN_FOLDER(planted_errors_of_steps_are_found)
 {
     for (size_t i = 0; i < sizeof planted_steps / sizeof *planted_steps; i++) {
-        char *arguments = xasprintf("--ranks 2 --cp 2 --seq 16 --variant ddp --plant-error %s --cp-way %s",
-                                    planted_steps[i].name, planted_steps[i].way);
-        csv *c = steps_of(*state, EXIT_CODE_VERIFY, arguments);
+        OWNED char *arguments = xasprintf("--ranks 2 --cp 2 --seq 16 --variant ddp --plant-error %s --cp-way %s",
+                                          planted_steps[i].name, planted_steps[i].way);
+        OWNED_CSV csv *c = steps_of(*state, EXIT_CODE_VERIFY, arguments);
         assert_non_null(strstr(csv_cell(c, 0, "reason"), planted_steps[i].reason));
-        csv_free(c);
-        free(arguments);
     }
 }
 
 /* As many tokens a second, in sequences that are shared; what a rank computes is that of the whole ones. */
-static void columns_of_steps(void **state)
+TEST_IN_FOLDER(columns_of_steps)
 {
-    csv *c = bench_rows(*state, "bench_fsdp", "",
-                        "--ranks 2 --cp 1,2 --seq 16 --variant ddp --precision fp32 --grad-dtype policy --iters 2 "
-                        "--warmup 1 --peak-tflops 1",
-                        EXIT_CODE_OK);
+    OWNED_CSV csv *c =
+        bench_rows(*state, "bench_fsdp", "",
+                   "--ranks 2 --cp 1,2 --seq 16 --variant ddp --precision fp32 --grad-dtype policy --iters 2 "
+                   "--warmup 1 --peak-tflops 1",
+                   EXIT_CODE_OK);
     assert_int_equal(c->rows, 2);
     for (size_t r = 0; r < 2; r++) {
         const double cp = csv_real(c, r, "cp"), batch = csv_real(c, r, "batch") * 2 / cp;
@@ -177,22 +166,20 @@ static void columns_of_steps(void **state)
     }
     const double flops0 = csv_real(c, 0, "tflops") * csv_real(c, 0, "step_ms");
     assert_true(fabs(csv_real(c, 1, "tflops") * csv_real(c, 1, "step_ms") / flops0 - 0.5) < 1e-6);
-    csv_free(c);
 }
 
-static void bad_input_is_refused(void **state)
+TEST_IN_FOLDER(bad_input_is_refused)
 {
     assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2,3 --seq 16"));
     assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2 --seq 16 --heads 4 --heads-kv 3"));
 }
 
 /* A rank that leaves keys out is too fast to be right. */
-static void faster_than_the_device_is_wrong(void **state)
+TEST_IN_FOLDER(faster_than_the_device_is_wrong)
 {
-    csv *c =
+    OWNED_CSV csv *c =
         rows_of(*state, EXIT_CODE_VERIFY, "--iters 1 --ranks 2 --heads 2 --seq 64 --variant gather --peak-tflops 1e-9");
     assert_non_null(strstr(csv_cell(c, 0, "reason"), "more than the 1e-09 that it can reach"));
-    csv_free(c);
 }
 
 /* ---- columns ---- */
@@ -237,40 +224,26 @@ static double balance(const csv *c, size_t row)
 
 FORMULA(groups, IS("variant", "ring") ? 1 : N("groups"))
 
-static const column_rule rules[] = {{"fwd_ms", MEASURED, NULL, 0},
-                                    {"fwd_p10_ms", MEASURED, NULL, 0},
-                                    {"fwd_p90_ms", MEASURED, NULL, 0},
-                                    {"bwd_ms", MEASURED, NULL, 0},
-                                    {"bwd_p10_ms", MEASURED, NULL, 0},
-                                    {"bwd_p90_ms", MEASURED, NULL, 0},
-                                    {"n_samples", MEASURED, one, 0},
-                                    {"one_fwd_ms", MEASURED, NULL, 0},
-                                    {"one_bwd_ms", MEASURED, NULL, 0},
-                                    {"speedup", DERIVED, speedup, 0},
-                                    {"efficiency_pct", DERIVED, efficiency, 0},
-                                    {"compute_ms", MEASURED, NULL, 0},
-                                    {"exposed_ms", DERIVED, exposed, 1e-4},
-                                    {"moves_ms", MEASURED, NULL, 0},
-                                    {"hidden_pct", DERIVED, hidden, 1e-3},
-                                    {"moved_bytes", DERIVED, moved, 0},
-                                    {"balance_pct", DERIVED, balance, 0},
-                                    {"predicted_ms", MEASURED, NULL, 0},
-                                    {"err_pct", DERIVED, error, 1e-4},
-                                    {"rank_fwd_tflops", DERIVED, fwd_tflops, 0},
-                                    {"rank_bwd_tflops", DERIVED, bwd_tflops, 0},
-                                    {"most_tflops", DERIVED, given_peak, 0},
-                                    {"peak_bytes", MEASURED, NULL, 0},
-                                    {"n_groups", DERIVED, groups, 0},
-                                    {"hosts", MEASURED, one, 0},
-                                    {"whole_bits", MEASURED, NULL, 0},
-                                    {"err_o", MEASURED, NULL, 0},
-                                    {"err_lse", MEASURED, NULL, 0},
-                                    {"err_dq", MEASURED, NULL, 0},
-                                    {"err_dk", MEASURED, NULL, 0},
-                                    {"err_dv", MEASURED, NULL, 0},
-                                    {0}};
+static const column_rule rules[] = {
+    {"n_samples", MEASURED, one, 0},
+    {"speedup", DERIVED, speedup, 0},
+    {"efficiency_pct", DERIVED, efficiency, 0},
+    {"exposed_ms", DERIVED, exposed, 1e-4},
+    {"hidden_pct", DERIVED, hidden, 1e-3},
+    {"moved_bytes", DERIVED, moved, 0},
+    {"balance_pct", DERIVED, balance, 0},
+    {"err_pct", DERIVED, error, 1e-4},
+    {"rank_fwd_tflops", DERIVED, fwd_tflops, 0},
+    {"rank_bwd_tflops", DERIVED, bwd_tflops, 0},
+    {"most_tflops", DERIVED, given_peak, 0},
+    {"n_groups", DERIVED, groups, 0},
+    {"hosts", MEASURED, one, 0},
+    {"fwd_ms fwd_p10_ms fwd_p90_ms bwd_ms bwd_p10_ms bwd_p90_ms one_fwd_ms one_bwd_ms compute_ms "
+     "moves_ms predicted_ms peak_bytes whole_bits err_o err_lse err_dq err_dk err_dv",
+     MEASURED, NULL, 0},
+    {0}};
 
-static void columns(void **state)
+TEST_IN_FOLDER(columns)
 {
     columns_have_rules(*state, "bench_cp", rules);
     columns_hold(
@@ -280,20 +253,4 @@ static void columns(void **state)
             "--peak-tflops 1000 --dtype fp32,bf16"),
         "bench_cp", rules);
     columns_were_seen("bench_cp", rules);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(no_way_differs_from_one_rank),
-        in_folder(odd_heads),
-        in_folder(planted_errors_are_found),
-        in_folder(steps_give_what_one_rank_gives),
-        in_folder(planted_errors_of_steps_are_found),
-        in_folder(columns_of_steps),
-        in_folder(bad_input_is_refused),
-        in_folder(faster_than_the_device_is_wrong),
-        in_folder(columns),
-    };
-    return cmocka_run_group_tests_name("cp", tests, NULL, NULL);
 }

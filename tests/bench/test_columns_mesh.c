@@ -3,13 +3,8 @@
  * and its search find is a reading here; tests/formulas/test_formulas_mesh.c restates those. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
@@ -158,65 +153,42 @@ FORMULA(in_flight, !V("schedule")            ? NAN
                        ? (2 * (N("stages") - 1) + (N("plan_chunks") - 1) * N("stages") + 1) / N("plan_chunks")
                        : N("stages"))
 
-static const column_rule rules[] = {{"pp", MEASURED, NULL, 0},
-                                    {"dp_replicate", MEASURED, NULL, 0},
-                                    {"dp_shard", MEASURED, NULL, 0},
-                                    {"cp", MEASURED, NULL, 0},
-                                    {"tp", MEASURED, NULL, 0},
-                                    {"plan_chunks", MEASURED, NULL, 0},
-                                    {"micro_batch", MEASURED, NULL, 0},
-                                    {"plan_micro_batches", DERIVED, plan_micro_batches, 0},
-                                    {"step_tokens", DERIVED, step_tokens, 0},
-                                    {"model_flops", DERIVED, model_flops, 0},
-                                    {"peak_flops", DERIVED, peak_flops, 0},
-                                    {"predicted_ms", MEASURED, NULL, 0},
-                                    {"tokens_per_s_gpu", DERIVED, tokens_per_s_gpu, 0},
-                                    {"mfu_pct", DERIVED, mfu_pct, 0},
-                                    {"products_pct", MEASURED, NULL, 0},
-                                    {"attention_pct", MEASURED, NULL, 0},
-                                    {"passes_pct", MEASURED, NULL, 0},
-                                    {"tp_pct", MEASURED, NULL, 0},
-                                    {"cp_pct", MEASURED, NULL, 0},
-                                    {"bubble_pct", MEASURED, NULL, 0},
-                                    {"data_pct", MEASURED, NULL, 0},
-                                    {"update_pct", DERIVED, update_pct, 1e-6},
-                                    {"param_bytes", MEASURED, NULL, 0},
-                                    {"grad_bytes", MEASURED, NULL, 0},
-                                    {"state_bytes", MEASURED, NULL, 0},
-                                    {"activation_bytes", MEASURED, NULL, 0},
-                                    {"gathered_bytes", MEASURED, NULL, 0},
-                                    {"logit_bytes", MEASURED, NULL, 0},
-                                    {"total_bytes", DERIVED, total_bytes, 0},
-                                    {"memory_bytes", DERIVED, memory_bytes, 0},
-                                    {"lacks_bytes", DERIVED, lacks_bytes, 2000},
-                                    {"measured_ms", MEASURED, NULL, 0},
-                                    {"planned_bytes", MEASURED, NULL, 0},
-                                    {"driver_bytes", MEASURED, NULL, 0},
-                                    {"bytes_err_pct", DERIVED, bytes_err, 1e-6},
-                                    {"place_predicted", DERIVED, place_predicted, 0},
-                                    {"place_measured", DERIVED, place_measured, 0},
-                                    {"judged", DERIVED, judged, 0},
-                                    {"best_behind_pct", DERIVED, best_behind, 1e-6},
-                                    {"plans", MEASURED, NULL, 0},
-                                    {"plans_with_room", MEASURED, NULL, 0},
-                                    {"ties", MEASURED, NULL, 0},
-                                    {"tie", DERIVED, tie, 0},
-                                    {"behind_pct", DERIVED, behind_pct, 1e-6},
-                                    {"verified", DERIVED, verified, 0},
-                                    {"fitted", DERIVED, fitted, 0},
-                                    {"published_gpus", DERIVED, published_gpus, 0},
-                                    {"reported", DERIVED, reported, 0},
-                                    {"predicted", DERIVED, predicted, 0},
-                                    {"err_pct", DERIVED, err_pct, 1e-6},
-                                    {"median_err_pct", DERIVED, median_err_pct, 1e-6},
-                                    {"worst_err_pct", DERIVED, worst_err_pct, 1e-6},
-                                    {"stages_of_all", DERIVED, stages_of_all, 0},
-                                    {"makespan", MEASURED, NULL, 0},
-                                    {"longest", MEASURED, NULL, 0},
-                                    {"busy", DERIVED, busy, 0},
-                                    {"schedule_bubble_pct", DERIVED, schedule_bubble_pct, 1e-6},
-                                    {"in_flight", DERIVED, in_flight, 0},
-                                    {0}};
+static const column_rule rules[] = {
+    {"plan_micro_batches", DERIVED, plan_micro_batches, 0},
+    {"step_tokens", DERIVED, step_tokens, 0},
+    {"model_flops", DERIVED, model_flops, 0},
+    {"peak_flops", DERIVED, peak_flops, 0},
+    {"tokens_per_s_gpu", DERIVED, tokens_per_s_gpu, 0},
+    {"mfu_pct", DERIVED, mfu_pct, 0},
+    {"update_pct", DERIVED, update_pct, 1e-6},
+    {"total_bytes", DERIVED, total_bytes, 0},
+    {"memory_bytes", DERIVED, memory_bytes, 0},
+    {"lacks_bytes", DERIVED, lacks_bytes, 2000},
+    {"bytes_err_pct", DERIVED, bytes_err, 1e-6},
+    {"place_predicted", DERIVED, place_predicted, 0},
+    {"place_measured", DERIVED, place_measured, 0},
+    {"judged", DERIVED, judged, 0},
+    {"best_behind_pct", DERIVED, best_behind, 1e-6},
+    {"tie", DERIVED, tie, 0},
+    {"behind_pct", DERIVED, behind_pct, 1e-6},
+    {"verified", DERIVED, verified, 0},
+    {"fitted", DERIVED, fitted, 0},
+    {"published_gpus", DERIVED, published_gpus, 0},
+    {"reported", DERIVED, reported, 0},
+    {"predicted", DERIVED, predicted, 0},
+    {"err_pct", DERIVED, err_pct, 1e-6},
+    {"median_err_pct", DERIVED, median_err_pct, 1e-6},
+    {"worst_err_pct", DERIVED, worst_err_pct, 1e-6},
+    {"stages_of_all", DERIVED, stages_of_all, 0},
+    {"busy", DERIVED, busy, 0},
+    {"schedule_bubble_pct", DERIVED, schedule_bubble_pct, 1e-6},
+    {"in_flight", DERIVED, in_flight, 0},
+    {"pp dp_replicate dp_shard cp tp plan_chunks micro_batch predicted_ms products_pct "
+     "attention_pct passes_pct tp_pct cp_pct bubble_pct data_pct param_bytes grad_bytes "
+     "state_bytes activation_bytes gathered_bytes logit_bytes measured_ms planned_bytes "
+     "driver_bytes plans plans_with_room ties makespan longest",
+     MEASURED, NULL, 0},
+    {0}};
 
 /* ---- rows of other benches, made up ---- */
 
@@ -239,11 +211,9 @@ static const column_rule rules[] = {{"pp", MEASURED, NULL, 0},
 /* A machine whose GPUs take 3 ms forward and 5 backward for 2 sequences; its collectives are at 1 GB/s. */
 static void make_rows(void **state)
 {
-    char *top = folder_path(*state, "results"), *made = folder_path(*state, MADE);
+    OWNED char *top = folder_path(*state, "results"), *made = folder_path(*state, MADE);
     mkdir(top, 0777);
     mkdir(made, 0777);
-    free(top);
-    free(made);
     folder_write(*state, MADE "bench_roofline.csv",
                  "status,variant,commit,dtype,size,tflops\nok,gemm,abc,bf16,256,0.01\n");
     folder_write(*state, MADE "bench_allreduce.csv",
@@ -264,8 +234,20 @@ static void make_rows(void **state)
 
 #define MEASURED_CASE "--variant measured --model tiny --gpus 2 --seq 32 --global-batch 4 "
 
+static int open_file(void **state)
+{
+    published = csv_read("results/published/mesh.csv");
+    return published ? folder_create(state) : -1;
+}
+
+static int close_file(void **state)
+{
+    csv_free(published);
+    return folder_remove(state);
+}
+
 /* The newest row that fits is judged, and no other; a step is what one GPU takes, its update and what is exposed. */
-static void rows_of_this_machine(void **state)
+TEST_WITH(rows_of_this_machine, open_file, close_file)
 {
     make_rows(state);
     csv *c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp,fsdp,tp-nccl,tp-all-reduce,1f1b,hsdp",
@@ -294,7 +276,7 @@ static void rows_of_this_machine(void **state)
 }
 
 /* What is planned is what a rank takes, but for gaps of at most 64 KiB between what it takes. */
-static void planned_memory(void **state)
+TEST_WITH(planned_memory, open_file, close_file)
 {
 #ifndef HAVE_GLOO
     skip();
@@ -305,25 +287,22 @@ static void planned_memory(void **state)
         "--batch 2 --bucket-mb 25", "--batch 4",
         "--batch 1 --micro-batches 4 --layers 2 --balance measured --variant 1f1b,zb-h1"};
     for (int i = 0; i < 3; i++) {
-        char *run = xasprintf("--ranks 2 --seq 32 --precision bf16 --grad-dtype fp32 --iters 2 --warmup 1 %s", runs[i]);
-        char *path = xasprintf("%s/" MADE "%s.csv", (const char *)*state, benches[i]);
+        OWNED char *run =
+            xasprintf("--ranks 2 --seq 32 --precision bf16 --grad-dtype fp32 --iters 2 --warmup 1 %s", runs[i]);
+        OWNED char *path = xasprintf("%s/" MADE "%s.csv", (const char *)*state, benches[i]);
         remove(path);
-        csv *c = bench_rows(*state, benches[i], "", run, EXIT_CODE_OK);
+        OWNED_CSV csv *c = bench_rows(*state, benches[i], "", run, EXIT_CODE_OK);
         /* Rows of this build count, for the steps are of the same. */
-        char *steps =
+        OWNED char *steps =
             xasprintf(STEPS "ok,kernels,%s,2,,train-step,bf16,flash,none,none,0,1,fp32,2,32," TINY ",139000,3,10,2\n",
                       csv_cell(c, 0, "commit"));
-        char *calls = xasprintf("status,variant,commit,ranks,mode,median_ms,busbw_gb_s\nok,all-reduce,%s,2,eager,1,1\n",
-                                csv_cell(c, 0, "commit"));
+        OWNED char *calls =
+            xasprintf("status,variant,commit,ranks,mode,median_ms,busbw_gb_s\nok,all-reduce,%s,2,eager,1,1\n",
+                      csv_cell(c, 0, "commit"));
         folder_write(*state, MADE "bench_transformer.csv", steps);
         folder_write(*state, MADE "bench_allreduce.csv", calls);
-        csv_free(c);
-        free(steps);
-        free(calls);
-        free(path);
-        free(run);
     }
-    csv *c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way all", EXIT_CODE_OK);
+    OWNED_CSV csv *c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way all", EXIT_CODE_OK);
     int found = 0;
     for (size_t i = 0; i < c->rows; i++) {
         const double gap = csv_real(c, i, "driver_bytes") - csv_real(c, i, "planned_bytes");
@@ -333,10 +312,9 @@ static void planned_memory(void **state)
         found += strcmp(csv_cell(c, i, "status"), "ok") == 0;
     }
     assert_int_equal(found, 5 + 3 + 2);
-    csv_free(c);
 }
 
-static void by_variants(void **state)
+TEST_WITH(by_variants, open_file, close_file)
 {
     static const char *const runs[] = {
         "--variant best --model llama3-8b --gpus 8,64 --rank 1,2,3 --error 0.5",
@@ -352,9 +330,9 @@ static void by_variants(void **state)
 
 /* What the planner promises of itself: half of the runs of others within 8 %, all within 30. Runs whose sequences are split over four
  * ranks and more took longer than the planner says, which is shown, not fitted away. */
-static void published_runs_are_met(void **state)
+TEST_WITH(published_runs_are_met, open_file, close_file)
 {
-    csv *c = bench_rows(*state, "bench_mesh", "", "--variant published", EXIT_CODE_OK);
+    OWNED_CSV csv *c = bench_rows(*state, "bench_mesh", "", "--variant published", EXIT_CODE_OK);
     int fits = 0, unverified = 0;
     assert_int_equal(c->rows, published->rows);
     assert_true(csv_real(c, 0, "median_err_pct") <= 8 && csv_real(c, 0, "worst_err_pct") <= 30);
@@ -366,28 +344,26 @@ static void published_runs_are_met(void **state)
     }
     assert_int_equal(fits, 5); /* one for each machine and width of products */
     assert_int_equal(unverified, 8);
-    csv_free(c);
     csv_free(bench_rows(*state, "bench_mesh", "", "--variant published --run 48", BENCH_ANY_CODE));
 }
 
-static void what_does_not_fit(void **state)
+TEST_WITH(what_does_not_fit, open_file, close_file)
 {
-    csv *c = bench_rows(*state, "bench_mesh", "", "--variant best,lacking --model llama3-405b --gpus 8 --rank 1",
-                        EXIT_CODE_OK);
+    OWNED_CSV csv *c = bench_rows(*state, "bench_mesh", "",
+                                  "--variant best,lacking --model llama3-405b --gpus 8 --rank 1", EXIT_CODE_OK);
     assert_string_equal(csv_cell(c, 0, "status"), "skip");
     assert_string_equal(csv_cell(c, 0, "reason"), "nothing fits on 8 GPUs; --variant lacking says what is missing");
     assert_true(csv_real(c, 1, "lacks_bytes") > 100e9);
-    csv_free(c);
 }
 
 /* Each action of each rank once, none before the one ahead of it has ended. */
-static void file_of_actions(void **state)
+TEST_WITH(file_of_actions, open_file, close_file)
 {
     csv *c =
         bench_rows(*state, "bench_mesh", "",
                    "--variant schedule --schedule zb-v --stages 3 --micro-batches 5 --csv rows.csv", BENCH_ANY_CODE);
     csv_free(c);
-    char *path = folder_path(*state, "pipeline/zb-v_p3_v2_m5.csv");
+    OWNED char *path = folder_path(*state, "pipeline/zb-v_p3_v2_m5.csv");
     c = csv_read(path);
     assert_non_null(c);
     assert_int_equal(c->rows, 3 * 3 * 2 * 5);
@@ -395,37 +371,12 @@ static void file_of_actions(void **state)
         if (csv_real(c, row, "rank") == csv_real(c, row - 1, "rank"))
             assert_true(csv_real(c, row, "start") >= csv_real(c, row - 1, "end") - 1e-6);
     csv_free(c);
-    free(path);
 }
 
-static void refused_options(void **state)
+TEST_WITH(refused_options, open_file, close_file)
 {
     csv_free(bench_rows(*state, "bench_mesh", "", "--model llama4", EXIT_CODE_USAGE));
     csv_free(bench_rows(*state, "bench_mesh", "", "--schedule 2f2b", EXIT_CODE_USAGE));
     csv_free(bench_rows(*state, "bench_mesh", "", "--mesh xx2", EXIT_CODE_USAGE));
     csv_free(bench_rows(*state, "bench_mesh", "", "--mesh pp3+tp2 --gpus 8,16", EXIT_CODE_USAGE));
-}
-
-static int open_file(void **state)
-{
-    published = csv_read("results/published/mesh.csv");
-    return published ? folder_create(state) : -1;
-}
-
-static int close_file(void **state)
-{
-    csv_free(published);
-    return folder_remove(state);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(by_variants, open_file, close_file),
-                                       cmocka_unit_test_setup_teardown(rows_of_this_machine, open_file, close_file),
-                                       cmocka_unit_test_setup_teardown(planned_memory, open_file, close_file),
-                                       cmocka_unit_test_setup_teardown(published_runs_are_met, open_file, close_file),
-                                       cmocka_unit_test_setup_teardown(what_does_not_fit, open_file, close_file),
-                                       cmocka_unit_test_setup_teardown(file_of_actions, open_file, close_file),
-                                       cmocka_unit_test_setup_teardown(refused_options, open_file, close_file)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,6 @@
  * bad input is refused, and every numeric column is measured or recomputed from the others of its row. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
@@ -17,10 +11,9 @@ static csv *rows_of(const char *folder, int code, const char *arguments)
 #ifndef HAVE_GLOO
     skip();
 #endif
-    char *all = xasprintf("--warmup 1 --seq 16 --d-model 32 --heads 2 --d-ff 64 %s %s",
-                          strstr(arguments, "--vocab") ? "" : "--vocab 64", arguments);
+    OWNED char *all = xasprintf("--warmup 1 --seq 16 --d-model 32 --heads 2 --d-ff 64 %s %s",
+                                strstr(arguments, "--vocab") ? "" : "--vocab 64", arguments);
     csv *c = bench_rows(folder, "bench_pp", "", all, code);
-    free(all);
     return c;
 }
 
@@ -40,19 +33,18 @@ static void same_bits(const csv *c, size_t r)
         fail_msg("%s on %s ranks differs from one rank", csv_cell(c, r, "variant"), csv_cell(c, r, "ranks"));
 }
 
-static void schedules_have_the_bits_of_one_rank(void **state)
+TEST_IN_FOLDER(schedules_have_the_bits_of_one_rank)
 {
     static const char *const jobs[] = {"--ranks 2,3 --micro-batches 6",
                                        "--ranks 4 --micro-batches 4 --layers 9 --batch 2"};
     csv *c;
     for (int i = 0; i < 2; i++) {
-        char *arguments = xasprintf("--iters 0 --precision bf16 --grad-dtype fp32 --loss-chunk 6 %s", jobs[i]);
+        OWNED char *arguments = xasprintf("--iters 0 --precision bf16 --grad-dtype fp32 --loss-chunk 6 %s", jobs[i]);
         c = rows_of(*state, EXIT_CODE_OK, arguments);
         all_ok(c, i == 0 ? 2 * 5 : 5);
         for (size_t r = 0; r < c->rows; r++)
             same_bits(c, r);
         csv_free(c);
-        free(arguments);
     }
     c = rows_of(*state, EXIT_CODE_OK,
                 "--iters 0 --ranks 3 --micro-batches 5 --layers 10 --precision fp32 --recompute block");
@@ -64,46 +56,42 @@ static void schedules_have_the_bits_of_one_rank(void **state)
 }
 
 /* The norm is that of all stages, added up in another order than on one rank. */
-static void clipping_sees_all_stages(void **state)
+TEST_IN_FOLDER(clipping_sees_all_stages)
 {
-    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 3 --micro-batches 3 --precision fp32 --clip 0.01");
+    OWNED_CSV csv *c =
+        rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 3 --micro-batches 3 --precision fp32 --clip 0.01");
     all_ok(c, 5);
     for (size_t r = 0; r < c->rows; r++)
         assert_true(csv_real(c, r, "err_grad") == 0 && csv_real(c, r, "err_norm") < 1e-5 &&
                     csv_real(c, r, "err_param") < 1e-4);
-    csv_free(c);
 }
 
 /* Stages beside ranks that share layers, or the batch, and all three: within the check's bounds, with the norm of all. */
-static void stages_go_with_the_other_axes(void **state)
+TEST_IN_FOLDER(stages_go_with_the_other_axes)
 {
     static const char *const jobs[] = {
         "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v",
         "--ranks 8 --mesh pp2+dp_shard2+tp2 --variant 1f1b --strategy fsdp-keep --vocab 4000"};
     for (int i = 0; i < 2; i++) {
-        char *arguments = xasprintf("--iters 0 --micro-batches 3 --precision fp32 --clip 0.01 %s", jobs[i]);
-        csv *c = rows_of(*state, EXIT_CODE_OK, arguments);
+        OWNED char *arguments = xasprintf("--iters 0 --micro-batches 3 --precision fp32 --clip 0.01 %s", jobs[i]);
+        OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_OK, arguments);
         all_ok(c, i == 0 ? 4 : 1);
         for (size_t r = 0; r < c->rows; r++)
             assert_true(csv_real(c, r, "err_norm") < 2e-5 && csv_real(c, r, "err_grad") > 0);
-        csv_free(c);
-        free(arguments);
     }
 }
 
-static void wrong_meshes_are_found(void **state)
+TEST_IN_FOLDER(wrong_meshes_are_found)
 {
     static const char *const errors[][2] = {{"norm", "wrong norm"}, {"groups", "which holds other parts"}};
     static const char *const meshes[] = {"pp2+tp2 --clip 0.01", "pp2+dp_shard2"};
     for (int i = 0; i < 2; i++) {
-        char *arguments = xasprintf("--iters 0 --ranks 4 --mesh %s --variant 1f1b --precision fp32 --plant-error %s",
-                                    meshes[i], errors[i][0]);
-        csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
+        OWNED char *arguments = xasprintf(
+            "--iters 0 --ranks 4 --mesh %s --variant 1f1b --precision fp32 --plant-error %s", meshes[i], errors[i][0]);
+        OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
         assert_string_equal(csv_cell(c, 0, "status"), "fail");
         if (!strstr(csv_cell(c, 0, "reason"), errors[i][1]))
             fail_msg("%s: %s", errors[i][0], csv_cell(c, 0, "reason"));
-        csv_free(c);
-        free(arguments);
     }
 }
 
@@ -119,12 +107,12 @@ static const struct {
                {"loss", "wrong loss", false},
                {"boundary", "wrong parts: the ranks have", false}};
 
-static void planted_errors_are_found(void **state)
+TEST_IN_FOLDER(planted_errors_are_found)
 {
     for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
-        char *arguments =
+        OWNED char *arguments =
             xasprintf("--iters 0 --ranks 2 --variant 1f1b,zb-v --precision fp32 --plant-error %s", planted[i].name);
-        csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
+        OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
         assert_int_equal(c->rows, 2);
         for (size_t r = 0; r < 2; r++) {
             const char *status = csv_cell(c, r, "status"), *reason = csv_cell(c, r, "reason");
@@ -132,23 +120,21 @@ static void planted_errors_are_found(void **state)
             if (strcmp(status, has ? "fail" : "skip") != 0 || (has && !strstr(reason, planted[i].wrong)))
                 fail_msg("%s, %s: %s, %s", planted[i].name, csv_cell(c, r, "variant"), status, reason);
         }
-        csv_free(c);
-        free(arguments);
     }
 }
 
-static void bad_input_is_refused(void **state)
+TEST_IN_FOLDER(bad_input_is_refused)
 {
     assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2 --micro-batches 0"));
     assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2 --variant dualpipe"));
-    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --variant zb-v --layers 3,4 --precision fp32,fp16");
+    OWNED_CSV csv *c =
+        rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --variant zb-v --layers 3,4 --precision fp32,fp16");
     assert_int_equal(c->rows, 4);
     for (size_t r = 0; r < c->rows; r++)
         assert_string_equal(csv_cell(c, r, "status"), strcmp(csv_cell(c, r, "layers"), "4") == 0 &&
                                                               strcmp(csv_cell(c, r, "precision"), "fp32") == 0
                                                           ? "ok"
                                                           : "skip");
-    csv_free(c);
 }
 
 /* ---- columns ---- */
@@ -170,31 +156,22 @@ static double in_flight(const csv *c, size_t row)
                                           : 2;
 }
 
-static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
-                                    {"step_p10_ms", MEASURED, NULL, 0},
-                                    {"step_p90_ms", MEASURED, NULL, 0},
-                                    {"n_steps", MEASURED, three, 0},
-                                    {"bubble_pct", MEASURED, NULL, 0},
-                                    {"predicted_bubble_pct", MEASURED, NULL, 0},
-                                    {"err_points", DERIVED, error, 1e-4},
-                                    {"stage_min_ms", MEASURED, NULL, 0},
-                                    {"stage_max_ms", MEASURED, NULL, 0},
-                                    {"hop_us", MEASURED, NULL, 0},
-                                    {"send_wait_ms", MEASURED, NULL, 0},
-                                    {"peak_bytes_first", MEASURED, NULL, 0},
-                                    {"peak_bytes_last", MEASURED, NULL, 0},
-                                    {"in_flight", DERIVED, in_flight, 0},
-                                    {"tokens_per_s", DERIVED, rate, 0},
-                                    {"one_rank_ms", MEASURED, NULL, 0},
-                                    {"speedup", DERIVED, speedup, 0},
-                                    {"plan_chunks", DERIVED, chunks, 0},
-                                    {"hosts", MEASURED, one, 0},
-                                    {"plan_pct", MEASURED, NULL, 0},
-                                    {"err_loss", MEASURED, none, 0},
-                                    {"err_grad", MEASURED, none, 0},
-                                    {"err_norm", MEASURED, none, 0},
-                                    {"err_param", MEASURED, none, 0},
-                                    {0}};
+static const column_rule rules[] = {
+    {"n_steps", MEASURED, three, 0},
+    {"err_points", DERIVED, error, 1e-4},
+    {"in_flight", DERIVED, in_flight, 0},
+    {"tokens_per_s", DERIVED, rate, 0},
+    {"speedup", DERIVED, speedup, 0},
+    {"plan_chunks", DERIVED, chunks, 0},
+    {"hosts", MEASURED, one, 0},
+    {"err_loss", MEASURED, none, 0},
+    {"err_grad", MEASURED, none, 0},
+    {"err_norm", MEASURED, none, 0},
+    {"err_param", MEASURED, none, 0},
+    {"step_ms step_p10_ms step_p90_ms bubble_pct predicted_bubble_pct stage_min_ms stage_max_ms "
+     "hop_us send_wait_ms peak_bytes_first peak_bytes_last one_rank_ms plan_pct",
+     MEASURED, NULL, 0},
+    {0}};
 
 /* Whatever the other work of the machine: a rank waits, but not always; memory follows what is in flight. */
 static void plausible(const csv *c)
@@ -209,7 +186,7 @@ static void plausible(const csv *c)
     }
 }
 
-static void columns(void **state)
+TEST_IN_FOLDER(columns)
 {
     columns_have_rules(*state, "bench_pp", rules);
     csv *c =
@@ -240,14 +217,15 @@ static double bubble_of(const strip *s)
 }
 
 /* Both strips have the same actions, and the bubbles of the row. */
-static void a_timeline_has_both_strips(void **state)
+TEST_IN_FOLDER(a_timeline_has_both_strips)
 {
     strip strips[2] = {{0}};
     char line[256], name[16], kind;
     int rank, action, micro, chunk, stage;
     double start, end;
-    csv *c = rows_of(*state, EXIT_CODE_OK, "--iters 1 --ranks 2 --micro-batches 4 --variant 1f1b --precision fp32");
-    char *path = xasprintf("%s/results/test-x1/pipeline/%s", (const char *)*state, csv_cell(c, 0, "timeline"));
+    OWNED_CSV csv *c =
+        rows_of(*state, EXIT_CODE_OK, "--iters 1 --ranks 2 --micro-batches 4 --variant 1f1b --precision fp32");
+    OWNED char *path = xasprintf("%s/results/test-x1/pipeline/%s", (const char *)*state, csv_cell(c, 0, "timeline"));
     FILE *f = fopen(path, "r");
     if (!f)
         fail_msg("there is no %s", path);
@@ -260,21 +238,4 @@ static void a_timeline_has_both_strips(void **state)
         assert_int_equal(strips[i].actions, 2 * 2 * 4);
     assert_true(fabs(bubble_of(&strips[0]) - csv_real(c, 0, "predicted_bubble_pct")) < 1e-2);
     assert_true(fabs(bubble_of(&strips[1]) - csv_real(c, 0, "bubble_pct")) < 1e-2);
-    free(path);
-    csv_free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(schedules_have_the_bits_of_one_rank),
-        in_folder(clipping_sees_all_stages),
-        in_folder(stages_go_with_the_other_axes),
-        in_folder(wrong_meshes_are_found),
-        in_folder(planted_errors_are_found),
-        in_folder(bad_input_is_refused),
-        in_folder(columns),
-        in_folder(a_timeline_has_both_strips),
-    };
-    return cmocka_run_group_tests_name("pp", tests, NULL, NULL);
 }

@@ -2,10 +2,6 @@
 /* Every numeric column of bench_run on CPU ranks: measured, or recomputed from the others of its row. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
@@ -50,60 +46,37 @@ FORMULA(none_before, 0)
 FORMULA(save_every, IS("variant", "save") ? 10 : NAN)
 FORMULA(saves, IS("variant", "save") ? ceil(N("steps") / 10) : NAN) /* the last one is behind the last step */
 
-static const column_rule rules[] = {{"global_batch", DERIVED, global, 0},
-                                    {"n_steps", DERIVED, counted, 0},
-                                    {"tokens", DERIVED, tokens, 0},
-                                    {"step_ms", MEASURED, NULL, 0},
-                                    {"step_p95_ms", MEASURED, NULL, 0},
-                                    {"step_p99_ms", MEASURED, NULL, 0},
-                                    {"step_max_ms", MEASURED, NULL, 0},
-                                    {"slowest_step", MEASURED, NULL, 0},
-                                    {"jitter", DERIVED, jitter, 1e-6},
-                                    {"long_steps", MEASURED, NULL, 0},
-                                    {"drift_pct", MEASURED, NULL, 0},
-                                    {"wall_s", MEASURED, NULL, 0},
-                                    {"wall_ms", DERIVED, wall_ms, 1e-6},
-                                    {"bare_ms", MEASURED, NULL, 0},
-                                    {"fed_ms", MEASURED, NULL, 0},
-                                    {"cost_ms", DERIVED, cost, 1e-6},
-                                    {"cost_lo_ms", MEASURED, NULL, 0},
-                                    {"cost_hi_ms", MEASURED, NULL, 0},
-                                    {"cost_pct", DERIVED, cost_pct, 1e-4},
-                                    {"rest_pct", DERIVED, rest_pct, 1e-4},
-                                    {"data_wait_ms", MEASURED, NULL, 0},
-                                    {"data_wait_pct", DERIVED, wait_pct, 1e-6},
-                                    {"log_ms", MEASURED, NULL, 0},
-                                    {"tokens_per_s", DERIVED, speed, 0},
-                                    {"mfu_causal_pct", DERIVED, mfu, 0},
-                                    {"loss_first", MEASURED, NULL, 0},
-                                    {"loss_last", MEASURED, NULL, 0},
-                                    {"floor_loss", DERIVED, floor_loss, 0},
-                                    {"above_floor_pct", DERIVED, above, 1e-5},
-                                    {"loss_gap_pct", DERIVED, gap, 1e-5},
-                                    {"entropy_pair", DERIVED, pair, 0},
-                                    {"entropy_token", MEASURED, NULL, 0},
-                                    {"entropy_none", MEASURED, NULL, 0},
-                                    {"excess", MEASURED, NULL, 0},
-                                    {"excess_sigma", MEASURED, NULL, 0},
-                                    {"updates", DERIVED, updates, 0},
-                                    {"norm_last", MEASURED, NULL, 0},
-                                    {"rate_last", DERIVED, rate, 1e-9},
-                                    {"outliers", MEASURED, NULL, 0},
-                                    {"first_step", DERIVED, none_before, 0},
-                                    {"save_every", DERIVED, save_every, 0},
-                                    {"saves", DERIVED, saves, 0},
-                                    {"save_ms", MEASURED, NULL, 0},
-                                    {"durable_ms", MEASURED, NULL, 0},
-                                    {"save_wait_ms", MEASURED, NULL, 0},
-                                    {"state_bytes", MEASURED, NULL, 0},
-                                    {"peak_bytes", MEASURED, NULL, 0},
-                                    {"params", DERIVED, params, 0},
-                                    {"hosts", MEASURED, one, 0},
-                                    {"err_grad", MEASURED, NULL, 0},
-                                    {"err_param", MEASURED, NULL, 0},
-                                    {0}};
+static const column_rule rules[] = {
+    {"global_batch", DERIVED, global, 0},
+    {"n_steps", DERIVED, counted, 0},
+    {"tokens", DERIVED, tokens, 0},
+    {"jitter", DERIVED, jitter, 1e-6},
+    {"wall_ms", DERIVED, wall_ms, 1e-6},
+    {"cost_ms", DERIVED, cost, 1e-6},
+    {"cost_pct", DERIVED, cost_pct, 1e-4},
+    {"rest_pct", DERIVED, rest_pct, 1e-4},
+    {"data_wait_pct", DERIVED, wait_pct, 1e-6},
+    {"tokens_per_s", DERIVED, speed, 0},
+    {"mfu_causal_pct", DERIVED, mfu, 0},
+    {"floor_loss", DERIVED, floor_loss, 0},
+    {"above_floor_pct", DERIVED, above, 1e-5},
+    {"loss_gap_pct", DERIVED, gap, 1e-5},
+    {"entropy_pair", DERIVED, pair, 0},
+    {"updates", DERIVED, updates, 0},
+    {"rate_last", DERIVED, rate, 1e-9},
+    {"first_step", DERIVED, none_before, 0},
+    {"save_every", DERIVED, save_every, 0},
+    {"saves", DERIVED, saves, 0},
+    {"params", DERIVED, params, 0},
+    {"hosts", MEASURED, one, 0},
+    {"step_ms step_p95_ms step_p99_ms step_max_ms slowest_step long_steps drift_pct wall_s bare_ms "
+     "fed_ms cost_lo_ms cost_hi_ms data_wait_ms log_ms loss_first loss_last entropy_token "
+     "entropy_none excess excess_sigma norm_last outliers save_ms durable_ms save_wait_ms "
+     "state_bytes peak_bytes err_grad err_param",
+     MEASURED, NULL, 0},
+    {0}};
 
-static void columns(void **state)
+TEST(columns)
 {
 #ifndef HAVE_GLOO
     skip();
@@ -125,8 +98,4 @@ static void columns(void **state)
     columns_were_seen("bench_run", rules);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

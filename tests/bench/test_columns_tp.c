@@ -3,11 +3,6 @@
  * check in every way; each planted error is found by it, and named. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "common/core/text.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
@@ -57,45 +52,33 @@ FORMULA(wire, N("micro_batches") * rows_bytes(c, row) * (gathers(c, row) + (apar
                   loss_bytes(c, row) + gain_bytes(c, row))
 FORMULA(rate, N("wire_bytes") / N("alone_ms") / 1e6)
 
-static const column_rule rules[] = {{"step_ms", MEASURED, NULL, 0},
-                                    {"step_p10_ms", MEASURED, NULL, 0},
-                                    {"step_p90_ms", MEASURED, NULL, 0},
-                                    {"n_steps", MEASURED, steps, 0},
-                                    {"compute_ms", MEASURED, NULL, 0},
-                                    {"exposed_ms", DERIVED, exposed, 1e-4},
-                                    {"exposed_lo_ms", MEASURED, NULL, 0},
-                                    {"exposed_hi_ms", MEASURED, NULL, 0},
-                                    {"alone_ms", MEASURED, NULL, 0},
-                                    {"hidden_pct", DERIVED, hidden, 1e-2},
-                                    {"one_ms", MEASURED, NULL, 0},
-                                    {"speedup", DERIVED, speedup, 0},
-                                    {"efficiency_pct", DERIVED, efficiency, 0},
-                                    {"predicted_ms", DERIVED, predicted, 0},
-                                    {"err_pct", DERIVED, err, 1e-3},
-                                    {"peak_bytes", MEASURED, NULL, 0},
-                                    {"predicted_bytes", MEASURED, NULL, 0},
-                                    {"one_bytes", MEASURED, NULL, 0},
-                                    {"saved_pct", DERIVED, saved, 1e-4},
-                                    {"device_used_bytes", MEASURED, unknown, 0},
-                                    {"collectives", DERIVED, collectives, 0},
-                                    {"wire_bytes", DERIVED, wire, 0},
-                                    {"wire_gb_s", DERIVED, rate, 0},
-                                    {"tokens_per_s", DERIVED, speed, 0},
-                                    {"tflops", DERIVED, tflops, 0},
-                                    {"mfu_causal_pct", DERIVED, mfu, 0},
-                                    {"params", DERIVED, params, 0},
-                                    {"rank_params", DERIVED, rank_params, 0},
-                                    {"hosts", MEASURED, one, 0},
-                                    {"loss_first", MEASURED, NULL, 0},
-                                    {"loss_last", MEASURED, NULL, 0},
-                                    {"err_loss", MEASURED, NULL, 0},
-                                    {"err_grad", MEASURED, NULL, 0},
-                                    {"err_norm", MEASURED, unknown, 0}, /* without --clip */
-                                    {"err_param", MEASURED, NULL, 0},
-                                    {"bits_off", MEASURED, bits_off, 0},
-                                    {0}};
+static const column_rule rules[] = {
+    {"n_steps", MEASURED, steps, 0},
+    {"exposed_ms", DERIVED, exposed, 1e-4},
+    {"hidden_pct", DERIVED, hidden, 1e-2},
+    {"speedup", DERIVED, speedup, 0},
+    {"efficiency_pct", DERIVED, efficiency, 0},
+    {"predicted_ms", DERIVED, predicted, 0},
+    {"err_pct", DERIVED, err, 1e-3},
+    {"saved_pct", DERIVED, saved, 1e-4},
+    {"device_used_bytes", MEASURED, unknown, 0},
+    {"collectives", DERIVED, collectives, 0},
+    {"wire_bytes", DERIVED, wire, 0},
+    {"wire_gb_s", DERIVED, rate, 0},
+    {"tokens_per_s", DERIVED, speed, 0},
+    {"tflops", DERIVED, tflops, 0},
+    {"mfu_causal_pct", DERIVED, mfu, 0},
+    {"params", DERIVED, params, 0},
+    {"rank_params", DERIVED, rank_params, 0},
+    {"hosts", MEASURED, one, 0},
+    {"err_norm", MEASURED, unknown, 0}, /* without --clip */
+    {"bits_off", MEASURED, bits_off, 0},
+    {"step_ms step_p10_ms step_p90_ms compute_ms exposed_lo_ms exposed_hi_ms alone_ms one_ms "
+     "peak_bytes predicted_bytes one_bytes loss_first loss_last err_loss err_grad err_param",
+     MEASURED, NULL, 0},
+    {0}};
 
-static void columns(void **state)
+TEST(columns)
 {
 #ifndef HAVE_GLOO
     skip();
@@ -130,21 +113,21 @@ static char *output_of(const char *arguments, int *code)
     return text;
 }
 
-static void sound(void **state)
+TEST(sound)
 {
     int code;
 #ifndef HAVE_GLOO
     skip();
 #endif
     (void)state;
-    char *text = output_of(SHARED FP32 "--recompute none,block,selective --loss-chunk 0,10 --regather 1,0", &code);
+    OWNED char *text =
+        output_of(SHARED FP32 "--recompute none,block,selective --loss-chunk 0,10 --regather 1,0", &code);
     if (code != EXIT_CODE_OK || strstr(text, "skip"))
         fail_msg("%s", text);
-    free(text);
 }
 
 /* Data and context parallelism beside it: the strategies that cut the model in each way, clipped by the norm of all. */
-static void sound_with_other_axes(void **state)
+TEST(sound_with_other_axes)
 {
     static const char *const jobs[] = {MESH "--variant copy --strategy ddp,zero1,fsdp",
                                        SEQUENCES "--variant nccl,copy --strategy fsdp"};
@@ -154,16 +137,14 @@ static void sound_with_other_axes(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         int code;
-        char *arguments = xasprintf("%s --heads-kv 1 --micro-batches 2 --clip 0.01", jobs[i]);
-        char *text = output_of(arguments, &code);
+        OWNED char *arguments = xasprintf("%s --heads-kv 1 --micro-batches 2 --clip 0.01", jobs[i]);
+        OWNED char *text = output_of(arguments, &code);
         if (code != EXIT_CODE_OK || strstr(text, "skip"))
             fail_msg("%s", text);
-        free(arguments);
-        free(text);
     }
 }
 
-static void meshes_that_cannot_be_had(void **state)
+TEST(meshes_that_cannot_be_had)
 {
     static const char *const asked[][2] = {
         {"--ranks 4 --mesh tp3", "4 ranks are not a multiple of the 3 of the mesh tp3"},
@@ -173,14 +154,13 @@ static void meshes_that_cannot_be_had(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         int code;
-        char *text = output_of(asked[i][0], &code);
+        OWNED char *text = output_of(asked[i][0], &code);
         if (code != EXIT_CODE_USAGE || !strstr(text, asked[i][1]))
             fail_msg("%s: exit code %d: %s", asked[i][0], code, text);
-        free(text);
     }
 }
 
-static void faults(void **state)
+TEST(faults)
 {
     static const char *const plants[][4] = {{"chunk", "nccl", "gradient of", SHARED FP32},
                                             {"partial", "nccl", "gradient of", SHARED FP32},
@@ -203,19 +183,11 @@ static void faults(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
         int code;
-        char *arguments = xasprintf("%s --plant-error %s --variant %s", plants[i][3], plants[i][0], plants[i][1]);
-        char *text = output_of(arguments, &code);
+        OWNED char *arguments = xasprintf("%s --plant-error %s --variant %s", plants[i][3], plants[i][0], plants[i][1]);
+        OWNED char *text = output_of(arguments, &code);
         if (code != EXIT_CODE_VERIFY || !strstr(text, plants[i][2]))
             fail_msg("%s: exit code %d: %s", arguments, code, text);
-        free(arguments);
-        free(text);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns), cmocka_unit_test(sound),
-                                       cmocka_unit_test(sound_with_other_axes),
-                                       cmocka_unit_test(meshes_that_cannot_be_had), cmocka_unit_test(faults)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

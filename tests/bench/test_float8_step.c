@@ -3,30 +3,25 @@
  * says what float8 gained. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
 #define POLICIES "fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-block-dw2d,fp8-mx,fp8-delayed"
 
 static csv *rows_of(const char *folder, int code, size_t rows, const char *options)
 {
-    char *all = xasprintf("--size tiny --seq 16 --batch 2 --iters 3 --warmup 0 %s", options);
+    OWNED char *all = xasprintf("--size tiny --seq 16 --batch 2 --iters 3 --warmup 0 %s", options);
     csv *c = bench_rows(folder, "bench_transformer", "", all, code);
-    free(all);
     assert_non_null(c);
     assert_int_equal(c->rows, rows);
     return c;
 }
 
-static void every_policy_passes(void **state)
+TEST(every_policy_passes)
 {
-    csv *c = rows_of(*state, EXIT_CODE_OK, 18,
-                     "--variant kernels --layers 2 --recompute none,block --micro-batches 2 --clip 1 --mode train-step "
-                     "--precision bf16," POLICIES ",bf16-pure");
+    OWNED_CSV csv *c =
+        rows_of(*state, EXIT_CODE_OK, 18,
+                "--variant kernels --layers 2 --recompute none,block --micro-batches 2 --clip 1 --mode train-step "
+                "--precision bf16," POLICIES ",bf16-pure");
     for (size_t row = 0; row < c->rows; row++) {
         const bool float8 = strncmp(csv_cell(c, row, "precision"), "fp8", 3) == 0;
         if (strcmp(csv_cell(c, row, "status"), "ok") != 0)
@@ -34,10 +29,9 @@ static void every_policy_passes(void **state)
         const double off = csv_real(c, row, "err_grad");
         assert_true(float8 ? off > 0.05 && off < 0.3 : off < 0.03);
     }
-    csv_free(c);
 }
 
-static void faults_are_named(void **state)
+TEST(faults_are_named)
 {
     static const struct {
         const char *fault, *says;
@@ -50,10 +44,10 @@ static void faults_are_named(void **state)
               {"format", "of the product of its codes and scales", 0},
               {"within", "copy of a (", 4}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        char *options =
+        OWNED char *options =
             xasprintf("--variant kernels --layers 1 --precision " POLICIES " --plant-error %s", of[i].fault);
         size_t skipped = 0;
-        csv *c = rows_of(*state, EXIT_CODE_VERIFY, 7, options);
+        OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_VERIFY, 7, options);
         for (size_t row = 0; row < c->rows; row++) {
             const char *reason = csv_cell(c, row, "reason");
             if (strcmp(csv_cell(c, row, "status"), "skip") == 0 && strstr(reason, "nothing that --plant-error"))
@@ -62,8 +56,6 @@ static void faults_are_named(void **state)
                 fail_msg("%s, %s: %s", of[i].fault, csv_cell(c, row, "precision"), reason);
         }
         assert_int_equal(skipped, of[i].skipped);
-        csv_free(c);
-        free(options);
     }
 }
 
@@ -74,10 +66,9 @@ static bool is(const csv *c, size_t row, const char *column, const char *value)
 
 static csv *sharded(void **state, size_t rows, const char *options)
 {
-    char *all = xasprintf("--layers 1 --batch 1 --seq 16 --grad-dtype fp32 --iters 3 --warmup 1 --small replicated %s",
-                          options);
+    OWNED char *all = xasprintf(
+        "--layers 1 --batch 1 --seq 16 --grad-dtype fp32 --iters 3 --warmup 1 --small replicated %s", options);
     csv *c = bench_rows(*state, "bench_fsdp", "", all, EXIT_CODE_OK);
-    free(all);
     assert_non_null(c);
     assert_int_equal(c->rows, rows);
     for (size_t row = 0; row < rows; row++)
@@ -88,15 +79,16 @@ static csv *sharded(void **state, size_t rows, const char *options)
 
 /* Two ranks have every bit of one rank that does everything. Weights are gathered and cast whole, or gathered as codes: that
  * halves the bytes, and keeps what one rank's own casts have. */
-static void shards_agree_with_one_rank(void **state)
+TEST(shards_agree_with_one_rank)
 {
 #ifndef HAVE_GLOO
     skip();
 #endif
     double whole = 0;
-    csv *c = sharded(state, 4,
-                     "--ranks 2 --d-model 128 --d-ff 256 --heads 2 --variant fsdp --gather-dtype param,float8 "
-                     "--precision fp8-tensorwise,fp8-block");
+    OWNED_CSV csv *c =
+        sharded(state, 4,
+                "--ranks 2 --d-model 128 --d-ff 256 --heads 2 --variant fsdp --gather-dtype param,float8 "
+                "--precision fp8-tensorwise,fp8-block");
     for (size_t row = 0; row < c->rows; row++) {
         const bool codes = is(c, row, "gather_dtype", "float8");
         const double bytes = csv_real(c, row, "gathered_bytes");
@@ -106,30 +98,22 @@ static void shards_agree_with_one_rank(void **state)
         if (codes)
             assert_true(bytes < 0.7 * whole);
     }
-    csv_free(c);
 }
 
 /* Scales by row serve one order alone, delayed ones are no slice's, and slices of `tiny` end within squares. Ranks agree on
  * histories: two steps have the bits of one rank. */
-static void other_recipes_gather_parameters(void **state)
+TEST(other_recipes_gather_parameters)
 {
 #ifndef HAVE_GLOO
     skip();
 #endif
-    csv *c = sharded(state, 4,
-                     "--ranks 4 --size tiny --variant fsdp --gather-dtype float8 "
-                     "--precision fp8-tensorwise,fp8-rowwise,fp8-block,fp8-delayed");
+    OWNED_CSV csv *c = sharded(state, 4,
+                               "--ranks 4 --size tiny --variant fsdp --gather-dtype float8 "
+                               "--precision fp8-tensorwise,fp8-rowwise,fp8-block,fp8-delayed");
     for (size_t row = 0; row < c->rows; row++) {
         assert_string_equal(csv_cell(c, row, "gathered_dtype"), row == 0 ? "e4m3" : "bf16");
         assert_true(csv_real(c, row, "err_grad") < 1e-6 && csv_real(c, row, "err_param") == 0);
     }
-    csv_free(c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_policy_passes), cmocka_unit_test(faults_are_named),
-                                       cmocka_unit_test(shards_agree_with_one_rank),
-                                       cmocka_unit_test(other_recipes_gather_parameters)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

@@ -3,12 +3,6 @@
  * outlives its own. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
 enum { MOST = 20 };
@@ -17,7 +11,7 @@ enum { MOST = 20 };
 static void says(const char *folder, const char *bench, const char *arguments, const char *const want[MOST])
 {
     csv_free(bench_rows(folder, bench, "STEPBENCH_PHASES=1", arguments, EXIT_CODE_OK));
-    char *path = folder_path(folder, "out.txt"), *text = file_text(path), *start = xasprintf("%s[", bench);
+    OWNED char *path = folder_path(folder, "out.txt"), *text = file_text(path), *start = xasprintf("%s[", bench);
     int next = 0;
     for (char *line = strtok(text, "\n"); line && want[next]; line = strtok(NULL, "\n")) {
         char *label = strstr(line, " s: ");
@@ -27,12 +21,9 @@ static void says(const char *folder, const char *bench, const char *arguments, c
     }
     if (want[next])
         fail_msg("%s never says '%s' where it should, after '%s'", bench, want[next], next ? want[next - 1] : "");
-    free(start);
-    free(text);
-    free(path);
 }
 
-static void a_step(void **state)
+TEST(a_step)
 {
     static const char *const want[MOST] = {"opening the device",
                                            "check: plain fp32 of a slice",
@@ -47,7 +38,7 @@ static void a_step(void **state)
     says(*state, "bench_transformer", "--size tiny --seq 8 --precision fp32 --iters 1 --variant kernels", want);
 }
 
-static void ranks(void **state)
+TEST(ranks)
 {
 #ifndef HAVE_GLOO
     (void)state;
@@ -74,11 +65,4 @@ static void ranks(void **state)
 #endif
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step),
-        cmocka_unit_test(ranks),
-    };
-    return cmocka_run_group_tests_name("phases", tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

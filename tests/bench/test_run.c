@@ -3,12 +3,6 @@
  * planted error is found by name. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
@@ -25,25 +19,24 @@ static csv *rows_of(const char *folder, const char *arguments, int code)
 
 static csv *log_of(const char *folder, const char *name)
 {
-    char *path = xasprintf("%s/results/test-x1/run/%s.csv", folder, name);
+    OWNED char *path = xasprintf("%s/results/test-x1/run/%s.csv", folder, name);
     csv *c = csv_read(path);
     if (!c)
         fail_msg("there is no %s", path);
-    free(path);
     return c;
 }
 
 /* ---- the losses ---- */
 
 /* tests/peers/run.py made run_curve.csv from the dump of this very run. */
-static void losses_are_those_of_pytorch(void **state)
+TEST(losses_are_those_of_pytorch)
 {
     csv_free(
         rows_of(*state,
                 "--size tiny --precision fp32 --vocab 32 --seq 16 --batch 8 --steps 200 --variant log --log-every 1 "
                 "--iters 0 --check 0",
                 EXIT_CODE_OK));
-    csv *got = log_of(*state, "log-ddp-1-tiny-16-fp32"), *want = csv_read("tests/golden/run_curve.csv");
+    OWNED_CSV csv *got = log_of(*state, "log-ddp-1-tiny-16-fp32"), *want = csv_read("tests/golden/run_curve.csv");
     assert_non_null(want);
     assert_int_equal(got->rows, 200);
     assert_int_equal(want->rows, 200);
@@ -55,33 +48,29 @@ static void losses_are_those_of_pytorch(void **state)
                 fail_msg("step %zu: %s %.9g, PyTorch has %.9g", i + 1, columns[k], ours, theirs);
         }
     }
-    csv_free(got);
-    csv_free(want);
 }
 
 /* The same global batch, cut in other ways. */
-static void losses_do_not_depend_on_the_ranks(void **state)
+TEST(losses_do_not_depend_on_the_ranks)
 {
     static const char *const runs[] = {"--ranks 1 --batch 4 --strategy ddp", "--ranks 1 --batch 2 --micro-batches 2",
                                        "--ranks 2 --batch 2 --strategy ddp,zero1,zero2,fsdp",
                                        "--ranks 4 --batch 1 --strategy fsdp,hsdp"};
     double loss = NAN;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        char *arguments = xasprintf(SMALL "--steps 30 --variant log --check 0 %s", runs[i]);
-        csv *c = rows_of(*state, arguments, EXIT_CODE_OK);
+        OWNED char *arguments = xasprintf(SMALL "--steps 30 --variant log --check 0 %s", runs[i]);
+        OWNED_CSV csv *c = rows_of(*state, arguments, EXIT_CODE_OK);
         for (size_t row = 0; row < c->rows; row++) {
             loss = isnan(loss) ? N("loss_last") : loss;
             if (!(fabs(N("loss_last") - loss) <= 1e-5 * loss))
                 fail_msg("%s: the loss is %.9g, with one rank it is %.9g", runs[i], N("loss_last"), loss);
             assert_true(N("global_batch") == 4 && N("tokens") == 30 * 4 * 16);
         }
-        csv_free(c);
-        free(arguments);
     }
 }
 
 /* With 400 steps the model has learned to look at two tokens, and is not below who knows the source. */
-static void made_tokens_are_learned(void **state)
+TEST(made_tokens_are_learned)
 {
     csv *c = rows_of(*state,
                      "--size tiny --precision fp32 --vocab 16 --seq 32 --layers 2 --d-model 64 --heads 4 --batch 16 "
@@ -103,16 +92,15 @@ static void made_tokens_are_learned(void **state)
 
 static void expect_found(const char *folder, const char *arguments, const char *words)
 {
-    char *all = xasprintf(SMALL "--variant log %s %s", strstr(arguments, "--steps") ? "" : "--steps 12", arguments);
-    csv *c = rows_of(folder, all, EXIT_CODE_VERIFY);
+    OWNED char *all =
+        xasprintf(SMALL "--variant log %s %s", strstr(arguments, "--steps") ? "" : "--steps 12", arguments);
+    OWNED_CSV csv *c = rows_of(folder, all, EXIT_CODE_VERIFY);
     const char *reason = csv_cell(c, c->rows - 1, "reason");
     if (!strstr(reason, words))
         fail_msg("%s: '%s' lacks '%s'", arguments, reason, words);
-    csv_free(c);
-    free(all);
 }
 
-static void planted_errors_are_found_by_name(void **state)
+TEST(planted_errors_are_found_by_name)
 {
     char *tokens = folder_path(*state, "tokens.bin"), *repeat;
     FILE *f = fopen(tokens, "wb");
@@ -134,7 +122,7 @@ static void planted_errors_are_found_by_name(void **state)
     free(tokens);
 }
 
-static void bad_data_is_one_sentence(void **state)
+TEST(bad_data_is_one_sentence)
 {
     static const struct {
         const char *options, *words;
@@ -142,22 +130,12 @@ static void bad_data_is_one_sentence(void **state)
                  {"--vocab 8 --symbols 16", "and the vocabulary has 8"},
                  {"--vocab 32 --steps 5 --warmup 5", "--steps must be more than --warmup"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        char *arguments = xasprintf(SHAPE "--iters 0 --variant data --check 0 %s", wrong[i].options);
+        OWNED char *arguments = xasprintf(SHAPE "--iters 0 --variant data --check 0 %s", wrong[i].options);
         csv_free(rows_of(*state, arguments, EXIT_CODE_USAGE));
-        char *path = folder_path(*state, "out.txt"), *text = file_text(path);
+        OWNED char *path = folder_path(*state, "out.txt"), *text = file_text(path);
         if (!strstr(text, wrong[i].words))
             fail_msg("%s: '%s' lacks '%s'", wrong[i].options, text, wrong[i].words);
-        free(text);
-        free(path);
-        free(arguments);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_are_those_of_pytorch), cmocka_unit_test(losses_do_not_depend_on_the_ranks),
-        cmocka_unit_test(made_tokens_are_learned), cmocka_unit_test(planted_errors_are_found_by_name),
-        cmocka_unit_test(bad_data_is_one_sentence)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

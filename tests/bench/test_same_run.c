@@ -2,45 +2,35 @@
 /* Speed-ups and shares of a ceiling of bench_flash: from other programs of the same campaign alone. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
-
 /* Runs a bench on the CPU, with rows in <folder>/results/test-x1, as part of a campaign; "" for none. */
 static void run(const char *folder, const char *campaign, const char *bench, const char *arguments)
 {
     const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL);
+    OWNED char *programs = realpath(where ? where : ".", NULL);
     assert_non_null(programs);
-    char *command = xasprintf("cd '%s' && STEPBENCH_RUN=%s '%s/%s' --device cpu --machine test-x1 --quiet --iters 3 "
-                              "--max-time 0.01 %s >out.txt 2>&1",
-                              folder, campaign, programs, bench, arguments);
+    OWNED char *command =
+        xasprintf("cd '%s' && STEPBENCH_RUN=%s '%s/%s' --device cpu --machine test-x1 --quiet --iters 3 "
+                  "--max-time 0.01 %s >out.txt 2>&1",
+                  folder, campaign, programs, bench, arguments);
     assert_int_equal(system(command), 0);
-    free(command);
-    free(programs);
 }
 
 /* A column of the newest row of flash. */
 static double newest(const char *folder, const char *column)
 {
-    char *path = folder_path(folder, "results/test-x1/bench_flash.csv");
-    csv *c = csv_read(path);
+    OWNED char *path = folder_path(folder, "results/test-x1/bench_flash.csv");
+    OWNED_CSV csv *c = csv_read(path);
     assert_non_null(c);
     assert_true(c->rows > 0);
     assert_string_equal(csv_cell(c, c->rows - 1, "variant"), "flash");
     const double x = csv_real(c, c->rows - 1, column);
-    csv_free(c);
-    free(path);
     return x;
 }
 
-static void ratios_are_of_one_campaign(void **state)
+TEST(ratios_are_of_one_campaign)
 {
     static const char case_of_flash[] = "--seq 16 --head-dim 16 --dtype fp32 --variant ";
-    char *unfused = xasprintf("%sunfused", case_of_flash), *flash = xasprintf("%sflash", case_of_flash);
+    OWNED char *unfused = xasprintf("%sunfused", case_of_flash), *flash = xasprintf("%sflash", case_of_flash);
     run(*state, "monday", "bench_roofline", "--variant gemm --dtype fp32 --size 64");
     run(*state, "monday", "bench_flash", unfused);
 
@@ -55,12 +45,6 @@ static void ratios_are_of_one_campaign(void **state)
         assert_true(isnan(newest(*state, "ceiling_tflops")));
         assert_true(isnan(newest(*state, "fwd_ceiling_pct")));
     }
-    free(unfused);
-    free(flash);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ratios_are_of_one_campaign)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

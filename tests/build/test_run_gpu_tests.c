@@ -2,11 +2,7 @@
 /* The runner of the GPU's tests, with made-up programs: every shard runs once, on all GPUs, and a failure is one. */
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-
-#include "common/core/error.h"
 
 /* Its exit code; what it says goes to out.txt. */
 static int run(const char *folder, const char *environment)
@@ -22,11 +18,10 @@ static int run(const char *folder, const char *environment)
                    "'--op b --dtype x') exit \"${B_ENDS:-0}\" ;;\n"
                    "esac\n"
                    "echo \"ran $* on GPU $CUDA_VISIBLE_DEVICES\"\n");
-    char *command = xasprintf("env -u CUDA_VISIBLE_DEVICES PATH='%s':\"$PATH\" HAVE_CUDA=1 CUDA_HOME=/nowhere %s "
-                              "bash common/build/run_gpu_tests.sh '%s/ops' >'%s/out.txt' 2>&1",
-                              folder, environment, folder, folder);
+    OWNED char *command = xasprintf("env -u CUDA_VISIBLE_DEVICES PATH='%s':\"$PATH\" HAVE_CUDA=1 CUDA_HOME=/nowhere %s "
+                                    "bash common/build/run_gpu_tests.sh '%s/ops' >'%s/out.txt' 2>&1",
+                                    folder, environment, folder, folder);
     const int state = system(command);
-    free(command);
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
@@ -47,30 +42,28 @@ static int times(const char *text, const char *words)
     return n;
 }
 
-static void shards_run_once(void **state)
+TEST_IN_FOLDER(shards_run_once)
 {
     assert_int_equal(run(*state, "GPU_TEST_JOBS=3"), 0);
-    char *text = said(*state);
+    OWNED char *text = said(*state);
     assert_int_equal(times(text, "ran --op a --dtype x on"), 1);
     assert_int_equal(times(text, "ran --op a --dtype y on"), 1);
     assert_int_equal(times(text, "ran --small --op a --dtype x on"), 2); /* memcheck, racecheck */
     assert_int_equal(times(text, "nothing ran"), 0);
     assert_true(times(text, "on GPU 0") > 0 && times(text, "on GPU 1") > 0);
     assert_int_equal(times(text, "\n5 passed, 0 failed\n"), 1);
-    free(text);
 }
 
-static void failures_count(void **state)
+TEST_IN_FOLDER(failures_count)
 {
     assert_int_equal(run(*state, "B_ENDS=3"), 1);
-    char *text = said(*state);
+    OWNED char *text = said(*state);
     assert_int_equal(times(text, "\n4 passed, 1 failed\n"), 1);
     assert_int_equal(times(text, "-- FAILED with exit 3"), 1);
-    free(text);
 }
 
 /* What a person keeps of it: a line for each test, and the closing one. A log that was cut off is refused. */
-static void a_log_becomes_short(void **state)
+TEST_IN_FOLDER(a_log_becomes_short)
 {
     int code;
     assert_int_equal(run(*state, "B_ENDS=3"), 1);
@@ -89,14 +82,4 @@ static void a_log_becomes_short(void **state)
     assert_int_equal(code, EXIT_CODE_USAGE);
     free(text);
     free(command);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(shards_run_once),
-        in_folder(failures_count),
-        in_folder(a_log_becomes_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,6 @@
 /* Bytes of a state that never was; see saved_state.h. */
 #include "tests/checkpoint/saved_state.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "tests/support/test.h"
 
 const checkpoint_model saved_model = {.config = {.name = "custom",

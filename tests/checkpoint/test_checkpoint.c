@@ -6,18 +6,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/checkpoint/hash.h"
 #include "common/checkpoint/hasher.h"
 #include "common/checkpoint/json.h"
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "tests/checkpoint/saved_state.h"
 
@@ -42,9 +37,8 @@ static void open_folder(const char *folder)
     checkpoint_folder_close(lock);
 }
 
-static void hashes_are_those_of_xxhash(void **state)
+TEST(hashes_are_those_of_xxhash)
 {
-    (void)state;
     assert_int_equal(checkpoint_hash("", 0), 0xef46db3751d8e999u);
     assert_int_equal(checkpoint_hash("a", 1), 0xd24ec4f1a98c6e5bu);
     assert_int_equal(checkpoint_hash("abc", 3), 0x44bc2cf5ad770999u);
@@ -55,16 +49,15 @@ static void hashes_are_those_of_xxhash(void **state)
 
 static size_t file_bytes(const char *folder, int64_t step, const char *name, char **out)
 {
-    char *path = checkpoint_path(folder, step);
+    OWNED char *path = checkpoint_path(folder, step);
     size_t bytes;
     *out = checkpoint_read_text(path, name, &bytes, why, sizeof why);
     if (!*out)
         fail_msg("%s", why);
-    free(path);
     return bytes;
 }
 
-static void ranks_do_not_show(void **state)
+TEST_IN_FOLDER(ranks_do_not_show)
 {
     checkpoint_layout *l = checkpoint_layout_create(&saved_model);
     open_folder(*state);
@@ -73,7 +66,7 @@ static void ranks_do_not_show(void **state)
         o.keep = 9;
         o.way = ranks == 2 ? CHECKPOINT_LAZY : ranks == 3 ? CHECKPOINT_DEVICE : CHECKPOINT_ASYNC;
         o.direct = ranks % 2;
-        char *folder = folder_path(*state, ranks == 1 ? "one" : "many");
+        OWNED char *folder = folder_path(*state, ranks == 1 ? "one" : "many");
         o.folder = folder;
         open_folder(folder);
         assert_true(saved_by(&saved_model, &o, ranks, 7).ok);
@@ -86,7 +79,6 @@ static void ranks_do_not_show(void **state)
             assert_memory_equal(one, many, n);
             free(one), free(many), free(first);
         }
-        free(folder);
     }
     checkpoint_layout_free(l);
 }
@@ -97,7 +89,7 @@ static int64_t dtype_bytes(const char *name)
 }
 
 /* The rules of safetensors: a header of JSON, tensors without holes, nothing behind the last. */
-static void files_are_safetensors(void **state)
+TEST_IN_FOLDER(files_are_safetensors)
 {
     checkpoint_layout *l = checkpoint_layout_create(&saved_model);
     open_folder(*state);
@@ -145,7 +137,7 @@ static void expect_loaded(const char *folder, int64_t step, int ranks)
     checkpoint_close(&c);
 }
 
-static void any_ranks_load_it(void **state)
+TEST_IN_FOLDER(any_ranks_load_it)
 {
     checkpoint c;
     open_folder(*state);
@@ -162,7 +154,7 @@ static void any_ranks_load_it(void **state)
     checkpoint_close(&c);
 }
 
-static void the_newest_are_kept(void **state)
+TEST_IN_FOLDER(the_newest_are_kept)
 {
     int64_t *steps;
     open_folder(*state);
@@ -187,7 +179,7 @@ static void is_refused(const char *folder, int64_t step, const checkpoint_model 
         fail_msg("'%s' instead of '%s'", ok ? "all right" : why, sentence);
 }
 
-static void planted_errors_are_named(void **state)
+TEST_IN_FOLDER(planted_errors_are_named)
 {
     static const struct {
         const char *plant, *sentence;
@@ -213,7 +205,7 @@ static void cut(const char *folder, int64_t step, const char *name, off_t by)
     free(path), free(file);
 }
 
-static void damage_leaves_the_one_before(void **state)
+TEST_IN_FOLDER(damage_leaves_the_one_before)
 {
     open_folder(*state);
     static const struct {
@@ -234,7 +226,7 @@ static void damage_leaves_the_one_before(void **state)
     }
 }
 
-static void another_model_is_said(void **state)
+TEST_IN_FOLDER(another_model_is_said)
 {
     checkpoint_model other = saved_model;
     open_folder(*state);
@@ -250,7 +242,7 @@ static void another_model_is_said(void **state)
     is_refused(*state, 5, NULL, "step-00000005/manifest.json: No such file");
 }
 
-static void folders_that_cannot_be_used(void **state)
+TEST_IN_FOLDER(folders_that_cannot_be_used)
 {
     char *folder = folder_path(*state, "new/folder"), *file = folder_path(*state, "file");
     const int lock = checkpoint_folder_open(folder, why, sizeof why);
@@ -267,7 +259,7 @@ static void folders_that_cannot_be_used(void **state)
 }
 
 /* A limit of file sizes stands for a full disk; the rank that meets it says so, and the room is free again. */
-static void a_full_disk_loses_nothing(void **state)
+TEST_IN_FOLDER(a_full_disk_loses_nothing)
 {
     struct rlimit all, little = {.rlim_cur = 20000};
     open_folder(*state);
@@ -288,7 +280,7 @@ static void a_full_disk_loses_nothing(void **state)
 }
 
 /* A rank that never comes: the others' save ends with a sentence. */
-static void a_missing_rank_is_named(void **state)
+TEST_IN_FOLDER(a_missing_rank_is_named)
 {
     checkpoint_layout *l = checkpoint_layout_create(&saved_model);
     device *d = device_open(DEVICE_CPU, 0);
@@ -357,7 +349,7 @@ ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
 
 /* A file system would let a second thread wait: so no two write to one file, and several are written at once from the
  * first block on. */
-static void files_have_one_writer_each(void **state)
+TEST_IN_FOLDER(files_have_one_writer_each)
 {
     checkpoint_model large = saved_model;
     large.config.vocab = 8192;
@@ -384,9 +376,8 @@ static void files_have_one_writer_each(void **state)
 }
 
 /* By any number of threads: a change anywhere shows in its own block alone, which is named. */
-static void looks_see_every_block(void **state)
+TEST(looks_see_every_block)
 {
-    (void)state;
     enum { LARGE = 2 * CHECKPOINT_BLOCK + 5, SMALL = 100 };
     checkpoint_layout *l = checkpoint_layout_create(&saved_model);
     device *d = device_open(DEVICE_CPU, 0);
@@ -430,13 +421,13 @@ static void seal(char *text, size_t bytes)
     memcpy(text + bytes - 3, "\"}\n", 3); /* NOLINT: within a text */
 }
 
-static void damaged_manifests_never_crash(void **state)
+TEST_IN_FOLDER(damaged_manifests_never_crash)
 {
     char *text;
     open_folder(*state);
     assert_true(save(*state, 3, 2).ok);
     const size_t bytes = file_bytes(*state, 2, "manifest.json", &text);
-    char *copy = xmalloc(bytes + 1);
+    OWNED char *copy = xmalloc(bytes + 1);
     int read = 0;
     for (uint64_t i = 0; i < 3000; i++) {
         checkpoint_manifest m;
@@ -453,11 +444,10 @@ static void damaged_manifests_never_crash(void **state)
         checkpoint_manifest_free(&m);
     }
     assert_true(read < 1500); /* some change a number that may be any */
-    free(copy);
     free(text);
 }
 
-static void damaged_headers_are_refused(void **state)
+TEST_IN_FOLDER(damaged_headers_are_refused)
 {
     char *path, *file;
     open_folder(*state);
@@ -477,24 +467,4 @@ static void damaged_headers_are_refused(void **state)
     }
     expect_loaded(*state, 2, 1);
     free(path), free(file);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_are_those_of_xxhash),
-                                       in_folder(ranks_do_not_show),
-                                       in_folder(files_are_safetensors),
-                                       in_folder(any_ranks_load_it),
-                                       in_folder(the_newest_are_kept),
-                                       in_folder(planted_errors_are_named),
-                                       in_folder(damage_leaves_the_one_before),
-                                       in_folder(another_model_is_said),
-                                       in_folder(folders_that_cannot_be_used),
-                                       in_folder(a_full_disk_loses_nothing),
-                                       in_folder(a_missing_rank_is_named),
-                                       in_folder(files_have_one_writer_each),
-                                       cmocka_unit_test(looks_see_every_block),
-                                       in_folder(damaged_manifests_never_crash),
-                                       in_folder(damaged_headers_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

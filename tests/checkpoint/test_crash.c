@@ -8,13 +8,8 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "tests/checkpoint/saved_state.h"
 
@@ -274,13 +269,12 @@ static void build_folder(const cut *c, int node, const char *path)
             apply(&f, &ops[i]);
     __real_mkdir(path, 0777);
     for (int i = 0; i < f.n; i++) {
-        char *below = xasprintf("%s/%s", path, f.e[i].name);
+        OWNED char *below = xasprintf("%s/%s", path, f.e[i].name);
         if (strchr(f.e[i].name, '-') && !strchr(f.e[i].name, '.'))
             build_folder(c, f.e[i].node, below); /* step-N; a partial or removed one is not looked into */
         else if (!strchr(f.e[i].name, '/') && strncmp(f.e[i].name, "step-", 5) != 0 &&
                  strncmp(f.e[i].name, ".trash", 6) != 0)
             build_file(c, f.e[i].node, below);
-        free(below);
     }
 }
 
@@ -334,7 +328,7 @@ static void record_saves(const char *folder)
     recording = false;
 }
 
-static void every_cut_loads_the_last_commit(void **state)
+TEST_IN_FOLDER(every_cut_loads_the_last_commit)
 {
     char *folder = folder_path(*state, "saves"), *after = folder_path(*state, "after");
     record_saves(folder);
@@ -358,10 +352,4 @@ static void every_cut_loads_the_last_commit(void **state)
     for (int i = 0; i < op_count; i++)
         free(ops[i].data);
     free(folder), free(after);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(every_cut_loads_the_last_commit)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

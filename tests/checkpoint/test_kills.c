@@ -6,15 +6,10 @@
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "tests/checkpoint/saved_state.h"
 
@@ -119,7 +114,7 @@ static int64_t what_is_left(const char *folder, int turn)
     return step;
 }
 
-static void nothing_is_lost(void **state)
+TEST_IN_FOLDER(nothing_is_lost)
 {
     const char *wanted = getenv("STEPBENCH_KILLS");
     const int kills = wanted ? atoi(wanted) : 30;
@@ -137,10 +132,4 @@ static void nothing_is_lost(void **state)
     }
     print_message("%d kills, %lld steps saved\n", kills, (long long)saves);
     assert_true(saves > kills / 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(nothing_is_lost)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

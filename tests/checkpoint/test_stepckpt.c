@@ -2,13 +2,7 @@
 /* stepckpt from outside: what it lists, what it finds damaged, and the weights that it gives to others. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "common/checkpoint/json.h"
-#include "common/core/error.h"
 #include "tests/checkpoint/saved_state.h"
 
 static char why[512];
@@ -27,17 +21,15 @@ static char *run(const char *arguments, int want)
 
 static void expect(const char *arguments, int code, const char *part)
 {
-    char *text = run(arguments, code);
+    OWNED char *text = run(arguments, code);
     if (!strstr(text, part))
         fail_msg("stepckpt %s: '%s' has no '%s'", arguments, text, part);
-    free(text);
 }
 
 static void expectf(const char *command, const char *folder, const char *rest, int code, const char *part)
 {
-    char *arguments = xasprintf("%s %s%s", command, folder, rest);
+    OWNED char *arguments = xasprintf("%s %s%s", command, folder, rest);
     expect(arguments, code, part);
-    free(arguments);
 }
 
 static int with_checkpoints(void **state)
@@ -52,20 +44,19 @@ static int with_checkpoints(void **state)
     return 0;
 }
 
-static void it_lists_and_verifies(void **state)
+TEST_WITH(it_lists_and_verifies, with_checkpoints, folder_remove)
 {
     const char *folder = *state;
-    char *manifest = folder_path(folder, "step-00000020/manifest.json");
+    OWNED char *manifest = folder_path(folder, "step-00000020/manifest.json");
     expectf("list", folder, "", EXIT_CODE_OK, "        30  custom ");
     expectf("verify", folder, "", EXIT_CODE_OK, "step-00000030 is whole: step 30, 8 files");
     expectf("verify", folder, "/step-00000010", EXIT_CODE_OK, "step 10");
     assert_int_equal(truncate(manifest, 100), 0);
     expectf("list", folder, "", EXIT_CODE_VERIFY, "        20  damaged: ");
     expectf("verify", folder, "/step-00000020", EXIT_CODE_VERIFY, "it is damaged or cut");
-    free(manifest);
 }
 
-static void bad_input_is_a_sentence(void **state)
+TEST_WITH(bad_input_is_a_sentence, with_checkpoints, folder_remove)
 {
     expect("", EXIT_CODE_USAGE, "is wanted; see --help");
     expect("list", EXIT_CODE_USAGE, "is wanted; see --help");
@@ -96,7 +87,7 @@ static const char *tensor(const char *folder, const char *name, char **file, int
 }
 
 /* RoPE turns the pair (2i, 2i + 1) of a head here, and (i, i + half) there: by rows, 0 2 4 ... 1 3 5 ... */
-static void weights_leave_for_others(void **state)
+TEST_WITH(weights_leave_for_others, with_checkpoints, folder_remove)
 {
     enum { ROW = 24 * 2, HEAD = 12 };
     char *ours = folder_path(*state, "ours"), *llama = folder_path(*state, "llama"), *a, *b;
@@ -118,13 +109,4 @@ static void weights_leave_for_others(void **state)
     assert_true(n == m && n == 40 * ROW);
     assert_memory_equal(up, hf_up, (size_t)n);
     free(a), free(b), free(ours), free(llama), free(to_llama), free(to_ours);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(it_lists_and_verifies, with_checkpoints, folder_remove),
-        cmocka_unit_test_setup_teardown(bad_input_is_a_sentence, with_checkpoints, folder_remove),
-        cmocka_unit_test_setup_teardown(weights_leave_for_others, with_checkpoints, folder_remove)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
 /* What a run trains on: made tokens and their entropies, token files that lie, the order of samples, the loader thread. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/core/clock.h"
-#include "common/core/error.h"
 #include "common/data/loader.h"
 #include "common/data/order.h"
 #include "common/data/tokens.h"
@@ -16,9 +10,8 @@
 /* ---- made tokens ---- */
 
 /* The chances are those of the source, each pair has four successors, and a window does not depend on others. */
-static void made_tokens_have_their_entropy(void **state)
+TEST(made_tokens_have_their_entropy)
 {
-    (void)state;
     enum { K = 16, TOKENS = 65, WINDOWS = 3000 };
     made *m = made_create(K, 7), *again = made_create(K, 7), *other = made_create(K, 8);
     int32_t window[TOKENS], same[TOKENS];
@@ -59,9 +52,8 @@ static void made_tokens_have_their_entropy(void **state)
 }
 
 /* What is known of the tokens before is held against counts of a long text. */
-static void entropies_are_those_of_counts(void **state)
+TEST(entropies_are_those_of_counts)
 {
-    (void)state;
     enum { K = 8, TOKENS = 4000, WINDOWS = 100 };
     made *m = made_create(K, 3);
     static int32_t w[TOKENS];
@@ -90,9 +82,8 @@ static uint64_t with_a_repeat(uint64_t i, uint64_t n, uint64_t key)
     return order_of(i == 3 ? 4 : i, n, key);
 }
 
-static void order_is_a_permutation(void **state)
+TEST(order_is_a_permutation)
 {
-    (void)state;
     static const uint64_t sizes[] = {1, 2, 3, 4, 5, 17, 1000, 4096, 4097};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (uint64_t key = 0; key < 3; key++)
@@ -151,13 +142,13 @@ static void expect_refused(const char *path, const char *words)
         fail_msg("'%s' lacks '%s'", why, words);
 }
 
-static void files_are_read_and_not_trusted(void **state)
+TEST(files_are_read_and_not_trusted)
 {
     static const uint16_t small[] = {1, 2, 65535, 4};
     static const int32_t same[] = {1, 2, 65535, 4}, wide[] = {7, 70000, -5, 2};
     static const uint32_t huge[] = {7, 70000, 4294967291u, 2};
     int32_t header[256] = {20240520, 1, 4};
-    char *path = folder_path(*state, "tokens");
+    OWNED char *path = folder_path(*state, "tokens");
     write_bytes(path, small, 0, small, sizeof small);
     expect_tokens(path, "uint16", same, 4);
     write_bytes(path, header, sizeof header, small, sizeof small);
@@ -195,10 +186,9 @@ static void files_are_read_and_not_trusted(void **state)
     expect_refused(path, "longer than the file");
     write_bytes(path, "\x93NUMPY\x02", 7, small, 1);
     expect_refused(path, "within its header");
-    free(path);
 }
 
-static void short_files_are_refused(void **state)
+TEST(short_files_are_refused)
 {
     static const uint16_t small[] = {1, 2, 3, 4};
     char *path = folder_path(*state, "short"), why[300] = "";
@@ -217,7 +207,7 @@ static void short_files_are_refused(void **state)
 enum { SEQ = 8, G = 6 };
 
 /* Any number of ranks sees the same samples in the same step, also where a run begins at a later one. */
-static void ranks_share_the_samples_of_a_step(void **state)
+TEST(ranks_share_the_samples_of_a_step)
 {
     enum { N = 500 };
     uint16_t tokens[N];
@@ -259,9 +249,8 @@ static void ranks_share_the_samples_of_a_step(void **state)
 
 /* ---- the thread ---- */
 
-static void loader_runs_ahead_and_resumes(void **state)
+TEST(loader_runs_ahead_and_resumes)
 {
-    (void)state;
     enum { BATCH = 3, K = 8 };
     char why[300];
     data *d = data_open("made", K, SEQ, 5, why, sizeof why);
@@ -310,12 +299,4 @@ static void loader_runs_ahead_and_resumes(void **state)
     data_close(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(made_tokens_have_their_entropy), cmocka_unit_test(entropies_are_those_of_counts),
-        cmocka_unit_test(order_is_a_permutation),         cmocka_unit_test(files_are_read_and_not_trusted),
-        cmocka_unit_test(short_files_are_refused),        cmocka_unit_test(ranks_share_the_samples_of_a_step),
-        cmocka_unit_test(loader_runs_ahead_and_resumes)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

@@ -3,9 +3,6 @@
  * traffic of DDP, ZeRO and FSDP as papers have them. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-
 #include "common/core/units.h"
 #include "common/formulas/accounting.h"
 #include "common/model/config.h"
@@ -29,9 +26,8 @@ static double xl_parameters(void)
     return (double)model_parameters(model_size_find("xl"));
 }
 
-static void tokens_that_hide_gradients(void **state)
+TEST(tokens_that_hide_gradients)
 {
-    (void)state;
     static const char *const wanted[2][3] = {{"829", "1243", "1450"}, {"1657", "2486", "2900"}};
     const double matmul = 1982080000; /* N_mm of xl, distinct from P = 1,998,235,200 */
     assert_true(xl_parameters() == 1998235200);
@@ -49,9 +45,8 @@ static bucket_model buckets_of_xl(double ranks, double overhead_us, double kappa
         .bytes = 2 * xl_parameters(), .rate = w, .overhead_s = 1e-6 * overhead_us, .ready_rate = w, .kappa = kappa};
 }
 
-static void best_buckets(void **state)
+TEST(best_buckets)
 {
-    (void)state;
     static const struct {
         double ranks, overhead_us, kappa;
         const char *mb;
@@ -86,9 +81,8 @@ static double queue(const bucket_model *m, int n)
     return free_at - m->bytes / m->ready_rate;
 }
 
-static void buckets_against_a_queue(void **state)
+TEST(buckets_against_a_queue)
 {
-    (void)state;
     for (int k = 0; k < 40; k++) {
         bucket_model m = buckets_of_xl(2 << k % 3, 5 + 7 * k, 1);
         m.ready_rate = m.rate * (0.2 + 0.05 * k);
@@ -104,9 +98,8 @@ static void buckets_against_a_queue(void **state)
     }
 }
 
-static void best_bucket_of_slow_gradients(void **state)
+TEST(best_bucket_of_slow_gradients)
 {
-    (void)state;
     bucket_model m = buckets_of_xl(2, 20, 1);
     m.ready_rate = 295e9;
     double best = bucket_best_fifo(&m);
@@ -124,9 +117,8 @@ static void best_bucket_of_slow_gradients(void **state)
 
 /* ---- memory and traffic by strategy ---- */
 
-static void memory_by_strategy(void **state)
+TEST(memory_by_strategy)
 {
-    (void)state;
     static const struct {
         const char *recipe;
         zero_stage stage;
@@ -158,9 +150,8 @@ static void memory_by_strategy(void **state)
 }
 
 /* A parameter's bytes as papers write them, 16 P -> 4 P + 12 P / n -> ... */
-static void bytes_of_a_parameter(void **state)
+TEST(bytes_of_a_parameter)
 {
-    (void)state;
     static const struct {
         const char *recipe;
         double whole[4], shard[4]; /* of DDP and ZeRO-1, -2, -3 */
@@ -179,24 +170,12 @@ static void bytes_of_a_parameter(void **state)
             }
 }
 
-static void traffic_by_strategy(void **state)
+TEST(traffic_by_strategy)
 {
-    (void)state;
     static const double times[] = {[ZERO_DDP] = 2, [ZERO_1_BROADCAST] = 3, [ZERO_1] = 2, [ZERO_2] = 2, [ZERO_3] = 3};
     for (int s = ZERO_DDP; s <= ZERO_3; s++)
         for (double n = 1; n <= 8; n *= 2) {
             zero_wire w = zero_wire_elements((zero_stage)s, 1e6, n);
             near(w.grads + w.params, times[s] * 1e6 * (n - 1) / n, 1e-14);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_that_hide_gradients), cmocka_unit_test(best_buckets),
-        cmocka_unit_test(buckets_against_a_queue),    cmocka_unit_test(best_bucket_of_slow_gradients),
-        cmocka_unit_test(memory_by_strategy),         cmocka_unit_test(bytes_of_a_parameter),
-        cmocka_unit_test(traffic_by_strategy),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,6 @@
  * trying every mesh. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/formulas/mesh/layer.h"
 #include "common/formulas/model.h"
 #include "common/pipeline/simulate.h"
@@ -55,9 +51,8 @@ static const mesh_rates *h200(void)
 }
 
 /* results/h200-x1/bench_roofline.csv: TFLOP/s of square bf16 products. */
-static void products_of_h200(void **state)
+TEST(products_of_h200)
 {
-    (void)state;
     static const double sizes[] = {1024, 2048, 4096, 8192}, tflops[] = {407.8, 682.0, 679.5, 643.2};
     for (int i = 0; i < 4; i++)
         near(2 * pow(sizes[i], 3) / mesh_product_s(h200(), false, sizes[i], sizes[i], sizes[i]) / 1e12, tflops[i],
@@ -70,9 +65,8 @@ static void products_of_h200(void **state)
 }
 
 /* W = min(link, members on a host x network). */
-static void bandwidth_of_groups(void **state)
+TEST(bandwidth_of_groups)
 {
-    (void)state;
     const mesh_rates r = {.link = 300, .network = 40, .call_s = 1};
     near(mesh_collective_s(&r, 8, 1, 8, 600), 1 + 600. / 300, 1e-12);  /* within a host */
     near(mesh_collective_s(&r, 8, 1, 16, 600), 1 + 600. / 300, 1e-12); /* 8 cards are more than the link */
@@ -83,9 +77,8 @@ static void bandwidth_of_groups(void **state)
     assert_true(mesh_collective_s(&r, 8, 1, 1, 600) == 0);
 }
 
-static void operations(void **state)
+TEST(operations)
 {
-    (void)state;
     const transformer_shape s = {10000, 2560, 10240, 32, 32, 32, 4, 2048};
     near(mesh_step_flops(&model_2_7b, true), transformer_step_flops(&s, FLOPS_CAUSAL), 1e-12);
     near(mesh_step_flops(&model_2_7b, false), transformer_step_flops(&s, FLOPS_FULL), 1e-12);
@@ -93,9 +86,8 @@ static void operations(void **state)
 
 /* results/h200-x1/bench_transformer.csv: 2.7b, batch 4, bf16; forward and backward, ms. 10 % is what one share of the peak and
  * one rate of memory can do for both. */
-static void steps_of_one_gpu(void **state)
+TEST(steps_of_one_gpu)
 {
-    (void)state;
     static const struct {
         int64_t seq;
         double forward, backward;
@@ -113,9 +105,8 @@ static void steps_of_one_gpu(void **state)
     }
 }
 
-static void stages(void **state)
+TEST(stages)
 {
-    (void)state;
     int blocks[128], sum = 0;
     mesh_stages(126, 128, 0.66, blocks); /* as Llama 3 405B had it: the first and the last chunk have no block */
     assert_int_equal(blocks[0], 0);
@@ -138,9 +129,8 @@ static void stages(void **state)
 }
 
 /* Bytes by hand: 8b's block has 2 d^2 + 2 d kv + 3 d F = 218,103,808 parameters, its ends 128256 d each. */
-static void bytes_of_a_rank(void **state)
+TEST(bytes_of_a_rank)
 {
-    (void)state;
     const double block = 218103808., ends = 128256. * 4096, all = 32 * block + 2 * ends, tokens = 8192;
     const double kept = tokens * (2 * (6 * 4096 + 2 * 1024 + 3 * 14336.) + 4 * 32);
     mesh_plan p = plan_of(1, 1, 8, 1, 1, MESH_FSDP_FREE);
@@ -165,9 +155,8 @@ static void bytes_of_a_rank(void **state)
 }
 
 /* What a step adds up to, and what communication that is hidden saves. */
-static void parts_of_a_step(void **state)
+TEST(parts_of_a_step)
 {
-    (void)state;
     mesh_plan p = plan_of(2, 1, 2, 2, 2, MESH_ZERO1);
     p.schedule = pipeline_schedule_find("1f1b");
     const mesh_prediction plain = mesh_predict(&llama_8b, &p, h200(), true);
@@ -191,9 +180,8 @@ static void parts_of_a_step(void **state)
 }
 
 /* Bytes over W, where compute takes no time, by strategy; and where it takes for ever, only the last unit. 4 micro-batches. */
-static void traffic_by_strategy(void **state)
+TEST(traffic_by_strategy)
 {
-    (void)state;
     const double block = 218103808., all = 32 * block + 2 * 128256. * 4096, part = 7 / 8.;
     const double unit = part * (2 + 4) * block;
     const double wanted[] = {[MESH_DDP] = 2 * part * 4 * (all + block),
@@ -224,9 +212,8 @@ static void traffic_by_strategy(void **state)
 }
 
 /* Compute that is long enough hides a collective but for what it loses beside it. */
-static void contention(void **state)
+TEST(contention)
 {
-    (void)state;
     const mesh_plan p = plan_of(1, 8, 1, 1, 1, MESH_DDP);
     mesh_rates r = *h200();
     mesh_job j = llama_8b;
@@ -242,9 +229,8 @@ static void contention(void **state)
 }
 
 /* What was measured at a place counts there, what is far away hardly; and each kind of point does what it says. */
-static void measured_shapes(void **state)
+TEST(measured_shapes)
 {
-    (void)state;
     mesh_measured m = {0};
     mesh_rates r = *h200();
     r.measured = &m;
@@ -288,9 +274,8 @@ static void measured_shapes(void **state)
 }
 
 /* With all rows of norms on each rank, partial products are summed, and nothing is gathered. */
-static void sums_of_whole_rows(void **state)
+TEST(sums_of_whole_rows)
 {
-    (void)state;
     mesh_plan p = plan_of(1, 1, 1, 1, 2, MESH_DDP);
     const mesh_pass apart = mesh_block(&llama_8b, &p, h200());
     p.rows_whole = true;
@@ -306,9 +291,8 @@ static void sums_of_whole_rows(void **state)
 }
 
 /* Gathers that wait are exposed in full; stages of as many blocks wait for the one with the head. */
-static void plans_of_our_own(void **state)
+TEST(plans_of_our_own)
 {
-    (void)state;
     mesh_plan p = plan_of(1, 1, 1, 1, 2, MESH_DDP);
     assert_true(mesh_block(&llama_8b, &p, h200()).w.part[MESH_TENSOR] == 0);
     p.regather_waits = true;
@@ -322,9 +306,8 @@ static void plans_of_our_own(void **state)
 }
 
 /* A long pipeline is extended from a short one: against the whole table, with the same stages. */
-static void long_pipelines(void **state)
+TEST(long_pipelines)
 {
-    (void)state;
     for (const pipeline_schedule *row = pipeline_schedules; row->name; row++) {
         mesh_plan p = plan_of(4, 1, 1, 1, 1, MESH_DDP);
         p.schedule = row;
@@ -355,9 +338,8 @@ static void long_pipelines(void **state)
     }
 }
 
-static void refused_plans(void **state)
+TEST(refused_plans)
 {
-    (void)state;
     char why[256];
     mesh_plan p = plan_of(1, 1, 3, 1, 1, MESH_DDP);
     assert_string_equal(mesh_plan_problem(&llama_8b, &p, why, sizeof why),
@@ -410,9 +392,8 @@ static double fastest_of_all(double bytes, int *plans)
     return best;
 }
 
-static void search_finds_the_fastest(void **state)
+TEST(search_finds_the_fastest)
 {
-    (void)state;
     int plans;
     const mesh_question q = {llama_8b, 8, 70e9, 8, true, {0}};
     const mesh_answer a = mesh_search(&q, h200());
@@ -434,9 +415,8 @@ static void search_finds_the_fastest(void **state)
     }
 }
 
-static void search_within_a_mesh(void **state)
+TEST(search_within_a_mesh)
 {
-    (void)state;
     const mesh_question q = {llama_8b, 8, 80e9, 8, true, {.pp = 2, .cp = 1, .tp = 2}};
     const mesh_answer a = mesh_search(&q, h200());
     for (int i = 0; i < a.best_count; i++)
@@ -445,25 +425,4 @@ static void search_within_a_mesh(void **state)
     const mesh_question none = {llama_8b, 8, 1e9, 8, true, {0}};
     const mesh_answer b = mesh_search(&none, h200());
     assert_true(b.best_count == 0 && b.fits == 0 && b.ties == 0 && b.lacking_count > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products_of_h200),
-                                       cmocka_unit_test(bandwidth_of_groups),
-                                       cmocka_unit_test(operations),
-                                       cmocka_unit_test(steps_of_one_gpu),
-                                       cmocka_unit_test(stages),
-                                       cmocka_unit_test(bytes_of_a_rank),
-                                       cmocka_unit_test(parts_of_a_step),
-                                       cmocka_unit_test(traffic_by_strategy),
-                                       cmocka_unit_test(contention),
-                                       cmocka_unit_test(measured_shapes),
-                                       cmocka_unit_test(sums_of_whole_rows),
-                                       cmocka_unit_test(plans_of_our_own),
-                                       cmocka_unit_test(long_pipelines),
-                                       cmocka_unit_test(refused_plans),
-                                       cmocka_unit_test(search_within_a_mesh),
-                                       cmocka_unit_test(search_finds_the_fastest)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,11 @@
  * scales, both copies, NaN and infinity; sums against another model of Hopper's accumulator, and against what an H100 gave. */
 #include "tests/support/test.h"
 
-#include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 #include "common/model/dtypes.h"
 #include "kernels/shared/float8.h"
 #include "tests/support/train_problem.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { GAP = 3 };
 
@@ -55,9 +51,9 @@ static casted cast_of(cast_case c, const float *given)
 {
     const size_t n = (size_t)c.rows * c.columns, ld = (size_t)c.columns + GAP, bytes = (size_t)sb_dtype_bytes(c.dtype);
     casted k = {.c = c, .x = xmalloc(n * sizeof(float))};
-    float *normal = xmalloc(n * sizeof *normal);
+    OWNED float *normal = xmalloc(n * sizeof *normal);
     rng_normal(normal, n, 5, 0, 0, 1);
-    char *stored = xmalloc(c.rows * ld * bytes);
+    OWNED char *stored = xmalloc(c.rows * ld * bytes);
     memset(stored, 0xff, c.rows * ld * bytes);
     for (int i = 0; i < c.rows; i++)
         for (int j = 0; j < c.columns; j++) {
@@ -65,7 +61,6 @@ static casted cast_of(cast_case c, const float *given)
             *x = dtype_round(c.dtype, given ? given[(size_t)i * c.columns + j] : draw(normal, i, j, c.columns));
             dtype_store(c.dtype, stored + ((size_t)i * ld + j) * bytes, x, 1);
         }
-    free(normal);
     k.of_rows = xcalloc((size_t)c.rows, sizeof *k.of_rows);
     k.of_columns = xcalloc((size_t)c.columns, sizeof *k.of_columns);
     const sb_amax largest = {.dtype = c.dtype,
@@ -102,7 +97,6 @@ static casted cast_of(cast_case c, const float *given)
                            .scales_t = k.scales_t,
                            .counts = k.counts};
     expect_ok(train_ops()->quantize(NULL, &q, NULL));
-    free(stored);
     return k;
 }
 
@@ -189,7 +183,7 @@ static void expect_copy(const casted *k, bool transposed)
     }
 }
 
-static void test_casts(void **state)
+TEST(test_casts)
 {
     static const int shapes[][2] = {{1, 1}, {15, 17}, {16, 129}, {127, 16}, {129, 260}, {3, 1600}};
     static const sb_dtype dtypes[] = {SB_BF16, SB_FP16, SB_FP32};
@@ -228,10 +222,10 @@ static uint8_t nearest(const double *magnitudes, int codes, float x, int power)
 }
 
 /* Each of the 65536 numbers of bf16, with scales from 2^-20 to 2^20. */
-static void test_every_number(void **state)
+TEST(test_every_number)
 {
-    uint16_t *x = xmalloc(65536 * sizeof *x);
-    uint8_t *y = xmalloc(65536);
+    OWNED uint16_t *x = xmalloc(65536 * sizeof *x);
+    OWNED uint8_t *y = xmalloc(65536);
     (void)state;
     for (int i = 0; i < 65536; i++)
         x[i] = (uint16_t)i;
@@ -261,12 +255,10 @@ static void test_every_number(void **state)
                     fail_msg("bf16 %04x by 2^%d in %s is %02x", i, power, sb_dtype_name(format), y[i]);
         }
     }
-    free(x);
-    free(y);
 }
 
 /* Where a scale serves both orders, the copy that is made of the codes is the one that the cast itself makes. */
-static void test_transposed_codes(void **state)
+TEST(test_transposed_codes)
 {
     static const int shapes[][2] = {{16, 32}, {128, 16}, {144, 1040}, {272, 128}};
     (void)state;
@@ -290,7 +282,7 @@ static void test_transposed_codes(void **state)
 }
 
 /* NaN and infinity win over every number, and reach the scale and every code of their group alone. */
-static void test_not_finite(void **state)
+TEST(test_not_finite)
 {
     const float values[] = {1, -2, INFINITY, 3, 0, -0.0f, 4, -NAN, 1, 1e-39f, -1e-45f, 0};
     (void)state;
@@ -359,7 +351,7 @@ static void cast_everything(everything *e, sb_float8_source source, sb_scaling s
 }
 
 /* Whatever word a cast guesses, its codes and scales are those of the matrix's own; and it is told apart from one that is given. */
-static void test_guessed_scales(void **state)
+TEST(test_guessed_scales)
 {
     static const uint32_t guesses[] = {0, 0x3f800000u, 0x40e00000u, 0x40e00001u, 0x7f800000u};
     static const float x[16] = {7, -3, 0.25f, 0, 1, -7, 5, 6}, cut[16] = {7, -3, INFINITY};
@@ -393,7 +385,7 @@ static void test_guessed_scales(void **state)
 }
 
 /* What SwiGLU makes within a cast is what its own op makes ahead of one. */
-static void test_swiglu_within(void **state)
+TEST(test_swiglu_within)
 {
     static uint16_t gate_up[MADE_ROWS * MADE_MOST], dh[MADE_ROWS * MADE_F], made[MADE_ROWS * MADE_MOST];
     static float normal[MADE_ROWS * MADE_MOST];
@@ -424,7 +416,7 @@ static void test_swiglu_within(void **state)
 }
 
 /* Zero and what is not finite do not enter; the oldest word leaves; words that are read begin anew. */
-static void test_history_of_words(void **state)
+TEST(test_history_of_words)
 {
     static const uint32_t steps[][3] = {{5, 0x7f800000u, 0}, {9, 3, 0}, {4, 0x7fffffffu, 0}, {1, 2, 8}, {2, 1, 0}};
     static const uint32_t want[][3] = {{5, 0, 0}, {9, 3, 0}, {9, 3, 0}, {4, 3, 8}, {2, 2, 8}};
@@ -439,7 +431,7 @@ static void test_history_of_words(void **state)
     }
 }
 
-static void test_history(void **state)
+TEST(test_history)
 {
     const float x[] = {1, -1000, 448, 1e-4f, NAN, INFINITY, 0, 3e38f};
     const uint8_t want[] = {e4m3_from_float(1), 0xfe, 0x7e, 0x00, 0x7f, 0x7f, 0x00, 0x7e};
@@ -554,12 +546,11 @@ static float *power_scales(sb_scaling s, int rows, int k, int seed)
 
 static uint8_t *random_codes(sb_dtype t, size_t n, uint32_t stream, bool positive)
 {
-    float *x = xmalloc(n * sizeof *x);
+    OWNED float *x = xmalloc(n * sizeof *x);
     uint8_t *codes = xmalloc(n);
     rng_normal(x, n, 11, stream, 0, 16);
     for (size_t i = 0; i < n; i++)
         codes[i] = code_of(t, positive ? fabsf(x[i]) : i % 41 == 7 ? 0 : i % 13 == 5 ? x[i] * 1e-3f : x[i]);
-    free(x);
     return codes;
 }
 
@@ -603,7 +594,7 @@ static void one_product(product_case c)
     array_free(addend), array_free(d);
 }
 
-static void test_products(void **state)
+TEST(test_products)
 {
     static const sb_scaling pairs[][2] = {{SB_SCALE_TENSOR, SB_SCALE_TENSOR},
                                           {SB_SCALE_ROW, SB_SCALE_ROW},
@@ -657,9 +648,8 @@ static double bias(sb_float8_sums sums, int k)
     return got / want - 1;
 }
 
-static void test_bias(void **state)
+TEST(test_bias)
 {
-    (void)state;
     expect_near("fast sums, k 1024", bias(SB_SUMS_FAST, 1024), -0.0151, 0.003);
     expect_near("fast sums, k 4096", bias(SB_SUMS_FAST, 4096), -0.070, 0.007);
     expect_near("fast sums, k 16384", bias(SB_SUMS_FAST, 16384), -0.217, 0.02);
@@ -667,9 +657,8 @@ static void test_bias(void **state)
 }
 
 /* Blocks of 1x32 lose what their codes lose, and no more. A NaN among the codes, or a scale that is one, reaches its row. */
-static void test_mx_and_nan(void **state)
+TEST(test_mx_and_nan)
 {
-    (void)state;
     uint8_t a[4 * 96], b[4 * 96];
     float d[16], scale_a[3 * 4], scale_b[3 * 4];
     for (int i = 0; i < 4 * 96; i++)
@@ -710,7 +699,7 @@ static void test_mx_and_nan(void **state)
 }
 
 /* Which GPU multiplies what, and that a refusal says what is missing and what is there. */
-static void test_gate(void **state)
+TEST(test_gate)
 {
     static const struct {
         sb_scaling scaling;
@@ -733,21 +722,4 @@ static void test_gate(void **state)
         else
             expect_ok(s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_casts),
-                                       cmocka_unit_test(test_not_finite),
-                                       cmocka_unit_test(test_history),
-                                       cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_guessed_scales),
-                                       cmocka_unit_test(test_swiglu_within),
-                                       cmocka_unit_test(test_history_of_words),
-                                       cmocka_unit_test(test_bias),
-                                       cmocka_unit_test(test_mx_and_nan),
-                                       cmocka_unit_test(test_gate),
-                                       cmocka_unit_test(test_transposed_codes),
-                                       cmocka_unit_test(test_every_number)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

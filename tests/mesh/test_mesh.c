@@ -2,9 +2,6 @@
 /* Meshes: their text, places of ranks, and groups, over all factorisations of worlds up to 64. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "common/mesh/mesh.h"
 
 enum { WORLDS = 64 };
@@ -52,9 +49,8 @@ static void check_places(mesh m, int world)
     }
 }
 
-static void ranks_have_places(void **state)
+TEST(ranks_have_places)
 {
-    (void)state;
     meshes = 0;
     every_mesh(check_places);
     assert_true(meshes > 3000);
@@ -99,15 +95,13 @@ static void check_groups(mesh m, int world)
     }
 }
 
-static void groups_partition_the_world(void **state)
+TEST(groups_partition_the_world)
 {
-    (void)state;
     every_mesh(check_groups);
 }
 
-static void named_sets(void **state)
+TEST(named_sets)
 {
-    (void)state;
     const mesh m = {2, 2, 2, 2, 2};
     mesh_group data = mesh_group_of(m, 21, MESH_DATA), model = mesh_group_of(m, 21, MESH_MODEL);
     static const int same_stage_and_tp[] = {17, 19, 21, 23, 25, 27, 29, 31};
@@ -124,9 +118,8 @@ static void named_sets(void **state)
     assert_int_equal(mesh_metrics_rank((mesh){1, 1, 4, 1, 2}, MESH_LOOP), 0);
 }
 
-static void texts(void **state)
+TEST(texts)
 {
-    (void)state;
     static const struct {
         const char *text;
         int world;
@@ -170,9 +163,8 @@ static void texts(void **state)
     }
 }
 
-static void what_cannot_be_split_is_said(void **state)
+TEST(what_cannot_be_split_is_said)
 {
-    (void)state;
     static const struct {
         mesh m;
         mesh_model of;
@@ -196,16 +188,4 @@ static void what_cannot_be_split_is_said(void **state)
         if (!why != !cases[i].why || (why && !strstr(why, cases[i].why)))
             fail_msg("case %zu: %s", i, why ? why : "nothing");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_have_places),
-        cmocka_unit_test(groups_partition_the_world),
-        cmocka_unit_test(named_sets),
-        cmocka_unit_test(texts),
-        cmocka_unit_test(what_cannot_be_split_is_said),
-    };
-    return cmocka_run_group_tests_name("mesh", tests, NULL, NULL);
 }

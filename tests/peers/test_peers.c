@@ -3,15 +3,9 @@
  * options, the layout of kernels/kernels.h in ctypes, and our attention called through it. Run from the project's root. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/core/check.h"
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
@@ -26,13 +20,11 @@ static char *output_of(char *command, int *code)
 
 static void expect(int wanted, const char *part, char *command)
 {
-    char *said = xstrdup(command);
+    OWNED char *said = xstrdup(command);
     int code;
-    char *text = output_of(command, &code);
+    OWNED char *text = output_of(command, &code);
     if (code != wanted || !strstr(text, part))
         fail_msg("%s: exit code %d, not %d with '%s':\n%s", said, code, wanted, part, text);
-    free(text);
-    free(said);
 }
 
 static int python(const char *arguments)
@@ -48,14 +40,13 @@ static void need_python(void)
         skip();
 }
 
-static void every_program_compiles(void **state)
+TEST_IN_FOLDER(every_program_compiles)
 {
-    (void)state;
     need_python();
     expect(0, "", xasprintf("PYTHONPYCACHEPREFIX='%s' python3 -m py_compile tests/peers/*.py 2>&1", (char *)*state));
 }
 
-static void the_self_test_passes(void **state)
+TEST_IN_FOLDER(the_self_test_passes)
 {
     need_python();
     char *library = xasprintf("%s/lib/libstepbench.so", getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : "build");
@@ -64,15 +55,14 @@ static void the_self_test_passes(void **state)
 #else
     const bool callable = access(library, R_OK) == 0;
 #endif
-    char *with = callable ? xasprintf("--lib '%s'", library) : xstrdup("");
+    OWNED char *with = callable ? xasprintf("--lib '%s'", library) : xstrdup("");
     expect(0, callable ? "through ctypes: compared" : "",
            xasprintf("STEPBENCH_LIB= PYTHONPYCACHEPREFIX='%s' python3 tests/peers/peers.py --self-test %s 2>&1",
                      (char *)*state, with));
-    free(with);
     free(library);
 }
 
-static void what_is_missing_is_named(void **state)
+TEST_IN_FOLDER(what_is_missing_is_named)
 {
     need_python();
     const char *dir = *state;
@@ -95,7 +85,7 @@ static void expect_refusals(const char *dir, const char *program, const char *co
                xasprintf("PYTHONPYCACHEPREFIX='%s' python3 tests/peers/%s %s 2>&1", dir, program, bad[i][0]));
 }
 
-static void bad_arguments_are_usage_errors(void **state)
+TEST_IN_FOLDER(bad_arguments_are_usage_errors)
 {
     need_python();
     static const char *const bad[][2] = {{"--out x --only flash,nothing", "there is no peer 'nothing'"},
@@ -106,7 +96,7 @@ static void bad_arguments_are_usage_errors(void **state)
 }
 
 /* The same seed draws the same problems, others draw others, and each kind of problem comes. */
-static void random_problems_follow_their_seed(void **state)
+TEST_IN_FOLDER(random_problems_follow_their_seed)
 {
     need_python();
     int code;
@@ -131,11 +121,11 @@ static void random_problems_follow_their_seed(void **state)
 }
 
 /* random_checks.py repeats the bounds of the benches. */
-static void random_checks_have_the_bounds_of_the_benches(void **state)
+TEST_IN_FOLDER(random_checks_have_the_bounds_of_the_benches)
 {
     need_python();
     int code;
-    char *text =
+    OWNED char *text =
         output_of(xasprintf("PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import random_checks\n"
                             "for d, b in random_checks.BOUNDS.items(): print(d, *b)' 2>&1",
                             (char *)*state),
@@ -150,15 +140,14 @@ static void random_checks_have_the_bounds_of_the_benches(void **state)
         assert_true(backward == check_attention_bound(dtype, true).rel_l2);
     }
     assert_int_equal(dtypes, 5);
-    free(text);
 }
 
 /* load.py repeats the formula of a step, the sizes of models and the data sheets. */
-static void peers_count_work_as_the_benches_do(void **state)
+TEST_IN_FOLDER(peers_count_work_as_the_benches_do)
 {
     need_python();
     int code, lines = 0;
-    char *text = output_of(
+    OWNED char *text = output_of(
         xasprintf(
             "PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import load\n"
             "for size in load.SIZES: print(size, repr(load.step_flops(size, 2048, 3)), 0, sep=\";\")\n"
@@ -193,15 +182,14 @@ static void peers_count_work_as_the_benches_do(void **state)
             fail_msg("%s: ours is %.17g", line, ours);
     }
     assert_int_equal(lines, 6 + 18);
-    free(text);
 }
 
 /* start.py draws what rng.c draws: here with numbers in place of tensors, so that no PyTorch is needed. */
-static void peers_start_where_the_benches_do(void **state)
+TEST_IN_FOLDER(peers_start_where_the_benches_do)
 {
     need_python();
     int code, lines = 0;
-    char *text = output_of(
+    OWNED char *text = output_of(
         xasprintf("PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import sys, types\n"
                   "keep = lambda *_: lambda f: f\n"
                   "sys.modules[\"torch\"] = types.SimpleNamespace(no_grad=keep, full_like=lambda _, value: value)\n"
@@ -224,10 +212,9 @@ static void peers_start_where_the_benches_do(void **state)
             assert_int_equal(x[i], ours[i]);
     }
     assert_int_equal(lines, 5);
-    free(text);
 }
 
-static void random_checks_name_bad_input(void **state)
+TEST_IN_FOLDER(random_checks_name_bad_input)
 {
     need_python();
     static const char *const bad[][2] = {{"--attention 0 --models 0", "must be more than 0"},
@@ -235,20 +222,4 @@ static void random_checks_name_bad_input(void **state)
                                          {"--device tpu", "invalid choice"},
                                          {"--seed x", "invalid int"}};
     expect_refusals(*state, "random_checks.py", bad, sizeof bad / sizeof *bad);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(every_program_compiles),
-        in_folder(the_self_test_passes),
-        in_folder(what_is_missing_is_named),
-        in_folder(bad_arguments_are_usage_errors),
-        in_folder(random_problems_follow_their_seed),
-        in_folder(random_checks_have_the_bounds_of_the_benches),
-        in_folder(peers_count_work_as_the_benches_do),
-        in_folder(peers_start_where_the_benches_do),
-        in_folder(random_checks_name_bad_input),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,6 @@
 /* Schedules: the bubble rates of the zero-bubble paper, tables that are right for any shape, and wrong ones that are refused. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "common/pipeline/simulate.h"
 
 static pipeline_shape shape_of(const char *name, int ranks, int chunks, int micros)

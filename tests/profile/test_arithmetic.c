@@ -39,9 +39,8 @@ static uint64_t mix(uint64_t x)
 
 /* ---- sweep ---- */
 
-static void eight_sums(void **state)
+TEST(eight_sums)
 {
-    (void)state;
     const record_span s[] = {span(10, 20, LANE_COMPUTE),       span(20, 30, LANE_COMPUTE),       /* touching */
                              span(12, 14, LANE_COMPUTE),                                         /* nested */
                              span(15, 15, LANE_COPY),                                            /* empty */
@@ -64,7 +63,7 @@ static void eight_sums(void **state)
 }
 
 /* Against a count of every microsecond. */
-static void sums_by_counting(void **state)
+TEST(sums_by_counting)
 {
     enum { SPANS = 40, LENGTH = 200 };
     (void)state;
@@ -96,9 +95,8 @@ static void sums_by_counting(void **state)
     }
 }
 
-static void windows_of_steps(void **state)
+TEST(windows_of_steps)
 {
-    (void)state;
     record_span s[] = {span(5, 9, LANE_COMPUTE), span(10, 20, LANE_COMPUTE), span(18, 33, LANE_COMMUNICATION),
                        span(30, 45, LANE_COMPUTE), span(50, 60, LANE_COMPUTE)};
     const int steps[] = {-1, 0, 0, 1, 2};
@@ -126,9 +124,8 @@ static void windows_of_steps(void **state)
 }
 
 /* A norm that was launched early waits for a product, then for what that one's successor does; another stream does not. */
-static void what_starts_early_waits(void **state)
+TEST(what_starts_early_waits)
 {
-    (void)state;
     record_span s[] = {span(0, 50, LANE_COMPUTE), span(5, 60, LANE_COMPUTE), span(6, 70, LANE_COMPUTE),
                        span(10, 40, LANE_COMPUTE)};
     const double want[][2] = {{0, 50}, {10, 40}, {50, 60}, {60, 70}};
@@ -141,9 +138,8 @@ static void what_starts_early_waits(void **state)
     }
 }
 
-static void the_rest_of_a_recording(void **state)
+TEST(the_rest_of_a_recording)
 {
-    (void)state;
     record_span s[] = {span(0, 100, LANE_COMPUTE), span(40, 300, LANE_COMMUNICATION), span(120, 220, LANE_COMPUTE),
                        span(400, 410, LANE_COMPUTE)};
     const recording r = {.spans = s, .span_count = COUNT(s)};
@@ -156,9 +152,8 @@ static void the_rest_of_a_recording(void **state)
     assert_false(record_rest(&r, 410, &w));
 }
 
-static void times_of_another_host(void **state)
+TEST(times_of_another_host)
 {
-    (void)state;
     record_span s[] = {span(1e6, 1e6 + 10, LANE_COMPUTE)};
     record_call calls[] = {{.start_us = 1e6 - 5, .end_us = 1e6 - 3}};
     record_range ranges[] = {{.start_us = 1e6 - 9, .end_us = NAN}};
@@ -193,9 +188,8 @@ static record_span in(record_span s, int range, uint64_t node)
     return s;
 }
 
-static void each_class_of_gap(void **state)
+TEST(each_class_of_gap)
 {
-    (void)state;
     const idle_limits limits = {.launch_us = 4, .node_us = 0.5, .kernel_us = 1};
     static const record_range ranges[] = {{.name = "step", .path = "", .parent = -1, .start_us = 0, .end_us = 200},
                                           {.name = "norm", .path = "norm", .parent = 0, .start_us = 22, .end_us = 60}};
@@ -306,7 +300,7 @@ static void each_class_of_gap(void **state)
 }
 
 /* On random spans and calls the parts are what the sweep calls idle. */
-static void parts_add_up(void **state)
+TEST(parts_add_up)
 {
     enum { SPANS = 30 };
     (void)state;
@@ -340,9 +334,8 @@ static void parts_add_up(void **state)
 
 /* ---- ranks ---- */
 
-static void waits_and_transfers(void **state)
+TEST(waits_and_transfers)
 {
-    (void)state;
     rank_collective all[] = {{"all_reduce", 1e6, 10, 100},
                              {"broadcast", 100, 200, 205}, /* rank 0 */
                              {"all_reduce", 1e6, 60, 102},
@@ -391,9 +384,8 @@ static record_range op(int parent, const char *path, const char *name, double fl
                                    .part = part}};
 }
 
-static void work_by_kernel(void **state)
+TEST(work_by_kernel)
 {
-    (void)state;
     record_range ranges[] = {{.name = "forward", .path = "forward", .parent = -1},
                              op(0, "forward", "matmul", 30e9, 1e6, false),    /* 30 us ideal; two kernels */
                              op(0, "forward", "norm forward", 0, 8e6, false), /* 8 us ideal */
@@ -454,9 +446,8 @@ static void work_by_kernel(void **state)
 }
 
 /* Packed documents: their bytes are known, their FLOPs are not, so nothing is said of what they attain. */
-static void unknown_work(void **state)
+TEST(unknown_work)
 {
-    (void)state;
     record_range range = op(-1, "forward", "attention forward", 1, 8e6, false);
     range.work.flops = NAN;
     record_span s = in(span(0, 40, LANE_COMPUTE), 0, 0);
@@ -473,9 +464,8 @@ static void unknown_work(void **state)
 
 /* ---- the checker of traces ---- */
 
-static void the_checker_checks(void **state)
+TEST(the_checker_checks)
 {
-    (void)state;
     static const char head[] = "{\"baseTimeNanoseconds\":5,\"traceEvents\":[";
     static const char name[] = "{\"ph\":\"M\",\"pid\":0,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"x\"}}";
     static const char kernel[] =
@@ -519,23 +509,4 @@ static void the_checker_checks(void **state)
         if (ok != !cases[i].why || (cases[i].why && !strstr(why, cases[i].why)))
             fail_msg("case %zu: %s", i, why);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_sums),
-        cmocka_unit_test(sums_by_counting),
-        cmocka_unit_test(windows_of_steps),
-        cmocka_unit_test(what_starts_early_waits),
-        cmocka_unit_test(the_rest_of_a_recording),
-        cmocka_unit_test(times_of_another_host),
-        cmocka_unit_test(each_class_of_gap),
-        cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(waits_and_transfers),
-        cmocka_unit_test(work_by_kernel),
-        cmocka_unit_test(unknown_work),
-        cmocka_unit_test(the_checker_checks),
-    };
-    return cmocka_run_group_tests_name("arithmetic", tests, NULL, NULL);
 }

@@ -5,13 +5,8 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/replica/copies.h"
 #include "common/replica/stages.h"
 
@@ -93,14 +88,13 @@ static void connect(rank *ranks, const pipeline_shape *s)
 {
     const int n = copies_count(s);
     copies_memory of[RANKS];
-    int64_t *places = xcalloc((size_t)s->ranks * (size_t)n, sizeof *places);
+    OWNED int64_t *places = xcalloc((size_t)s->ranks * (size_t)n, sizeof *places);
     for (int r = 0; r < s->ranks; r++) {
         of[r] = (copies_memory){trainer_scratch(ranks[r].t), ranks[r].flags};
         copies_places(ranks[r].c, of[r].base, places + r * n);
     }
     for (int r = 0; r < s->ranks; r++)
         copies_connect(ranks[r].c, of, places);
-    free(places);
 }
 
 static void *run(void *arg)
@@ -176,9 +170,8 @@ static void same_as_whole(const char *schedule, int ranks_count, int chunks, int
     pipeline_table_free(all);
 }
 
-static void every_schedule_has_the_bits_of_one_rank(void **state)
+TEST(every_schedule_has_the_bits_of_one_rank)
 {
-    (void)state;
     for (const pipeline_schedule *row = pipeline_schedules; row->name; row++) {
         const bool rounds = strcmp(row->name, "interleaved") == 0;
         same_as_whole(row->name, RANKS, row->chunks_most < 2 ? 1 : 2, rounds ? RANKS : 5);
@@ -188,8 +181,4 @@ static void every_schedule_has_the_bits_of_one_rank(void **state)
     same_as_whole("interleaved", 3, 3, 6);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule_has_the_bits_of_one_rank)};
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

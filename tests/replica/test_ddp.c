@@ -4,13 +4,6 @@
  * test_fsdp. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "tests/support/ddp_rows.h"
 #include "tests/support/ranks.h"
 
@@ -44,44 +37,38 @@ static void every_strategy(const char *bench, const char *more, int variants, in
     free(arguments);
 }
 
-static void naive(void **state)
+TEST_IN_RANKS_FOLDER(naive)
 {
-    (void)state;
     every_strategy("bench_ddp_naive", "", 2, 12);
 }
 
-static void flat(void **state)
+TEST_IN_RANKS_FOLDER(flat)
 {
-    (void)state;
     every_strategy("bench_ddp_flat", "", 2, 1);
 }
 
-static void overlapped(void **state)
+TEST_IN_RANKS_FOLDER(overlapped)
 {
-    (void)state;
     every_strategy("bench_ddp_overlap", "--overlap gradients", 1, 12);
 }
 
-static void bucketed(void **state)
+TEST_IN_RANKS_FOLDER(bucketed)
 {
-    (void)state;
     every_strategy("bench_ddp_bucketed", "--bucket-mb 0.02", 1, 4);
 }
 
-static void sharded(void **state)
+TEST_IN_RANKS_FOLDER(sharded)
 {
-    (void)state;
     every_strategy("bench_zero1", "--bucket-mb 0.02 --variant all", 4, 4);
 }
 
 /* Each case has a check of its own: with the loss in chunks, gradients are rounded in another order. */
-static void loss_in_chunks(void **state)
+TEST_IN_RANKS_FOLDER(loss_in_chunks)
 {
-    (void)state;
     static const char arguments[] =
         "--ranks 3 --iters 1 --precision bf16 --grad-dtype policy --update after --variant zero1",
                       model[] = "--size tiny --layers 2 --seq 16 --batch 2 ";
-    char *both = xasprintf("%s --loss-chunk 0,4", arguments), *alone = xasprintf("%s --loss-chunk 4", arguments);
+    OWNED char *both = xasprintf("%s --loss-chunk 0,4", arguments), *alone = xasprintf("%s --loss-chunk 4", arguments);
     csv *c = ddp_rows_of_model("bench_zero1", model, both, EXIT_CODE_OK);
     assert_int_equal(c->rows, 2);
     const double whole = csv_real(c, 0, "err_param"), chunks = csv_real(c, 1, "err_param");
@@ -89,16 +76,14 @@ static void loss_in_chunks(void **state)
     c = ddp_rows_of_model("bench_zero1", model, alone, EXIT_CODE_OK);
     assert_true(chunks != whole && chunks == csv_real(c, 0, "err_param"));
     csv_free(c);
-    free(both);
-    free(alone);
 }
 
 /* ---- other precisions, memory ---- */
 
-static void parts_of_the_state(void **state)
+TEST_IN_RANKS_FOLDER(parts_of_the_state)
 {
-    (void)state;
-    csv *c = ddp_rows("bench_zero1", "--ranks 2 --iters 1 --precision bf16,bf16-pure,fp16 --variant all", EXIT_CODE_OK);
+    OWNED_CSV csv *c =
+        ddp_rows("bench_zero1", "--ranks 2 --iters 1 --precision bf16,bf16-pure,fp16 --variant all", EXIT_CODE_OK);
     assert_int_equal(c->rows, 24);
     for (size_t row = 0; row < c->rows; row += 4) { /* unsharded, zero1, zero1-broadcast, fused */
         if (csv_is(c, row, "precision", "fp16")) {
@@ -121,16 +106,14 @@ static void parts_of_the_state(void **state)
         for (int i = 0; i < 4; i++)
             assert_true(csv_real(c, row + 3, as_zero1[i]) == csv_real(c, row + 1, as_zero1[i]));
     }
-    csv_free(c);
 }
 
-static void policies_with_a_loss_scale(void **state)
+TEST_IN_RANKS_FOLDER(policies_with_a_loss_scale)
 {
-    (void)state;
-    csv *c = ddp_rows("bench_ddp_flat", "--ranks 2 --iters 1 --precision fp16,tf32 --grad-dtype policy", EXIT_CODE_OK);
+    OWNED_CSV csv *c =
+        ddp_rows("bench_ddp_flat", "--ranks 2 --iters 1 --precision fp16,tf32 --grad-dtype policy", EXIT_CODE_OK);
     for (size_t row = 0; row < c->rows; row++)
         ddp_check_row(c, row);
-    csv_free(c);
 }
 
 #define SOME_SIZE "--d-model 256 --heads 8 --d-ff 512 --vocab 4000 --seq 8 "
@@ -139,26 +122,23 @@ static void policies_with_a_loss_scale(void **state)
 /* On three ranks an fp32 sum depends on its order, and a model of some size has weights that its last bit moves to
  * another 16-bit number: the next gradients then differ by far more than that bit. With which seeds, depends on the
  * processor; the check must pass with all. */
-static void orders_of_a_sum(void **state)
+TEST_IN_RANKS_FOLDER(orders_of_a_sum)
 {
-    (void)state;
     for (int seed = 2; seed <= 6; seed += 4) {
-        char *arguments = xasprintf("--ranks 3 --seed %d " FP32_SUMS, seed);
-        csv *c = ddp_rows_of_model("bench_ddp_bucketed", SOME_SIZE, arguments, EXIT_CODE_OK);
+        OWNED char *arguments = xasprintf("--ranks 3 --seed %d " FP32_SUMS, seed);
+        OWNED_CSV csv *c = ddp_rows_of_model("bench_ddp_bucketed", SOME_SIZE, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, 1);
         assert_string_equal(csv_cell(c, 0, "status"), "ok");
         assert_true(csv_real(c, 0, "err_grad") <= 1e-6);
         assert_true(csv_real(c, 0, "err_param") < 4 * 0x1p-8);
-        csv_free(c);
-        free(arguments);
     }
 }
 
-static void overheads_are_those_of_the_model(void **state)
+TEST_IN_RANKS_FOLDER(overheads_are_those_of_the_model)
 {
-    (void)state;
-    csv *c = ddp_rows("bench_ddp_bucketed",
-                      "--ranks 2 --iters 1 --precision fp32 --grad-dtype policy --bucket-mb 0.02,1", EXIT_CODE_OK);
+    OWNED_CSV csv *c =
+        ddp_rows("bench_ddp_bucketed", "--ranks 2 --iters 1 --precision fp32 --grad-dtype policy --bucket-mb 0.02,1",
+                 EXIT_CODE_OK);
     assert_int_equal(c->rows, 2);
     for (size_t row = 0; row < 2; row++) {
         const double n = csv_real(c, row, "buckets"),
@@ -171,71 +151,63 @@ static void overheads_are_those_of_the_model(void **state)
     const double predicted = csv_real(c, 1, "predicted_exposed_ms"),
                  off = 100 * (predicted / csv_real(c, 1, "exposed_ms") - 1);
     assert_true(isnan(predicted) || fabs(csv_real(c, 1, "err_exposed_pct") - off) <= 1e-4 * fabs(off) + 1e-6);
-    csv_free(c);
 }
 
 /* ---- what must go wrong ---- */
 
-static void planted_errors_are_found(void **state)
+TEST_IN_RANKS_FOLDER(planted_errors_are_found)
 {
     static const char *const benches[] = {"bench_ddp_naive", "bench_zero1"};
     (void)state;
     for (size_t b = 0; b < 2; b++) {
-        csv *c = ddp_rows(benches[b], "--ranks 2 --precision fp32,bf16 --grad-dtype policy --plant-error gradient",
-                          EXIT_CODE_VERIFY);
+        OWNED_CSV csv *c = ddp_rows(
+            benches[b], "--ranks 2 --precision fp32,bf16 --grad-dtype policy --plant-error gradient", EXIT_CODE_VERIFY);
         for (size_t row = 0; row < c->rows; row++) {
             assert_string_equal(csv_cell(c, row, "status"), "fail");
             assert_non_null(strstr(csv_cell(c, row, "reason"), "lm_head.weight"));
             assert_true(isnan(csv_real(c, row, "step_ms")) && csv_real(c, row, "err_grad") > 0.05);
         }
-        csv_free(c);
     }
-    csv *c = ddp_rows("bench_zero1", "--ranks 2 --precision bf16 --grad-dtype policy --plant-error parameter",
-                      EXIT_CODE_VERIFY);
+    OWNED_CSV csv *c = ddp_rows("bench_zero1", "--ranks 2 --precision bf16 --grad-dtype policy --plant-error parameter",
+                                EXIT_CODE_VERIFY);
     for (size_t row = 0; row < c->rows; row++) {
         assert_string_equal(csv_cell(c, row, "status"), "fail");
         assert_non_null(strstr(csv_cell(c, row, "reason"), "parameters of rank 1 are not those of rank 0"));
     }
-    csv_free(c);
 }
 
 /* Wrong from the second update on only, on one rank of three: where two right results may differ most. */
-static void late_errors_are_found(void **state)
+TEST_IN_RANKS_FOLDER(late_errors_are_found)
 {
     static const char *const plants[] = {"half", "stale"};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        char *arguments = xasprintf("--ranks 3 " FP32_SUMS "--plant-error %s", plants[i]);
-        csv *c = ddp_rows_of_model("bench_ddp_bucketed", SOME_SIZE, arguments, EXIT_CODE_VERIFY);
+        OWNED char *arguments = xasprintf("--ranks 3 " FP32_SUMS "--plant-error %s", plants[i]);
+        OWNED_CSV csv *c = ddp_rows_of_model("bench_ddp_bucketed", SOME_SIZE, arguments, EXIT_CODE_VERIFY);
         assert_int_equal(c->rows, 1);
         assert_string_equal(csv_cell(c, 0, "status"), "fail");
         assert_non_null(strstr(csv_cell(c, 0, "reason"), "lm_head.weight after 3 updates"));
         assert_true(csv_real(c, 0, "err_grad") <= 1e-6 && csv_real(c, 0, "err_param") > 0.03);
-        csv_free(c);
-        free(arguments);
     }
 }
 
 /* Where sum, update and sharing are one, an error in a gradient is one of the sum and of the update. */
-static void planted_errors_in_a_pass_are_found(void **state)
+TEST_IN_RANKS_FOLDER(planted_errors_in_a_pass_are_found)
 {
     static const char *const plants[] = {"gradient", "parameter", "half", "stale"};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        char *arguments = xasprintf("--ranks 2 --iters 0 --precision fp32 --grad-dtype policy --variant fused "
-                                    "--plant-error %s",
-                                    plants[i]);
-        csv *c = ddp_rows("bench_zero1", arguments, EXIT_CODE_VERIFY);
+        OWNED char *arguments = xasprintf("--ranks 2 --iters 0 --precision fp32 --grad-dtype policy --variant fused "
+                                          "--plant-error %s",
+                                          plants[i]);
+        OWNED_CSV csv *c = ddp_rows("bench_zero1", arguments, EXIT_CODE_VERIFY);
         assert_int_equal(c->rows, 1);
         assert_string_equal(csv_cell(c, 0, "status"), "fail");
-        csv_free(c);
-        free(arguments);
     }
 }
 
-static void bad_input(void **state)
+TEST_IN_RANKS_FOLDER(bad_input)
 {
-    (void)state;
     static const char *const wrong[][2] = {{"bench_ddp_bucketed", "--bucket-mb 0"},
                                            {"bench_ddp_naive", "--bucket-mb 25"},
                                            {"bench_ddp_naive", "--mode forward"},
@@ -254,9 +226,8 @@ static void bad_input(void **state)
 }
 
 /* A case that would be another one under a wrong name gets no row with numbers. */
-static void cases_that_are_others(void **state)
+TEST_IN_RANKS_FOLDER(cases_that_are_others)
 {
-    (void)state;
     static const char *const same[][2] = {
         {"bench_ddp_naive", "--ranks 1 --precision fp32 --grad-dtype fp32"},
         {"bench_ddp_naive", "--ranks 1 --precision fp32 --grad-dtype policy --update backward"},
@@ -269,31 +240,8 @@ static void cases_that_are_others(void **state)
         {"bench_zero1", "--ranks 1 --precision fp32 --grad-dtype policy --variant fused --moments bf16"},
         {"bench_zero1", "--ranks 1 --precision bf16-pure --grad-dtype policy --variant fused --moments fp32"}};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        csv *c = ddp_rows(same[i][0], same[i][1], EXIT_CODE_UNSUPPORTED);
+        OWNED_CSV csv *c = ddp_rows(same[i][0], same[i][1], EXIT_CODE_UNSUPPORTED);
         for (size_t row = 0; row < c->rows; row++)
             assert_true(csv_is(c, row, "status", "skip") && *csv_cell(c, row, "reason"));
-        csv_free(c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_ranks_folder(naive),
-        in_ranks_folder(flat),
-        in_ranks_folder(overlapped),
-        in_ranks_folder(bucketed),
-        in_ranks_folder(sharded),
-        in_ranks_folder(loss_in_chunks),
-        in_ranks_folder(parts_of_the_state),
-        in_ranks_folder(policies_with_a_loss_scale),
-        in_ranks_folder(orders_of_a_sum),
-        in_ranks_folder(overheads_are_those_of_the_model),
-        in_ranks_folder(planted_errors_are_found),
-        in_ranks_folder(late_errors_are_found),
-        in_ranks_folder(planted_errors_in_a_pass_are_found),
-        in_ranks_folder(bad_input),
-        in_ranks_folder(cases_that_are_others),
-    };
-    return cmocka_run_group_tests_name("ddp", tests, NULL, NULL);
 }

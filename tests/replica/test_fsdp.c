@@ -3,13 +3,6 @@
  * to 4 ranks, whatever the order and the dtypes, and planted errors in them make rows fail. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/ddp_rows.h"
 #include "tests/support/ranks.h"
@@ -48,10 +41,9 @@ static void check_units(const csv *c, const char *ranks, const char *precision)
 }
 
 /* On 2 and 3 ranks. Those that work on units come to the same bits, since they have the same sums. */
-static void units(void **state)
+TEST_IN_RANKS_FOLDER(units)
 {
-    (void)state;
-    csv *c =
+    OWNED_CSV csv *c =
         ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
                           "--ranks " RANKS_2_3 " --iters 2 --precision fp32,bf16 --grad-dtype policy", EXIT_CODE_OK);
     assert_int_equal(c->rows, 12 * TWO_COUNTS);
@@ -66,13 +58,11 @@ static void units(void **state)
         check_units(c, "2", "bf16");
     }
     check_units(c, "3", "fp32");
-    csv_free(c);
 }
 
 /* Two replicas of two ranks and the like: the sums are in another order than those of all ranks. */
-static void replicas_of_slices(void **state)
+TEST_IN_RANKS_FOLDER(replicas_of_slices)
 {
-    (void)state;
     csv *c =
         ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
                           "--ranks 4 --iters 1 --precision fp32,bf16 --grad-dtype policy --variant hsdp", EXIT_CODE_OK);
@@ -91,31 +81,27 @@ static void replicas_of_slices(void **state)
 
 /* A norm over all gradients, of which each rank has slices: the check compares it on every rank. Slices are added up in another order
  * than the whole, so that on some processors the factor differs in its last bit. */
-static void clipped(void **state)
+TEST_IN_RANKS_FOLDER(clipped)
 {
-    (void)state;
     static const char *const more[] = {"--ranks " RANKS_2_3 " --variant ddp,zero1,zero2,fsdp",
                                        "--ranks 4 --variant hsdp"};
     for (size_t i = 0; i < 2; i++) {
-        char *arguments =
+        OWNED char *arguments =
             xasprintf("%s --iters 0 --precision fp32,bf16 --grad-dtype policy --update after --clip 0.01", more[i]);
-        csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        OWNED_CSV csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, i ? 2 : 8 * TWO_COUNTS);
         for (size_t row = 0; row < c->rows; row++)
             ddp_check_errors_of(c, row, csv_is(c, row, "variant", "ddp"));
-        csv_free(c);
-        free(arguments);
     }
-    csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, "--ranks 2 --precision fp32 --grad-dtype policy --clip 1",
-                               EXIT_CODE_UNSUPPORTED); /* bucket by bucket nobody knows the norm */
-    csv_free(c);
+    OWNED_CSV csv *c =
+        ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, "--ranks 2 --precision fp32 --grad-dtype policy --clip 1",
+                          EXIT_CODE_UNSUPPORTED); /* bucket by bucket nobody knows the norm */
 }
 
 /* fp32 weights apart, of which a rank draws and keeps its slices, and a loss scale that needs the norm. */
-static void fp16_in_slices(void **state)
+TEST_IN_RANKS_FOLDER(fp16_in_slices)
 {
-    (void)state;
-    csv *c =
+    OWNED_CSV csv *c =
         ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
                           "--ranks " RANKS_2_3 " --iters 1 --precision fp16 --grad-dtype policy,fp32 --update after "
                           "--variant zero2,fsdp",
@@ -126,14 +112,12 @@ static void fp16_in_slices(void **state)
         assert_string_equal(csv_cell(c, row, "status"), "ok");
         assert_true(csv_real(c, row, "err_grad") <= (exact ? 0 : 2e-3) && csv_real(c, row, "err_param") <= 1e-2);
     }
-    csv_free(c);
 }
 
 /* Made in one dtype, summed in another: fp32 sums of two ranks are exact, whatever the gradients are made in, and so are
  * those of three where the numbers have 16 bits. */
-static void sums_of_another_dtype(void **state)
+TEST_IN_RANKS_FOLDER(sums_of_another_dtype)
 {
-    (void)state;
     static const char *const more[] = {
         "--ranks " RANKS_2_3 " --precision bf16 --grad-dtype policy --reduce-dtype fp32 --variant ddp,zero1,zero2,fsdp",
         "--ranks " RANKS_2_3 " --precision bf16 --grad-dtype fp32 --reduce-dtype bf16 --variant ddp,zero1,zero2,fsdp",
@@ -145,8 +129,8 @@ static void sums_of_another_dtype(void **state)
         "--ranks 4 --precision bf16 --grad-dtype policy --reduce-dtype fp32 --micro-batches 2 --variant hsdp"};
     static const size_t rows[] = {4 * TWO_COUNTS, 4 * TWO_COUNTS, 4 * TWO_COUNTS, 3 * TWO_COUNTS, 4, 1};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
-        char *arguments = xasprintf("--iters 1 %s", more[i]);
-        csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        OWNED char *arguments = xasprintf("--iters 1 %s", more[i]);
+        OWNED_CSV csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, rows[i]);
         for (size_t row = 0; row < c->rows; row++) {
             const bool fp32 = csv_is(c, row, "reduce_dtype", "fp32");
@@ -158,19 +142,16 @@ static void sums_of_another_dtype(void **state)
             assert_true(fp32 || csv_real(c, row, "err_grad") > 0);
             assert_true(csv_real(c, row, "err_pct") == 0 && csv_real(c, row, "err_measured_pct") < 3);
         }
-        csv_free(c);
-        free(arguments);
     }
-    csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
-                               "--ranks 2 --precision bf16,fp16 --grad-dtype policy --reduce-dtype bf16 --update after",
-                               EXIT_CODE_UNSUPPORTED); /* the same, and a loss of digits */
-    csv_free(c);
+    OWNED_CSV csv *c =
+        ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
+                          "--ranks 2 --precision bf16,fp16 --grad-dtype policy --reduce-dtype bf16 --update after",
+                          EXIT_CODE_UNSUPPORTED); /* the same, and a loss of digits */
 }
 
 /* Gains of norms that every rank has: the same checks, a bucket more, and with two ranks the same loss. */
-static void small_parameters_replicated(void **state)
+TEST_IN_RANKS_FOLDER(small_parameters_replicated)
 {
-    (void)state;
     static const char *const more[] = {
         "--ranks 2 --variant zero2,fsdp,fsdp-keep",
         "--ranks 3 --variant zero2,fsdp",
@@ -180,9 +161,9 @@ static void small_parameters_replicated(void **state)
         ("--ranks " RANKS_2_3 " --variant zero2,fsdp --update after --clip 0.01 --micro-batches 2")};
     static const size_t rows[] = {6, 4, 2, 4, 4, 4 * TWO_COUNTS};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
-        char *arguments =
+        OWNED char *arguments =
             xasprintf("--iters 1 --precision fp32 --grad-dtype policy --small sharded,replicated %s", more[i]);
-        csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        OWNED_CSV csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, rows[i]);
         for (size_t row = 0; row < c->rows; row += 2) { /* sharded, replicated */
             for (size_t r = row; r < row + 2; r++) {
@@ -195,41 +176,35 @@ static void small_parameters_replicated(void **state)
             if (i == 0) /* sums of two are exact */
                 assert_true(csv_real(c, row + 1, "loss_last") == csv_real(c, row, "loss_last"));
         }
-        csv_free(c);
-        free(arguments);
     }
 }
 
 /* The second moment is rounded by a hash of an element's index in the whole model, so that slices have its bits. */
-static void moments_in_slices(void **state)
+TEST_IN_RANKS_FOLDER(moments_in_slices)
 {
-    (void)state;
     static const char *const more[][2] = {
         {"bench_fsdp", "--precision fp32,bf16 --variant ddp,zero1,zero2,fsdp --update after,buckets"},
         {"bench_fsdp", "--precision bf16 --variant zero2,fsdp --small replicated"},
         {"bench_zero1", "--precision bf16 --variant zero1,zero1-broadcast --update buckets"}};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
-        char *arguments =
+        OWNED char *arguments =
             xasprintf("--ranks " RANKS_2_3 " --iters 0 --grad-dtype policy,fp32 --moments bf16 %s", more[i][1]);
-        csv *c = ddp_rows_of_model(more[i][0], THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        OWNED_CSV csv *c = ddp_rows_of_model(more[i][0], THREE_BLOCKS, arguments, EXIT_CODE_OK);
         for (size_t row = 0; row < c->rows; row++)
             if (!csv_is(c, row, "status", "skip"))
                 ddp_check_errors(c, row);
-        csv_free(c);
-        free(arguments);
     }
 }
 
 /* Gradients of three micro-batches; alone and in fp32 with the bits of one batch after another. */
-static void accumulated(void **state)
+TEST_IN_RANKS_FOLDER(accumulated)
 {
-    (void)state;
     static const char *const more[] = {"--ranks 1,2,3 --variant ddp,zero1,zero2,fsdp", "--ranks 4 --variant hsdp",
                                        "--ranks 2 --variant ddp,fsdp --overlap gradients --clip 0.1 --update after"};
     for (size_t i = 0; i < 3; i++) {
-        char *arguments =
+        OWNED char *arguments =
             xasprintf("%s --iters 1 --precision fp32,bf16 --grad-dtype policy --micro-batches 3", more[i]);
-        csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        OWNED_CSV csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, i == 0 ? 24 : i == 1 ? 2 : 4);
         for (size_t row = 0; row < c->rows; row++) {
             const bool alone = csv_real(c, row, "ranks") == 1 && csv_is(c, row, "precision", "fp32");
@@ -240,15 +215,12 @@ static void accumulated(void **state)
             assert_true(csv_real(c, row, "global_batch") == 3 * csv_real(c, row, "ranks") * csv_real(c, row, "batch"));
             assert_true(isnan(csv_real(c, row, "fwd_ms")) && isnan(csv_real(c, row, "bwd_ms")));
         }
-        csv_free(c);
-        free(arguments);
     }
 }
 
 /* What --dry-run says that a rank needs, by its strategy. */
-static void memory_before_it_starts(void **state)
+TEST_IN_RANKS_FOLDER(memory_before_it_starts)
 {
-    (void)state;
     static const char arguments[] =
         "--device cpu --machine test-x1 --size tiny --d-model 128 --layers 6 --vocab 1000 --seq 16 "
         "--batch 1 --ranks 4 --precision bf16 --grad-dtype policy --variant all "
@@ -256,84 +228,56 @@ static void memory_before_it_starts(void **state)
 #ifndef HAVE_GLOO
     skip();
 #endif
-    char *path = bench_path("bench_fsdp"), *dry = xasprintf("%s --dry-run", arguments),
-         *real_run = xasprintf("%s --quiet --csv rows.csv", arguments);
+    OWNED char *path = bench_path("bench_fsdp"), *dry = xasprintf("%s --dry-run", arguments),
+               *real_run = xasprintf("%s --quiet --csv rows.csv", arguments);
     assert_int_equal(ranks_wait(ranks_start(path, "bench_fsdp", "", dry)), EXIT_CODE_OK);
-    char *said = xstrdup(ranks_text("out.txt"));
+    OWNED char *said = xstrdup(ranks_text("out.txt"));
     assert_int_equal(ranks_wait(ranks_start(path, "bench_fsdp", "", real_run)), EXIT_CODE_OK);
-    csv *c = csv_read("rows.csv");
+    OWNED_CSV csv *c = csv_read("rows.csv");
     assert_non_null(c);
     assert_int_equal(c->rows, 6);
     for (size_t row = 0; row < c->rows; row++) {
-        char *line = xasprintf("variant=%s  (about ", csv_cell(c, row, "variant"));
+        OWNED char *line = xasprintf("variant=%s  (about ", csv_cell(c, row, "variant"));
         const char *at = strstr(said, line);
         const double estimate = at ? strtod(at + strlen(line), NULL) * 0x1p30 : NAN;
         if (!(fabs(estimate / csv_real(c, row, "peak_bytes") - 1) < 0.1))
             fail_msg("%s: about %g bytes, in fact %g", csv_cell(c, row, "variant"), estimate,
                      csv_real(c, row, "peak_bytes"));
-        free(line);
     }
-    csv_free(c);
-    free(said);
-    free(dry);
-    free(real_run);
-    free(path);
 }
 
 /* However far ahead units are gathered, and whatever is computed again: the same sums, and the same bits. */
-static void units_in_every_order(void **state)
+TEST_IN_RANKS_FOLDER(units_in_every_order)
 {
-    (void)state;
     static const char *const more[] = {"--prefetch 0,1,2,3", "--overlap gradients --recompute none,attn,mlp",
                                        "--recompute block --recompute-every 1,2 --prefetch 0,2",
                                        "--update after --free-every 2,3"};
     char first[20] = "";
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
-        char *arguments =
+        OWNED char *arguments =
             xasprintf("--ranks 2 --iters 1 --precision fp32 --grad-dtype policy --variant fsdp %s", more[i]);
-        csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        OWNED_CSV csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         for (size_t row = 0; row < c->rows; row++) {
             ddp_check_row(c, row);
             if (!*first)
                 snprintf(first, sizeof first, "%s", csv_cell(c, row, "checksum"));
             assert_string_equal(csv_cell(c, row, "checksum"), first);
         }
-        csv_free(c);
-        free(arguments);
     }
 }
 
-static void planted_errors_in_slices_are_found(void **state)
+TEST_IN_RANKS_FOLDER(planted_errors_in_slices_are_found)
 {
     static const char *const plants[] = {"gradient", "parameter"};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        char *arguments = xasprintf("--ranks 2 --precision fp32 --grad-dtype policy --variant zero2,fsdp,fsdp-keep "
-                                    "--plant-error %s",
-                                    plants[i]);
-        csv *c = ddp_rows("bench_fsdp", arguments, EXIT_CODE_VERIFY);
+        OWNED char *arguments =
+            xasprintf("--ranks 2 --precision fp32 --grad-dtype policy --variant zero2,fsdp,fsdp-keep "
+                      "--plant-error %s",
+                      plants[i]);
+        OWNED_CSV csv *c = ddp_rows("bench_fsdp", arguments, EXIT_CODE_VERIFY);
         assert_int_equal(c->rows, 3);
         for (size_t row = 0; row < c->rows; row++)
             assert_string_equal(csv_cell(c, row, "status"), "fail");
-        csv_free(c);
-        free(arguments);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_ranks_folder(units),
-        in_ranks_folder(replicas_of_slices),
-        in_ranks_folder(clipped),
-        in_ranks_folder(memory_before_it_starts),
-        in_ranks_folder(fp16_in_slices),
-        in_ranks_folder(moments_in_slices),
-        in_ranks_folder(accumulated),
-        in_ranks_folder(sums_of_another_dtype),
-        in_ranks_folder(small_parameters_replicated),
-        in_ranks_folder(units_in_every_order),
-        in_ranks_folder(planted_errors_in_slices_are_found),
-    };
-    return cmocka_run_group_tests_name("fsdp", tests, NULL, NULL);
 }

@@ -4,11 +4,6 @@
  * sentence on every rank. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "common/replica/replica.h"
 #include "tests/support/model_problem.h"
 #include "tests/support/ranks.h"
@@ -21,9 +16,8 @@ static replica_place alone(cache *kept)
 }
 
 /* The hash of parameters after two steps of a trainer by itself, by a replica that takes none. */
-static void a_process_alone_has_a_replica(void **state)
+TEST_WITH(a_process_alone_has_a_replica, bed_create, bed_destroy)
 {
-    (void)state;
     cache *kept = cache_create();
     const replica_place at = alone(kept);
     const parallel_options one = {.strategy = "naive", .ranks = 1};
@@ -57,9 +51,8 @@ static void a_process_alone_has_a_replica(void **state)
     cache_free(kept);
 }
 
-static void what_cannot_be_made_is_a_sentence(void **state)
+TEST_WITH(what_cannot_be_made_is_a_sentence, bed_create, bed_destroy)
 {
-    (void)state;
     cache *kept = cache_create();
     const replica_place at = alone(kept);
     step_options o = small_options();
@@ -164,9 +157,8 @@ static int rank_main(int argc, char **argv)
     return launch_main(&info, &(session_hooks){.run = run}, argc, argv);
 }
 
-static void replicas_on_ranks(void **state)
+TEST_IN_RANKS_FOLDER(replicas_on_ranks)
 {
-    (void)state;
 #ifndef HAVE_GLOO
     skip();
 #endif
@@ -176,14 +168,4 @@ static void replicas_on_ranks(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 1 + 9);
 }
 
-int main(int argc, char **argv)
-{
-    const char *name = strrchr(argv[0], '/');
-    if (strcmp(name ? name + 1 : argv[0], "bench_replica") == 0)
-        return rank_main(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_process_alone_has_a_replica, bed_create, bed_destroy),
-        cmocka_unit_test_setup_teardown(what_cannot_be_made_is_a_sentence, bed_create, bed_destroy),
-        in_ranks_folder(replicas_on_ranks)};
-    return cmocka_run_group_tests_name("replica", tests, NULL, NULL);
-}
+PROGRAM("bench_replica", rank_main)

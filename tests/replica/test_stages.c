@@ -2,10 +2,6 @@
 /* Layers to stages: evenly, and by what they cost; and a rank's share of a table. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/replica/stages.h"
 
 static pipeline_shape shape_of(const char *name, int ranks, int chunks)
@@ -20,9 +16,8 @@ static void cut_is(const pipeline_shape *s, const int *ends, const int *wanted)
             fail_msg("stage %d of %s ends behind block %d, not %d", i, s->schedule->name, ends[i], wanted[i]);
 }
 
-static void even(void **state)
+TEST(even)
 {
-    (void)state;
     int ends[8];
     pipeline_shape s = shape_of("1f1b", 3, 1);
     stages_even(&s, 10, ends);
@@ -33,9 +28,8 @@ static void even(void **state)
 }
 
 /* The head is worth two blocks: of 1f1b the last rank has two blocks less, of a V the first one. */
-static void balanced(void **state)
+TEST(balanced)
 {
-    (void)state;
     int ends[8];
     const stage_costs costs = {.block = 10, .embedding = 0, .head = 20};
     pipeline_shape s = shape_of("1f1b", 2, 1);
@@ -47,9 +41,8 @@ static void balanced(void **state)
 }
 
 /* No other cut leaves less to the rank with most to do. */
-static void balanced_is_best(void **state)
+TEST(balanced_is_best)
 {
-    (void)state;
     enum { LAYERS = 11 };
     const stage_costs costs = {.block = 3, .embedding = 2, .head = 7.5};
     const pipeline_shape s = shape_of("1f1b", 3, 1);
@@ -63,9 +56,8 @@ static void balanced_is_best(void **state)
     assert_true(fmax(3 * ends[0] + 2, fmax(3 * (ends[1] - ends[0]), 3 * (LAYERS - ends[1]) + 7.5)) == best);
 }
 
-static void tables(void **state)
+TEST(tables)
 {
-    (void)state;
     const int ends[] = {2, 3, 5, 6};
     const pipeline_shape s = shape_of("zb-v", 2, 2);
     pipeline_table *all = pipeline_table_create(&s, NULL);
@@ -84,11 +76,4 @@ static void tables(void **state)
     assert_true(t->parts[0].first == 2 && t->parts[0].end == 3 && t->parts[1].first == 3 && t->parts[1].end == 5);
     stages_table_free(t);
     pipeline_table_free(all);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(even), cmocka_unit_test(balanced),
-                                       cmocka_unit_test(balanced_is_best), cmocka_unit_test(tables)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

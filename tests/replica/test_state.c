@@ -3,12 +3,7 @@
  * files must be those of the first save, byte for byte. */
 #include "tests/support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/checkpoint/folder.h"
-#include "common/core/error.h"
 #include "common/launch/launch.h"
 #include "common/replica/state.h"
 #include "tests/support/model_problem.h"
@@ -137,9 +132,8 @@ static void run(session *s, const bench_case *c, row *w)
     checkpoint_folder_close(lock);
 }
 
-static void every_way_writes_the_same_bytes(void **state)
+TEST_IN_RANKS_FOLDER(every_way_writes_the_same_bytes)
 {
-    (void)state;
 #ifndef HAVE_GLOO
     skip();
 #endif
@@ -153,6 +147,5 @@ int main(int argc, char **argv)
 {
     if (strstr(argv[0], "bench_state"))
         return launch_main(&info, &(session_hooks){NULL, run, NULL, NULL}, argc, argv);
-    const struct CMUnitTest tests[] = {in_ranks_folder(every_way_writes_the_same_bytes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run();
 }

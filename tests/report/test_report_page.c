@@ -5,12 +5,7 @@
 #include "tests/support/test.h"
 
 #include <glob.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 #define H200 "NVIDIA H200"
 #define END ",r-1,c-1,box," H200 ",GPU-a,cuda,1,aaaaaaaaaaaa,0,2026-11-21T10:00:00Z\n"
@@ -26,7 +21,7 @@ static void machine(const char *dir)
 
 static void roofline(const char *dir, const char *timer)
 {
-    char *text = xasprintf(
+    OWNED char *text = xasprintf(
         "schema,method,bench,variant,status,reason,dtype,size,bytes,pair,time_us,tflops,gb_s,settle_s,timer" RUN
         "3,1,bench_roofline,gemm,ok,,bf16,2048,,,25,680,,0.15,%s" END
         "3,1,bench_roofline,gemm,ok,,bf16,8192,,,26,600,,0.15,graph" END
@@ -34,12 +29,11 @@ static void roofline(const char *dir, const char *timer)
         "3,1,bench_roofline,copy_kernel,ok,,,,64000000,,510,,4400,0.15,graph" END,
         timer);
     folder_write(dir, "bench_roofline.csv", text);
-    free(text);
 }
 
 /* ---- the first screen ---- */
 
-static void the_same_cases_on_every_machine(void **state)
+TEST_IN_FOLDER(the_same_cases_on_every_machine)
 {
     machine(*state);
     roofline(*state, "graph");
@@ -77,29 +71,27 @@ static void the_same_cases_on_every_machine(void **state)
     free(text);
 }
 
-static void a_stranger_is_escaped(void **state)
+TEST_IN_FOLDER(a_stranger_is_escaped)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr-1,cpu,<b>*x* |y</b>\n");
     folder_write(*state, "bench_roofline.csv",
                  "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,machine,device,commit,dirty,utc\n"
                  "3,1,bench_roofline,gemm,fail,<script>alert(1)</script> | a,bf16,64,1,1,box,cpu,`x` "
                  "[a](javascript:b),0,2026\n");
-    char *md = report_text(*state), *html = folder_text(*state, "report.html");
+    OWNED char *md = report_text(*state), *html = folder_text(*state, "report.html");
     text_has(md, "# CPU: &lt;b>\\*x\\* \\|y&lt;/b>");
     text_has(md, "stepbench \\`x\\` [a\\](javascript:b)");
     text_lacks(md, "<script>");
     text_lacks(html, "<script>alert");
     text_has(html, "&lt;script&gt;alert(1)&lt;/script&gt; | a");
     text_lacks(html, "href=\"javascript");
-    free(html);
-    free(md);
 }
 
 /* Work that grows with the square of the cases would take minutes. */
-static void many_cases_take_seconds(void **state)
+TEST_IN_FOLDER(many_cases_take_seconds)
 {
     enum { CASES = 10000 };
-    char *path = folder_path(*state, "bench_flash.csv"), *self = build_folder();
+    OWNED char *path = folder_path(*state, "bench_flash.csv"), *self = build_folder();
     FILE *out = fopen(path, "w");
     assert_non_null(out);
     fputs("schema,method,bench,variant,status,reason,batch,heads,causal,dtype,head_dim,seq,fwd_ms,bwd_ms" RUN, out);
@@ -107,11 +99,8 @@ static void many_cases_take_seconds(void **state)
         fprintf(out, "3,1,bench_flash,%s,ok,,1,1,1,bf16,64,%d,%d,2" END, i % 2 ? "flash" : "unfused", 128 + i / 2,
                 1 + i);
     assert_int_equal(fclose(out), 0);
-    char *command = xasprintf("ulimit -t 30; '%s/report' '%s' >/dev/null", self, (char *)*state);
+    OWNED char *command = xasprintf("ulimit -t 30; '%s/report' '%s' >/dev/null", self, (char *)*state);
     assert_int_equal(system(command), 0);
-    free(command);
-    free(self);
-    free(path);
 }
 
 /* ---- peers ---- */
@@ -128,7 +117,7 @@ static void steps(const char *dir)
         "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,100,38491,48.1,1073741824,2000" END);
 }
 
-static void the_strongest_mode_leads(void **state)
+TEST_IN_FOLDER(the_strongest_mode_leads)
 {
     machine(*state);
     steps(*state);
@@ -140,19 +129,18 @@ static void the_strongest_mode_leads(void **state)
         "model,xl,1024,4,bf16master,sdpa,block-graph,by hand,120,,1.25,2,100" OF("GPU-a", "c-1") /* the strongest */
         "model,xl,1024,4,bf16pure,sdpa,step-graph,all bf16,50,,0.5,2,100" OF("GPU-a", "c-1")     /* not our bf16 */
         "model,xl,512,4,bf16,sdpa,step-graph,autocast,50,,0.5,2,100" OF("GPU-a", "c-1"));        /* not our shape */
-    char *text = report_text(*state);
+    OWNED char *text = report_text(*state);
     text_has(text, "| 38491 tokens/s | MFU 48 % | PyTorch in one graph, fp32 master 1.20 |");
     text_has(text,
              "| training step, bf16 | 1 / 0 / 0 | 1.20 | 1.20 | PyTorch in one graph, fp32 master 1.20, xl, S 1024, "
              "batch 4 |");
     text_lacks(text, "No ratio is formed");
-    free(text);
 }
 
 /* A backward with an update beside it is none: the answer is of the step without one. Dense steps and others' stand beside it. */
-static void parts_of_a_step(void **state)
+TEST_IN_FOLDER(parts_of_a_step)
 {
-    char *dir = folder_path(*state, "machine"), *published = folder_path(*state, "published");
+    OWNED char *dir = folder_path(*state, "machine"), *published = folder_path(*state, "published");
     mkdir(dir, 0777);
     mkdir(published, 0777);
     machine(dir);
@@ -168,38 +156,32 @@ static void parts_of_a_step(void **state)
         "3,1,bench_transformer,graph,ok,,xl,4,512,fp32,train-step,flash,none,5,10,90,10,90,100,100,1,25,1,1" END
         "3,1,bench_transformer,graph,ok,,xl,4,512,fp32,forward-backward,flash,none,5,10,20,10,20,30,30,1,nan,1,1" END
         "3,1,bench_transformer,none,ok,,xl,4,512,fp32,train-step,unfused,none,5,99,99,99,99,200,200,1,25,1,1" END);
-    char *text = report_text(dir);
+    OWNED char *text = report_text(dir);
     text_has(text, "One part after the other, xl, fp32: forward 10.0, backward 20.0, AdamW alone 25.0 ms. The backward "
                    "takes 2.00 times as long as the forward.");
     text_has(text, "a step takes 200 ms (xl, fp32). Others, on their GPUs, report for xl in fp32 300 to 400 ms for a "
                    "forward.");
-    free(text);
-    free(published);
-    free(dir);
 }
 
 /* A step of PyTorch that would be 1.50 times ours, and one reason why it gives no ratio. */
 static void refuses(const char *dir, const char *mode, const char *loss, const char *busy, const char *origin,
                     const char *why)
 {
-    char *rows = xasprintf("bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct" ORIGIN
-                           "model,xl,1024,4,bf16,sdpa,%s,p,150,%s,%s%s",
-                           mode, loss, busy, origin);
+    OWNED char *rows = xasprintf("bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct" ORIGIN
+                                 "model,xl,1024,4,bf16,sdpa,%s,p,150,%s,%s%s",
+                                 mode, loss, busy, origin);
     folder_write(dir, "peer_model.csv", rows);
-    char *text = report_text(dir),
-         *said = why ? xasprintf("No ratio is formed where %s: training step, bf16 (1).", why) : NULL;
+    OWNED char *text = report_text(dir),
+               *said = why ? xasprintf("No ratio is formed where %s: training step, bf16 (1).", why) : NULL;
     if (said)
         text_has(text, said);
     else
         text_has(text, "PyTorch compiled 1.50");
     if (said)
         text_lacks(text, "1.50");
-    free(said);
-    free(text);
-    free(rows);
 }
 
-static void no_ratio_across_origins_and_hosts(void **state)
+TEST_IN_FOLDER(no_ratio_across_origins_and_hosts)
 {
     machine(*state);
     steps(*state);
@@ -214,7 +196,7 @@ static void no_ratio_across_origins_and_hosts(void **state)
 }
 
 /* The same start: the losses stand beside the ratio, whose interval is that of both sides' steps, or refuse it. */
-static void losses_stand_beside_the_ratio(void **state)
+TEST_IN_FOLDER(losses_stand_beside_the_ratio)
 {
     static const char *const thirds[][2] = {{"9.1", NULL}, {"9.3", "its losses are not ours"}};
     machine(*state);
@@ -224,7 +206,7 @@ static void losses_stand_beside_the_ratio(void **state)
         "step_p90_ms,tokens_per_s,peak_bytes,params,loss_third" RUN
         "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,100,98,102,38491,1073741824,2000,9" END);
     for (size_t i = 0; i < 2; i++) {
-        char *rows = xasprintf(
+        OWNED char *rows = xasprintf(
             "bench,size,seq,batch,precision,attn,mode,optimizer,policy,step_ms,step_p10_ms,"
             "step_p90_ms,peak_gib,loss_third,attn_kernel,planned,note" ORIGIN
             "model,xl,1024,4,bf16rest,fa4,tuned-graph,beside,p,110,107.1,112.7,1,%s,k,5," OF(
@@ -233,7 +215,7 @@ static void losses_stand_beside_the_ratio(void **state)
                                                                       ",,,,,5,no memory" OF("GPU-a", "c-1"),
             thirds[i][0]);
         folder_write(*state, "peer_model.csv", rows);
-        char *text = report_text(*state);
+        OWNED char *text = report_text(*state);
         if (thirds[i][1])
             text_has(text, thirds[i][1]);
         text_has(text, thirds[i][1] ? "| PyTorch in one graph, fp32 master, attention by cuDNN (loss 9.000, ours "
@@ -241,13 +223,11 @@ static void losses_stand_beside_the_ratio(void **state)
                                     : "| PyTorch tuned, in one graph, fp32 by remainders, attention fa4, AdamW beside "
                                       "the backward (loss 9.100, ours 9.000) 1.10 [1.05, 1.15], xl, S 1024, batch 4 |");
         text_has(text, "Of PyTorch's fixed lists, 2 of 5 steps of one GPU ran.");
-        free(text);
-        free(rows);
     }
 }
 
 /* Rates of an update: the peer's by its name, beside ours of the nearest number of parameters. */
-static void updates_by_bytes_per_second(void **state)
+TEST_IN_FOLDER(updates_by_bytes_per_second)
 {
     machine(*state);
     folder_write(*state, "bench_transformer.csv",
@@ -257,25 +237,24 @@ static void updates_by_bytes_per_second(void **state)
     folder_write(*state, "peer_adamw.csv",
                  "bench,impl,params,mode,policy,median_ms,gb_s" ORIGIN "adamw,fused,500000000,event,p,5,2000" OF(
                      "GPU-a", "c-1") "adamw,compiled,500000000,event,p,5,2500" OF("GPU-a", "c-1"));
-    char *text = report_text(*state);
+    OWNED char *text = report_text(*state);
     text_has(text,
              "| PyTorch compiled 1.20, 400 million parameters, theirs 500 million |"); /* one case, its best peer */
-    free(text);
 }
 
-static void no_ratio_across_timers_and_settling(void **state)
+TEST_IN_FOLDER(no_ratio_across_timers_and_settling)
 {
     static const char *const cases[][3] = {{"graph", "settled; samples after 0.15 s", NULL},
                                            {"event", "settled; samples after 0.15 s", "timed otherwise"},
                                            {"graph", "no word", "sampled otherwise"}};
     machine(*state);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *rows = xasprintf("bench,dtype,size,mode,policy,median_ms,tflops" ORIGIN
-                               "gemm,bf16,2048,%s,%s,0.05,100" OF("GPU-a", "c-1"),
-                               cases[i][0], cases[i][1]);
+        OWNED char *rows = xasprintf("bench,dtype,size,mode,policy,median_ms,tflops" ORIGIN
+                                     "gemm,bf16,2048,%s,%s,0.05,100" OF("GPU-a", "c-1"),
+                                     cases[i][0], cases[i][1]);
         roofline(*state, "graph");
         folder_write(*state, "peer_gemm.csv", rows);
-        char *text = report_text(*state);
+        OWNED char *text = report_text(*state);
         if (cases[i][2]) {
             text_has(text, cases[i][2]);
             text_lacks(text, "PyTorch 2.00");
@@ -283,12 +262,10 @@ static void no_ratio_across_timers_and_settling(void **state)
             text_has(text, "cuBLAS 2.00 to 2.00 (1 case)"); /* of one library, not of ours */
             text_lacks(text, "| matrix product, bf16 |");
         }
-        free(text);
-        free(rows);
     }
 }
 
-static void attention_with_its_rounds(void **state)
+TEST_IN_FOLDER(attention_with_its_rounds)
 {
 #define FLASH(impl, batch, heads, seq, ratio, lo, hi, diff)                                                            \
     "flash," impl ",bf16," batch "," heads "," heads "," seq ",128,0,1,bhsd,graph,p,1,1," ratio "," lo "," hi          \
@@ -307,7 +284,7 @@ static void attention_with_its_rounds(void **state)
         FLASH("stepbench", "1", "1", "4096", "1", "1", "1", "0.002")
             FLASH("fa4", "1", "1", "4096", "3", "2.9", "3.1", "0.002")  /* a class of its own */
         FLASH("fa4", "2", "16", "2048", "0.5", "0.5", "0.5", "0.002")); /* ours did not run beside it */
-    char *text = report_text(*state);
+    OWNED char *text = report_text(*state);
     text_has(text,
              "| attention, forward, bf16, full loads | 0 / 1 / 1 | 0.95 to 0.99 | 0.97 | FlashAttention-4 0.95 [0.94, "
              "0.97], B 8, "
@@ -317,12 +294,11 @@ static void attention_with_its_rounds(void **state)
     text_lacks(text, "0.50");
     assert_true(strstr(text, "| attention, forward, bf16, full loads |") <
                 strstr(text, "| attention, forward, bf16, one head |")); /* the worst first */
-    free(text);
 }
 
 /* ---- ranks of the CPU ---- */
 
-static void ranks_of_the_cpu_have_a_page(void **state)
+TEST_IN_FOLDER(ranks_of_the_cpu_have_a_page)
 {
 #define CALL(bytes, size, ms, device)                                                                                  \
     "3,1,bench_allreduce,all-reduce,ok,,2," bytes ",fp32,1,eager," ms ",1,1,1,1,0.1,2,3," size                         \
@@ -330,7 +306,7 @@ static void ranks_of_the_cpu_have_a_page(void **state)
     static const char header[] = "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,"
                                  "mean_ms,min_ms,max_ms,rank_mean_ms,std_ms,"
                                  "algbw_gb_s,busbw_gb_s,size,backend" RUN;
-    char *both =
+    OWNED char *both =
         xasprintf("%s%s%s", header, CALL("1000000", "1 MB", "0.5", "cpu"), CALL("1000000", "1 MB", "0.25", "cuda"));
     machine(*state);
     folder_write(*state, "bench_allreduce.csv", both);
@@ -344,22 +320,19 @@ static void ranks_of_the_cpu_have_a_page(void **state)
     text_lacks(cpu, "bf16 product, best of four sizes"); /* the cases of GPUs */
     free(cpu);
     free(text);
-    free(both);
-    char *only = xasprintf("%s%s", header, CALL("1000000", "1 MB", "0.25", "cuda")),
-         *path = folder_path(*state, "report-cpu.md");
+    OWNED char *only = xasprintf("%s%s", header, CALL("1000000", "1 MB", "0.25", "cuda")),
+               *path = folder_path(*state, "report-cpu.md");
     assert_int_equal(unlink(path), 0);
     folder_write(*state, "bench_allreduce.csv", only);
     free(report_text(*state));
     assert_int_equal(access(path, F_OK), -1);
-    free(path);
-    free(only);
 }
 
 /* ---- several folders ---- */
 
-static void folders_side_by_side(void **state)
+TEST_IN_FOLDER(folders_side_by_side)
 {
-    char *a = folder_path(*state, "a"), *b = folder_path(*state, "b"), *readme = folder_path(*state, "README.md");
+    OWNED char *a = folder_path(*state, "a"), *b = folder_path(*state, "b"), *readme = folder_path(*state, "README.md");
     mkdir(a, 0777);
     mkdir(b, 0777);
     machine(a);
@@ -371,7 +344,7 @@ static void folders_side_by_side(void **state)
                  "model,xl,1024,4,bf16,sdpa,step-graph,p,150,2,100" OF("GPU-a", "c-1"));
     char *arguments = xasprintf("--all '%s' '%s' '%s'", (char *)*state, a, b);
     report_run(arguments);
-    char *all = folder_text(*state, "report-all.md");
+    OWNED char *all = folder_text(*state, "report-all.md");
     text_has(all, "| on | 1 x NVIDIA H200 (a) | 1 x NVIDIA H200 (b) |");
     text_has(all, "| copy of 1 GiB | 4200 GB/s (88 %) | |");
     text_has(all, "| training step, xl S 1024 batch 4 | | 38491 tokens/s (MFU 48 %) |");
@@ -381,7 +354,7 @@ static void folders_side_by_side(void **state)
     free(arguments);
     arguments = xasprintf("--readme '%s' '%s' '%s'", a, b, readme);
     report_run(arguments);
-    char *text = file_text(readme);
+    OWNED char *text = file_text(readme);
     text_has(text, "above\n<!-- begin table -->\n| on |");
     text_has(text,
              "(1 x NVIDIA H200, 2026-11-21, stepbench aaaaaaaaaaaa).\n<!-- end table -->\nbetween\n<!-- begin peers "
@@ -389,12 +362,7 @@ static void folders_side_by_side(void **state)
     text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4 |\n");
     text_has(text, "<!-- end peers -->\nbelow\n");
     text_lacks(text, "old");
-    free(text);
     free(arguments);
-    free(all);
-    free(readme);
-    free(b);
-    free(a);
 }
 
 /* ---- the committed folders ---- */
@@ -407,42 +375,22 @@ static size_t count(const char *text, const char *what)
     return n;
 }
 
-static void a_page_is_short(void **state)
+TEST_IN_FOLDER(a_page_is_short)
 {
     glob_t found;
     assert_int_equal(glob("results/*/machine.csv", 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         *strrchr(found.gl_pathv[i], '/') = '\0';
-        char *copy = xasprintf("mkdir -p '%s/results' && ln -sfn \"$PWD/plots\" '%s/plots' && cp -r '%s' '%s/results/'",
-                               (char *)*state, (char *)*state, found.gl_pathv[i], (char *)*state);
+        OWNED char *copy =
+            xasprintf("mkdir -p '%s/results' && ln -sfn \"$PWD/plots\" '%s/plots' && cp -r '%s' '%s/results/'",
+                      (char *)*state, (char *)*state, found.gl_pathv[i], (char *)*state);
         assert_int_equal(system(copy), 0);
-        char *dir = xasprintf("%s/results/%s", (char *)*state, strrchr(found.gl_pathv[i], '/') + 1),
-             *text = report_text(dir);
+        OWNED char *dir = xasprintf("%s/results/%s", (char *)*state, strrchr(found.gl_pathv[i], '/') + 1),
+                   *text = report_text(dir);
         if (count(text, "\n") > 250 || count(text, "![") > 8)
             fail_msg("%s: %zu lines, %zu figures", found.gl_pathv[i], count(text, "\n"), count(text, "!["));
         text_lacks(text, "nan");
         text_lacks(text, " - |");
-        free(text);
-        free(dir);
-        free(copy);
     }
     globfree(&found);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {in_folder(the_same_cases_on_every_machine),
-                                       in_folder(a_stranger_is_escaped),
-                                       in_folder(many_cases_take_seconds),
-                                       in_folder(the_strongest_mode_leads),
-                                       in_folder(parts_of_a_step),
-                                       in_folder(losses_stand_beside_the_ratio),
-                                       in_folder(no_ratio_across_origins_and_hosts),
-                                       in_folder(updates_by_bytes_per_second),
-                                       in_folder(no_ratio_across_timers_and_settling),
-                                       in_folder(attention_with_its_rounds),
-                                       in_folder(ranks_of_the_cpu_have_a_page),
-                                       in_folder(folders_side_by_side),
-                                       in_folder(a_page_is_short)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

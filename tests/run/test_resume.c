@@ -4,19 +4,13 @@
  * STEPBENCH_RESUME_FROM; with STEPBENCH_DEVICE=cuda on two GPUs (tests/run/kills.sh has several at once). */
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <fcntl.h>
-#include <unistd.h>
 
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "tests/support/bench_run.h"
 
@@ -40,17 +34,15 @@ static csv *go(const char *folder, const char *options, int code)
 #ifndef HAVE_GLOO
     skip();
 #endif
-    char *all = xasprintf(RUN "--steps %d %s", steps, options);
+    OWNED char *all = xasprintf(RUN "--steps %d %s", steps, options);
     csv *c = bench_rows(folder, "bench_run", "", all, code);
-    free(all);
     return c;
 }
 
 static bool there(const char *folder, int step)
 {
-    char *path = xasprintf("%s/ck/step-%08d", folder, step);
+    OWNED char *path = xasprintf("%s/ck/step-%08d", folder, step);
     const bool is = access(path, F_OK) == 0;
-    free(path);
     return is;
 }
 
@@ -62,13 +54,12 @@ static void pause_ms(double ms)
 /* Rank 0 has the folder until it is gone. */
 static void await_end(const char *folder)
 {
-    char *path = xasprintf("%s/ck/.stepbench-checkpoints", folder);
+    OWNED char *path = xasprintf("%s/ck/.stepbench-checkpoints", folder);
     const int fd = open(path, O_RDWR);
     for (int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && ms < WAIT_MS; ms++)
         pause_ms(1);
     if (fd >= 0)
         close(fd);
-    free(path);
 }
 
 static bool over(pid_t pid)
@@ -81,10 +72,10 @@ static bool over(pid_t pid)
 static int start_and_signal(const char *folder, const char *options, int step, double ms, int number)
 {
     const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL);
-    char *command = xasprintf("cd '%s' && exec '%s/bench_run' --device %s --machine test-x1 --quiet " RUN
-                              "--steps %d --data-delay 10 %s >out.txt 2>&1",
-                              folder, programs, bench_device(), steps, options);
+    OWNED char *programs = realpath(where ? where : ".", NULL);
+    OWNED char *command = xasprintf("cd '%s' && exec '%s/bench_run' --device %s --machine test-x1 --quiet " RUN
+                                    "--steps %d --data-delay 10 %s >out.txt 2>&1",
+                                    folder, programs, bench_device(), steps, options);
     int status = 0;
     const pid_t pid = fork();
     if (pid == 0) {
@@ -98,8 +89,6 @@ static int start_and_signal(const char *folder, const char *options, int step, d
     kill(pid, number);
     waitpid(pid, &status, 0);
     await_end(folder);
-    free(command);
-    free(programs);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -107,10 +96,9 @@ static int start_and_signal(const char *folder, const char *options, int step, d
 
 static void same_file(const char *a, const char *b, const char *name)
 {
-    char *command = xasprintf("cmp '%s/%s' '%s/%s'", a, name, b, name);
+    OWNED char *command = xasprintf("cmp '%s/%s' '%s/%s'", a, name, b, name);
     if (system(command) != 0)
         fail_msg("%s is another file in %s than in %s", name, b, a);
-    free(command);
 }
 
 static void same_state(const char *a, const char *b)
@@ -130,9 +118,9 @@ static void same_state(const char *a, const char *b)
 static void same_log(const char *a, const char *b, const char *name_a, const char *name_b, double slack)
 {
     static const char *const columns[] = {"step", "tokens", "loss", "loss_max", "entropy", "norm", "rate", "outliers"};
-    char *path_a = xasprintf("%s/results/test-x1/run/%s.csv", a, name_a);
-    char *path_b = xasprintf("%s/results/test-x1/run/%s.csv", b, name_b);
-    csv *want = csv_read(path_a), *got = csv_read(path_b);
+    OWNED char *path_a = xasprintf("%s/results/test-x1/run/%s.csv", a, name_a);
+    OWNED char *path_b = xasprintf("%s/results/test-x1/run/%s.csv", b, name_b);
+    OWNED_CSV csv *want = csv_read(path_a), *got = csv_read(path_b);
     assert_non_null(want);
     assert_non_null(got);
     assert_int_equal(want->rows, steps / 2);
@@ -145,20 +133,14 @@ static void same_log(const char *a, const char *b, const char *name_a, const cha
             if (!(fabs(x - y) <= slack * fabs(x)))
                 fail_msg("record %zu: %s %.9g, without the kill %.9g", i, columns[k], y, x);
         }
-    csv_free(want);
-    csv_free(got);
-    free(path_a);
-    free(path_b);
 }
 
 static size_t lines_of(const char *folder, const char *name)
 {
-    char *path = xasprintf("%s/results/test-x1/run/%s", folder, name), *text = file_text(path);
+    OWNED char *path = xasprintf("%s/results/test-x1/run/%s", folder, name), *text = file_text(path);
     size_t n = 0;
     for (const char *c = text; *c; c++)
         n += *c == '\n';
-    free(text);
-    free(path);
     return n;
 }
 
@@ -170,26 +152,23 @@ static size_t lines_of(const char *folder, const char *name)
 
 static void a_killed_run_goes_on_bit_for_bit(void **state)
 {
-    char *whole = below(*state, "whole"), *killed = below(*state, "killed");
+    OWNED char *whole = below(*state, "whole"), *killed = below(*state, "killed");
     csv_free(go(whole, TWO, EXIT_CODE_OK));
     assert_int_equal(start_and_signal(killed, TWO, 7, 5, SIGKILL), 128 + SIGKILL);
     assert_int_equal(start_and_signal(killed, TWO, 14, 55, SIGKILL), 128 + SIGKILL);
     assert_int_equal(start_and_signal(killed, TWO, 28, 0, SIGKILL), 128 + SIGKILL);
-    csv *c = go(killed, CHECKED TWO_RANKS, EXIT_CODE_OK); /* the event file is whole, too */
+    OWNED_CSV csv *c = go(killed, CHECKED TWO_RANKS, EXIT_CODE_OK); /* the event file is whole, too */
     assert_true(csv_real(c, 0, "first_step") >= 28);
-    csv_free(c);
     same_state(whole, killed);
     same_log(whole, killed, LOG, LOG, 0);
     assert_int_equal(lines_of(killed, LOG ".jsonl"), steps / 2);
     csv_free(go(killed, TWO, EXIT_CODE_UNSUPPORTED)); /* there is nothing left to do */
-    free(whole);
-    free(killed);
 }
 
 /* Nothing is lost, and nothing is done twice. */
 static void a_signal_saves_first(void **state)
 {
-    char *whole = below(*state, "whole"), *asked = below(*state, "asked");
+    OWNED char *whole = below(*state, "whole"), *asked = below(*state, "asked");
     assert_int_equal(start_and_signal(asked, TWO, 14, 0, SIGTERM), 128 + SIGTERM);
     char *path = folder_path(asked, "out.txt"), *text = file_text(path), *last = strstr(text, "behind step ");
     if (!last || !strstr(text, "--resume-run ck goes on"))
@@ -198,36 +177,28 @@ static void a_signal_saves_first(void **state)
     assert_true(step >= 14 && step < steps && there(asked, step));
     free(text);
     free(path);
-    csv *c = go(asked, TWO, EXIT_CODE_OK);
+    OWNED_CSV csv *c = go(asked, TWO, EXIT_CODE_OK);
     assert_true(csv_real(c, 0, "first_step") == step);
-    csv_free(c);
     same_state(whole, asked);
     same_log(whole, asked, LOG, LOG, 0);
-    free(whole);
-    free(asked);
 }
 
 /* Sums have another order there: the same losses but for rounding. */
 static void a_run_goes_on_on_other_ranks(void **state)
 {
-    char *whole = below(*state, "whole"), *moved = below(*state, "moved");
+    OWNED char *whole = below(*state, "whole"), *moved = below(*state, "moved");
     assert_int_equal(start_and_signal(moved, TWO, 14, 0, SIGKILL), 128 + SIGKILL);
     csv_free(go(moved, QUICK "--ranks 1 --batch 4", EXIT_CODE_OK));
     same_log(whole, moved, LOG, "save-ddp-1-tiny-16-fp32", 1e-5);
-    free(whole);
-    free(moved);
 }
 
 static void expect_words(const char *folder, const char *options, int code, const char *words)
 {
-    csv *c = go(folder, options, code);
-    char *path = folder_path(folder, "out.txt"), *text = file_text(path);
+    OWNED_CSV csv *c = go(folder, options, code);
+    OWNED char *path = folder_path(folder, "out.txt"), *text = file_text(path);
     const char *reason = code == EXIT_CODE_VERIFY ? csv_cell(c, c->rows - 1, "reason") : text;
     if (!strstr(reason, words))
         fail_msg("%s: '%s' lacks '%s'", options, reason, words);
-    free(text);
-    free(path);
-    csv_free(c);
 }
 
 static void what_is_lost_or_wrong_has_a_name(void **state)
@@ -261,12 +232,12 @@ static int kill_behind_next(const char *folder, const char *options, double ms)
 
 static void kill_and_compare(void **state, const char *options, const char *log, uint64_t turn)
 {
-    char *a = xasprintf("a%d", (int)turn), *b = xasprintf("b%d", (int)turn), *whole = below(*state, a),
-         *killed = below(*state, b);
+    OWNED char *a = xasprintf("a%d", (int)turn), *b = xasprintf("b%d", (int)turn), *whole = below(*state, a),
+               *killed = below(*state, b);
     int kills = 0;
     csv_free(go(whole, options, EXIT_CODE_OK));
     /* Other algorithms of products would have other bits. */
-    char *copy = xasprintf(
+    OWNED char *copy = xasprintf(
         "mkdir -p '%s/results/test-x1' && cp -f '%s/results/test-x1/gemm_choices.csv' '%s/results/test-x1' 2>/dev/null",
         killed, whole, killed);
     (void)!system(copy);
@@ -278,11 +249,6 @@ static void kill_and_compare(void **state, const char *options, const char *log,
     same_log(whole, killed, log, log, 0);
     print_message("%s: %d kills, nothing lost, the same bits\n", log, kills);
     assert_true(kills > KILLS / 2);
-    free(copy);
-    free(whole);
-    free(killed);
-    free(a);
-    free(b);
 }
 
 static void any_strategy_at_any_time(void **state)
@@ -302,9 +268,8 @@ static void any_strategy_at_any_time(void **state)
     steps = 80;
     for (int turn = first; turn < first + atoi(getenv("STEPBENCH_RESUMES")); turn++) {
         const char *const *way = ways[(size_t)turn % (sizeof ways / sizeof *ways)];
-        char *log = xasprintf("save-%s-tiny-16-%s", way[1], strstr(way[0], "bf16") ? "bf16" : "fp32");
+        OWNED char *log = xasprintf("save-%s-tiny-16-%s", way[1], strstr(way[0], "bf16") ? "bf16" : "fp32");
         kill_and_compare(state, way[0], log, (uint64_t)turn);
-        free(log);
     }
 }
 

@@ -3,23 +3,15 @@
  * this test alone, which shares nothing with the writer. */
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/csv.h"
-#include "common/core/error.h"
 #include "common/run/journal.h"
 #include "common/run/outliers.h"
 #include "common/run/schedule.h"
 
 /* ---- the schedule ---- */
 
-static void schedules_are_those_of_pytorch(void **state)
+TEST(schedules_are_those_of_pytorch)
 {
-    (void)state;
-    csv *c = csv_read("tests/golden/schedule.csv");
+    OWNED_CSV csv *c = csv_read("tests/golden/schedule.csv");
     assert_non_null(c);
     assert_true(c->rows > 400);
     for (size_t row = 0; row < c->rows; row++) {
@@ -29,7 +21,6 @@ static void schedules_are_those_of_pytorch(void **state)
         if (!(fabs(got - want) <= 1e-9 * 3e-4))
             fail_msg("%s, step %s: %.12g, PyTorch has %.12g", s.name, csv_cell(c, row, "step"), got, want);
     }
-    csv_free(c);
     assert_true(schedule_rate(&(schedule){"cosine", 1, 0.1, 0, 10}, 10) == 0.1);
     assert_true(schedule_rate(&(schedule){"cosine", 1, 0.1, 5, 5}, 9) == 0.1);
     assert_true(schedule_rate(&(schedule){"constant", 1, 0.1, 0, 10}, 99) == 1);
@@ -37,9 +28,8 @@ static void schedules_are_those_of_pytorch(void **state)
 
 /* ---- outliers ---- */
 
-static void outliers_are_named_and_do_not_hide_the_next(void **state)
+TEST(outliers_are_named_and_do_not_hide_the_next)
 {
-    (void)state;
     outliers o = {.n = 0};
     double z;
     assert_false(outliers_add(&o, 1e9, &z)); /* too few to say */
@@ -158,7 +148,7 @@ static int read_events(const char *path, scalar *out, int room)
     return n;
 }
 
-static void events_are_what_tensorboard_reads(void **state)
+TEST(events_are_what_tensorboard_reads)
 {
     scalar got[4];
     char *path = folder_path(*state, "events"), *cut = folder_path(*state, "cut"), why[400] = "";
@@ -174,11 +164,10 @@ static void events_are_what_tensorboard_reads(void **state)
     assert_true(got[2].step == 1000000 && got[2].value == (float)-1e30);
     assert_true(events_check(path, why, sizeof why));
 
-    char *command = xasprintf("head -c -1 '%s' >'%s'", path, cut);
+    OWNED char *command = xasprintf("head -c -1 '%s' >'%s'", path, cut);
     assert_int_equal(system(command), 0);
     assert_false(events_check(cut, why, sizeof why));
     assert_non_null(strstr(why, "record 2 is cut"));
-    free(command);
     e = events_open(path, 0);
     events_plant(e);
     events_scalar(e, 1, 1, "loss", 1);
@@ -192,13 +181,13 @@ static void events_are_what_tensorboard_reads(void **state)
 
 /* ---- the three files of a log ---- */
 
-static void a_log_is_three_files_that_agree(void **state)
+TEST(a_log_is_three_files_that_agree)
 {
     static const journal_record records[] = {
         {10, 5120, 3.25, 3.5, 1.2, 0.5, 1e-3, 1000, 41.5, 2.5, 9.75, 0.125, 1e9, 0},
         {20, 10240, 2.25, 2.5, NAN, NAN, 2e-3, 2000, NAN, 3.5, 4.5, 0, NAN, 2}};
     char why[300] = "", *folder = folder_path(*state, "run"), *csv_path = folder_path(*state, "run/small.csv");
-    char *old = folder_path(*state, "run/small/events.out.tfevents.1.old");
+    OWNED char *old = folder_path(*state, "run/small/events.out.tfevents.1.old");
     scalar got[32];
     int64_t last;
     for (int again = 0; again < 2; again++) { /* the second log of a name replaces the first */
@@ -211,35 +200,29 @@ static void a_log_is_three_files_that_agree(void **state)
         if (!again)
             file_write(old, "an earlier run's");
     }
-    csv *c = csv_read(csv_path);
+    OWNED_CSV csv *c = csv_read(csv_path);
     assert_int_equal(c->rows, 2);
     assert_true(csv_real(c, 0, "step") == 10 && csv_real(c, 1, "tokens") == 10240);
     assert_true(csv_real(c, 0, "loss_max") == 3.5 && csv_real(c, 1, "rate") == 2e-3);
     assert_true(isnan(csv_real(c, 1, "entropy")) && csv_real(c, 1, "outliers") == 2);
-    csv_free(c);
-    char *json_path = folder_path(*state, "run/small.jsonl"), *json = file_text(json_path);
+    OWNED char *json_path = folder_path(*state, "run/small.jsonl"), *json = file_text(json_path);
     assert_non_null(strstr(json, "{\"step\":10,\"tokens\":5120,\"loss\":3.25,\"loss_max\":3.5,\"entropy\":1.2,"));
     assert_non_null(strstr(json, "\"mfu_pct\":null") && strstr(json, "\"outliers\":2}"));
     int code;
-    char *command = xasprintf("ls '%s'/run/small/events.out.tfevents.*", (char *)*state);
-    char *events_path = command_text(command, &code);
+    OWNED char *command = xasprintf("ls '%s'/run/small/events.out.tfevents.*", (char *)*state);
+    OWNED char *events_path = command_text(command, &code);
     events_path[strcspn(events_path, "\n")] = 0;
     assert_int_equal(read_events(events_path, got, 32), 1 + 11 + 7);
     assert_string_equal(got[1].tag, "loss/mean");
     assert_true(got[1].step == 10 && got[1].value == 3.25);
-    free(command);
-    free(events_path);
-    free(json);
-    free(json_path);
     free(csv_path);
     free(folder);
-    free(old);
     assert_null(journal_open("/no/such/folder", "x", "", 0, &last, why, sizeof why));
     assert_non_null(strstr(why, "can't be written: No such file"));
 }
 
 /* Records of step 5 and before stay as they are; later ones, and a line that a kill has cut, are gone from all three. */
-static void a_log_goes_on_behind_a_step(void **state)
+TEST(a_log_goes_on_behind_a_step)
 {
     char why[300] = "", *folder = folder_path(*state, "on");
     int64_t last;
@@ -249,7 +232,7 @@ static void a_log_goes_on_behind_a_step(void **state)
     for (int64_t step = 2; step <= 8; step += 2)
         journal_write(j, &(journal_record){.step = step, .loss = 1, .mfu_pct = NAN});
     journal_close(j, NULL, 0);
-    char *csv_path = folder_path(*state, "on/small.csv"), *json_path = folder_path(*state, "on/small.jsonl");
+    OWNED char *csv_path = folder_path(*state, "on/small.csv"), *json_path = folder_path(*state, "on/small.jsonl");
     FILE *f = fopen(csv_path, "a");
     fputs("5,3", f);
     fclose(f);
@@ -258,32 +241,19 @@ static void a_log_goes_on_behind_a_step(void **state)
     journal_write(j, &(journal_record){.step = 6, .loss = 2, .mfu_pct = NAN});
     if (!journal_close(j, why, sizeof why))
         fail_msg("%s", why);
-    csv *c = csv_read(csv_path);
+    OWNED_CSV csv *c = csv_read(csv_path);
     assert_int_equal(c->rows, 3);
     for (size_t i = 0; i < 3; i++)
         assert_true(csv_real(c, i, "step") == 2.0 * (double)(i + 1) && csv_real(c, i, "loss") == (i == 2 ? 2 : 1));
-    csv_free(c);
     int code;
-    char *json = file_text(json_path), *command = xasprintf("ls '%s'/small/events.out.tfevents.*", folder);
+    OWNED char *json = file_text(json_path), *command = xasprintf("ls '%s'/small/events.out.tfevents.*", folder);
     assert_null(strstr(json, "\"step\":8"));
     assert_non_null(strstr(json, "{\"step\":6,\"tokens\":0,\"loss\":2,"));
-    char *events_path = command_text(command, &code);
+    OWNED char *events_path = command_text(command, &code);
     events_path[strcspn(events_path, "\n")] = 0;
     assert_int_equal(read_events(events_path, got, 64), 1 + 3 * 10);
     assert_true(got[10].step == 2 && got[11].step == 4 && got[21].step == 6 && got[21].value == 2);
-    free(events_path);
-    free(command);
-    free(json);
-    free(json_path);
-    free(csv_path);
     free(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_are_those_of_pytorch), cmocka_unit_test(outliers_are_named_and_do_not_hide_the_next),
-        cmocka_unit_test(events_are_what_tensorboard_reads), cmocka_unit_test(a_log_is_three_files_that_agree),
-        cmocka_unit_test(a_log_goes_on_behind_a_step)};
-    return cmocka_run_group_tests(tests, folder_create, folder_remove);
-}
+TESTS_WITH(folder_create, folder_remove)

@@ -4,13 +4,11 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include <stdio.h>
-
 #include "common/formulas/offload.h"
 
 /* Whatever else is computed again, with everything beside the backward or nothing; each kind in its turn. On a GPU the fused
  * steps are replayed as a graph. */
-static void offloading(void **state)
+TEST(offloading)
 {
     static const int kinds[] = {OFFLOAD_BLOCK, OFFLOAD_RESIDUAL, OFFLOAD_MLP, OFFLOAD_ATTN};
     int turn = 0;
@@ -37,9 +35,8 @@ static void offloading(void **state)
 }
 
 /* Any blocks, and any number of them in flight; several micro-batches write the same memory of the host. */
-static void offloaded_schedules(void **state)
+TEST(offloaded_schedules)
 {
-    (void)state;
     for (int micro = 1; micro <= 2; micro++) {
         step_options o = three_blocks("fp32");
         o.config.layers = 7;
@@ -63,7 +60,7 @@ static void offloaded_schedules(void **state)
 }
 
 /* Less memory, by what left; what cannot leave is said. */
-static void offloading_saves(void **state)
+TEST(offloading_saves)
 {
     char why[200];
     (void)state;
@@ -89,9 +86,4 @@ static void offloading_saves(void **state)
     assert_string_equal(why, "blocks that are computed again in groups or nested are not offloaded");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(offloading), cmocka_unit_test(offloaded_schedules),
-                                       cmocka_unit_test(offloading_saves)};
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

@@ -6,13 +6,7 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 
 enum { RANKS_MAX = 3, PARTS_MAX = 4, ACTIONS_MAX = 64, LAYERS = 4, MICROS = 4, HOPS = 2 * MICROS * (LAYERS + 1) };
 
@@ -279,7 +273,7 @@ static void same_tensor(trainer *want, trainer *got, const param_tensor *p, cons
 {
     const param_tensor *same = params_find(trainer_params(want), p->kind, p->layer);
     const size_t bytes = (size_t)p->count * sizeof(float);
-    float *a = xmalloc(bytes), *b = xmalloc(bytes);
+    OWNED float *a = xmalloc(bytes), *b = xmalloc(bytes);
     for (int grads = 0; grads < 2; grads++) {
         (grads ? trainer_read_grad : trainer_read_param)(want, same, a);
         (grads ? trainer_read_grad : trainer_read_param)(got, p, b);
@@ -287,8 +281,6 @@ static void same_tensor(trainer *want, trainer *got, const param_tensor *p, cons
             fail_msg("%s: %s of %s is not that of the whole model, bit for bit", what,
                      grads ? "the gradient" : "the value", p->name);
     }
-    free(a);
-    free(b);
 }
 
 static void same_as_whole(const step_options *o, const schedule *x, bool late)
@@ -341,9 +333,8 @@ static step_options four_blocks(const char *precision)
     return o;
 }
 
-static void same_bits_in_any_order(void **state)
+TEST(same_bits_in_any_order)
 {
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int x = 0; x < SCHEDULES; x++)
             for (int late = 0; late < 2; late++) {
@@ -373,9 +364,8 @@ static int64_t planned(const step_options *o, const char *actions, int first, in
 }
 
 /* As many micro-batches as are in flight, and what a W still reads, is what the plan holds. */
-static void memory_follows_the_table(void **state)
+TEST(memory_follows_the_table)
 {
-    (void)state;
     step_options o = four_blocks("fp32");
     o.seq = 64;
     const int64_t alternate = planned(&o, "F0 B0 F1 B1 F2 B2 F3 B3", 0, LAYERS);
@@ -393,9 +383,8 @@ static void memory_follows_the_table(void **state)
 
 /* ---- tables that cannot be ---- */
 
-static void refused(void **state)
+TEST(refused)
 {
-    (void)state;
     static const struct {
         const char *actions, *why;
     } bad[] = {{"F0 B0 F1 B1 F2 B2 F3", "lacks an F or a B"},
@@ -433,9 +422,4 @@ static void refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_in_any_order),
-                                       cmocka_unit_test(memory_follows_the_table), cmocka_unit_test(refused)};
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

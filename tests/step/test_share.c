@@ -4,13 +4,8 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "common/core/error.h"
 #include "common/model/dtypes.h"
 
 enum { RANKS_MAX = 4, BYTES_MAX = 1 << 20 };
@@ -58,8 +53,8 @@ static void on_gather(void *user, const void *mine, void *all, size_t count, sb_
 static void add_up(rank *r, int first, int members, size_t at, void *out, size_t count, sb_dtype t)
 {
     const size_t element = (size_t)sb_dtype_bytes(t);
-    float *sum = xcalloc(count, sizeof *sum), *one = xcalloc(count, sizeof *one);
-    char *stored = xmalloc(count * element);
+    OWNED float *sum = xcalloc(count, sizeof *sum), *one = xcalloc(count, sizeof *one);
+    OWNED char *stored = xmalloc(count * element);
     for (int k = 0; k < members; k++) {
         if (r->fault == PARTIAL && r->sums == 0 && k == members - 1)
             continue;
@@ -72,9 +67,6 @@ static void add_up(rank *r, int first, int members, size_t at, void *out, size_t
     r->sums++;
     pthread_barrier_wait(&r->net->met);
     memcpy(out, stored, count * element);
-    free(sum);
-    free(one);
-    free(stored);
     pthread_barrier_wait(&r->net->met);
 }
 
@@ -174,7 +166,7 @@ static void *run(void *arg)
 static double distance(trainer *want, trainer *got, const param_tensor *p, bool grads)
 {
     const param_tensor *whole = params_find(trainer_params(want), p->kind, p->layer);
-    float *a = xmalloc((size_t)whole->count * sizeof *a), *b = xmalloc((size_t)p->count * sizeof *b);
+    OWNED float *a = xmalloc((size_t)whole->count * sizeof *a), *b = xmalloc((size_t)p->count * sizeof *b);
     double off = 0, size = 0;
     (grads ? trainer_read_grad : trainer_read_param)(want, whole, a);
     (grads ? trainer_read_grad : trainer_read_param)(got, p, b);
@@ -186,8 +178,6 @@ static double distance(trainer *want, trainer *got, const param_tensor *p, bool 
             off += (is - x) * (is - x);
             size += x * x;
         }
-    free(a);
-    free(b);
     return off == 0 ? 0 : sqrt(off / size);
 }
 
@@ -258,9 +248,8 @@ static void close_to_whole(const step_options *o, int ranks, const char *what)
                  ranks, o->precision->name, o->rows_apart ? "apart" : "together", d.loss, d.grad, d.name, d.param);
 }
 
-static void as_one_rank(void **state)
+TEST(as_one_rank)
 {
-    (void)state;
     for (int apart = 0; apart < 2; apart++)
         for (int ranks = 2; ranks <= RANKS_MAX; ranks++) {
             step_options o = shared_blocks(ranks == 3 ? "bf16" : "fp32");
@@ -278,7 +267,7 @@ static void as_one_rank(void **state)
 }
 
 /* Weight gradients that a W makes later read gathered rows then. */
-static void weights_left(void **state)
+TEST(weights_left)
 {
     static const step_action actions[] = {{STEP_F, 0, 0}, {STEP_B, 0, 0}, {STEP_F, 1, 0},
                                           {STEP_B, 1, 0}, {STEP_W, 0, 0}, {STEP_W, 1, 0}};
@@ -295,7 +284,7 @@ static void weights_left(void **state)
 }
 
 /* Gathered logits give the same numbers, from the same products. */
-static void gathered_logits(void **state)
+TEST(gathered_logits)
 {
     step_options o = shared_blocks("fp32");
     (void)state;
@@ -306,7 +295,7 @@ static void gathered_logits(void **state)
     assert_true(three.loss == all.loss && three.grad == all.grad && three.param == all.param);
 }
 
-static void faults_are_found(void **state)
+TEST(faults_are_found)
 {
     static const char *const names[FAULTS] = {"none", "chunk", "partial", "gains", "keys", "ids", "padding"};
     (void)state;
@@ -335,7 +324,7 @@ static void refuse(step_options o, const char *word)
         fail_msg("\"%s\" does not say %s", why, word);
 }
 
-static void refused(void **state)
+TEST(refused)
 {
     step_options o = shared_blocks("fp32");
     (void)state;
@@ -354,10 +343,4 @@ static void refused(void **state)
     refuse(o, "whole gains");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_one_rank), cmocka_unit_test(weights_left),
-                                       cmocka_unit_test(gathered_logits), cmocka_unit_test(faults_are_found),
-                                       cmocka_unit_test(refused)};
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

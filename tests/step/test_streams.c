@@ -6,10 +6,6 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/core/error.h"
 #include "common/device/internal.h"
 #include "common/train/tune/tune.h"
 
@@ -276,9 +272,8 @@ static void steps_of(overlap way, bool clipped, int micro_batches, bool share, c
     fake_close(t);
 }
 
-static void edges_of_a_step(void **state)
+TEST(edges_of_a_step)
 {
-    (void)state;
     for (int way = OVERLAP_NONE; way <= OVERLAP_ALL; way++)
         for (int mask = 0; mask < 8; mask++)
             steps_of((overlap)way, mask & 1, mask & 2 ? 2 : 1, mask & 4, NULL);
@@ -286,7 +281,7 @@ static void edges_of_a_step(void **state)
 
 /* Several micro-batches in flight, and weight gradients that wait: what is on the side stream in one action is done with
  * before the next one uses its memory. */
-static void edges_of_a_table(void **state)
+TEST(edges_of_a_table)
 {
     enum { MICROS = 3 };
     static const step_action ahead[] = {{STEP_F, 0, 0}, {STEP_F, 1, 0}, {STEP_B, 0, 0},
@@ -317,11 +312,11 @@ static void choose(const double ms[STREAMS], bool clipped, overlap expected)
     fake.ms = ms;
     const int64_t bytes = trainer_memory_of(t).arena_bytes;
     golden_params(t);
-    float *before = all_params(t);
+    OWNED float *before = all_params(t);
     assert_true(trainer_tune(t, NULL));
     assert_string_equal(overlap_name(trainer_overlap(t)), overlap_name(expected));
     assert_int_equal(trainer_memory_of(t).arena_bytes < bytes, expected == OVERLAP_NONE);
-    float *tuned = all_params(t);
+    OWNED float *tuned = all_params(t);
     same_bits(want.p, before, tuned, "choosing a way of overlap");
     for (int s = 0; s < OUTCOME_STEPS; s++) {
         golden_tokens(t, s);
@@ -329,19 +324,15 @@ static void choose(const double ms[STREAMS], bool clipped, overlap expected)
         assert_int_equal(fake.used, expected);
         assert_true(trainer_loss(t) == want.losses[s]);
     }
-    float *after = all_params(t);
+    OWNED float *after = all_params(t);
     same_bits(want.p, want.params, after, "steps after the choice of a way of overlap");
     assert_null(fake.race);
-    free(before);
-    free(tuned);
-    free(after);
     outcome_free(&want);
     fake_close(t);
 }
 
-static void the_fastest_way_is_chosen(void **state)
+TEST(the_fastest_way_is_chosen)
 {
-    (void)state;
     choose((double[]){1, 0.9, 0.895}, false, OVERLAP_ALL);
     choose((double[]){1, 0.89, 0.9}, false, OVERLAP_GRADIENTS);
     choose((double[]){1, 0.9, 0.8}, true, OVERLAP_GRADIENTS); /* AdamW waits for the norm of all gradients */
@@ -350,9 +341,4 @@ static void the_fastest_way_is_chosen(void **state)
     choose((double[]){1, 1, 1000}, false, OVERLAP_ALL);     /* not worth measuring */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edges_of_a_step), cmocka_unit_test(edges_of_a_table),
-                                       cmocka_unit_test(the_fastest_way_is_chosen)};
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

@@ -4,13 +4,7 @@
 
 #include "tests/support/bench_run.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/core/error.h"
 
 char *build_folder(void)
 {
@@ -25,18 +19,15 @@ char *build_folder(void)
 
 void report_run(const char *arguments)
 {
-    char *build = build_folder(), *command = xasprintf("'%s/report' %s >/dev/null", build, arguments);
+    OWNED char *build = build_folder(), *command = xasprintf("'%s/report' %s >/dev/null", build, arguments);
     const int status = system(command);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
-    free(command);
-    free(build);
 }
 
 char *report_text(const char *dir)
 {
-    char *quoted = xasprintf("'%s'", dir);
+    OWNED char *quoted = xasprintf("'%s'", dir);
     report_run(quoted);
-    free(quoted);
     return folder_text(dir, "report.md");
 }
 
@@ -62,32 +53,29 @@ const char *bench_device(void)
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code)
 {
     const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL), *path = xasprintf("%s/results/test-x1/%s.csv", folder, bench);
+    OWNED char *programs = realpath(where ? where : ".", NULL),
+               *path = xasprintf("%s/results/test-x1/%s.csv", folder, bench);
     assert_non_null(programs);
     remove(path);
-    char *command = xasprintf("cd '%s' && env %s '%s/%s' --device %s --machine test-x1 --quiet %s "
-                              ">out.txt 2>&1",
-                              folder, environment, programs, bench, bench_device(), arguments);
+    OWNED char *command = xasprintf("cd '%s' && env %s '%s/%s' --device %s --machine test-x1 --quiet %s "
+                                    ">out.txt 2>&1",
+                                    folder, environment, programs, bench, bench_device(), arguments);
     const int status = system(command), got = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (got != code && code != BENCH_ANY_CODE) {
         char *out = folder_path(folder, "out.txt");
         fail_msg("exit code %d, not %d: %s: %s", got, code, command, file_text(out));
     }
     csv *rows = access(path, R_OK) == 0 ? csv_read(path) : NULL;
-    free(command);
-    free(programs);
-    free(path);
     return rows;
 }
 
 char *preload_build(const char *folder, const char *name)
 {
     const char *cc = getenv("CC");
-    char *command =
+    OWNED char *command =
         xasprintf("%s -std=c11 -D_GNU_SOURCE -O1 -Wall -I. -shared -fPIC -o '%s/%s.so' tests/preload/%s.c -ldl",
                   cc && *cc ? cc : "cc", folder, name, name);
     assert_int_equal(system(command), 0);
-    free(command);
     /* A sanitizer's library wants to be the first. */
     return xasprintf("ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD='%s/%s.so'", folder, name);
 }

@@ -31,11 +31,10 @@ void draw_tokens(trainer *t, uint64_t seed, uint32_t stream)
 {
     const step_options *o = trainer_options_of(t);
     const int n = o->batch * o->seq * (o->micro_batches > 1 ? o->micro_batches : 1);
-    int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
+    OWNED int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
     for (int i = 0; i < 2 * n; i++)
         ids[i] = (int32_t)(rng_uniform(seed, stream, (uint64_t)i) * o->config.vocab);
     trainer_set_tokens(t, ids, ids + n);
-    free(ids);
 }
 
 double relative_l2(const float *reference, const float *got, int64_t n)

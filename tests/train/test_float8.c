@@ -7,9 +7,6 @@
 #include "common/formulas/offload.h"
 #include "kernels/shared/internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { FLOAT8_POLICIES = 7, DELAYED = FLOAT8_POLICIES - 2 };
 static const char *const float8_policies[FLOAT8_POLICIES] = {
     "fp8-tensorwise", "fp8-rowwise", "fp8-rowwise-dw16", "fp8-block", "fp8-block-dw2d", "fp8-delayed", "fp8-mx"};
@@ -39,9 +36,8 @@ static int products_in_float8(const trainer *t)
     return uses;
 }
 
-static void gradients_are_near_those_of_bf16(void **state)
+TEST(gradients_are_near_those_of_bf16)
 {
-    (void)state;
     for (int i = 0; i < policy_count(); i++) {
         step_options o = float8_options(float8_policies[i]);
         o.precision = precision_find("bf16");
@@ -60,9 +56,8 @@ static void gradients_are_near_those_of_bf16(void **state)
 }
 
 /* A W behind its B makes the bits of a whole B, though it casts by itself. */
-static void what_is_made_again_or_later_has_the_same_bits(void **state)
+TEST(what_is_made_again_or_later_has_the_same_bits)
 {
-    (void)state;
     const model_part part = {0, 3, true, true};
     const step_action split[] = {{STEP_F, 0, 0}, {STEP_B, 0, 0}, {STEP_F, 1, 0},
                                  {STEP_W, 0, 0}, {STEP_B, 1, 0}, {STEP_W, 1, 0}};
@@ -89,9 +84,8 @@ static void what_is_made_again_or_later_has_the_same_bits(void **state)
 }
 
 /* The gradients of a second step are those of a new trainer with the parameters that the first one left. */
-static void copies_of_weights_follow_the_update(void **state)
+TEST(copies_of_weights_follow_the_update)
 {
-    (void)state;
     for (int i = 0; i < policy_count(); i++) {
         step_options o = float8_options(float8_policies[i]);
         if (i == DELAYED) /* its scales are those of an earlier step */
@@ -100,24 +94,20 @@ static void copies_of_weights_follow_the_update(void **state)
         o.share_grad_memory = false;
         trainer *t = create(&o), *fresh = create(&o);
         step(t);
-        float *after = all_params(t);
+        OWNED float *after = all_params(t);
         set_params(fresh, after);
         step(t);
         step(fresh);
-        float *want = all_grads(fresh), *got = all_grads(t);
+        OWNED float *want = all_grads(fresh), *got = all_grads(t);
         same_bits(trainer_params(t), want, got, float8_policies[i]);
-        free(after);
-        free(want);
-        free(got);
         trainer_free(t);
         trainer_free(fresh);
     }
 }
 
 /* Scales of a second step are made of the first one: where nothing is learnt, they are its own. */
-static void delayed_scales_are_those_of_earlier_steps(void **state)
+TEST(delayed_scales_are_those_of_earlier_steps)
 {
-    (void)state;
     for (int learns = 0; learns < 2; learns++) {
         step_options o = float8_options("fp8-delayed");
         o.share_grad_memory = false;
@@ -132,10 +122,8 @@ static void delayed_scales_are_those_of_earlier_steps(void **state)
         for (int i = 0; i < 2; i++) {
             step(t);
             step(present);
-            float *got = all_grads(t), *want = all_grads(present);
+            OWNED float *got = all_grads(t), *want = all_grads(present);
             assert_int_equal(worst_tensor(trainer_params(t), want, got, NULL) > 0, i == 1 && learns);
-            free(got);
-            free(want);
         }
         trainer_free(t);
         trainer_free(present);
@@ -150,9 +138,8 @@ static sb_status counted_quantize(sb_context *ctx, const sb_quantize *p, void *s
 }
 
 /* A micro-batch casts inputs and gradients of each layer once, and a step each weight. */
-static void everything_is_cast_once(void **state)
+TEST(everything_is_cast_once)
 {
-    (void)state;
     sb_train_ops ops = *bed.kernels->train;
     sb_kernels counting = *bed.kernels;
     ops.quantize = counted_quantize;
@@ -170,9 +157,8 @@ static void everything_is_cast_once(void **state)
     }
 }
 
-static void memory_is_planned(void **state)
+TEST(memory_is_planned)
 {
-    (void)state;
     const fusion ways[] = {FUSION_NONE, FUSION_KERNELS};
     int64_t bytes[2] = {0};
     for (int i = 0; i < policy_count(); i++)
@@ -192,9 +178,8 @@ static void memory_is_planned(void **state)
     assert_true(bytes[1] > bytes[0] + 2 * 3 * (4 * 32 * 32 + 3 * 32 * 128)); /* both copies of all weights */
 }
 
-static void what_does_not_fit_stays_in_bf16(void **state)
+TEST(what_does_not_fit_stays_in_bf16)
 {
-    (void)state;
     step_options o = float8_options("bf16");
     o.seq = 13;
     const outcome want = outcome_of(&o);
@@ -217,9 +202,8 @@ static sb_status no_rows(sb_context *ctx, sb_scaling scaling)
     return scaling == SB_SCALE_TENSOR ? SB_OK : sb_error(SB_UNSUPPORTED, "no float8 by %s", sb_scaling_name(scaling));
 }
 
-static void a_gpu_without_float8_is_told(void **state)
+TEST(a_gpu_without_float8_is_told)
 {
-    (void)state;
     sb_train_ops ops = *bed.kernels->train;
     sb_kernels poor = *bed.kernels;
     ops.float8_supported = no_rows;
@@ -235,16 +219,4 @@ static void a_gpu_without_float8_is_told(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_near_those_of_bf16),
-                                       cmocka_unit_test(what_is_made_again_or_later_has_the_same_bits),
-                                       cmocka_unit_test(copies_of_weights_follow_the_update),
-                                       cmocka_unit_test(delayed_scales_are_those_of_earlier_steps),
-                                       cmocka_unit_test(everything_is_cast_once),
-                                       cmocka_unit_test(memory_is_planned),
-                                       cmocka_unit_test(what_does_not_fit_stays_in_bf16),
-
-                                       cmocka_unit_test(a_gpu_without_float8_is_told)};
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

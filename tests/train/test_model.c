@@ -4,13 +4,7 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include "common/core/error.h"
 #include "common/core/rng.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static char **models; /* of MANIFEST_MODEL */
 static int model_count;
@@ -84,19 +78,17 @@ static void check_first(const golden_model *g, const step_options *o, const poli
     trainer *t = create_golden(&once);
     const params *p = trainer_params(t);
     golden_tokens(t, 0);
-    float *logits = all_logits(t);
+    OWNED float *logits = all_logits(t);
     close_loss(g->losses[0], trainer_loss(t), b->loss, what);
     errors[0] = relative_l2(g->logits, logits, (int64_t)g->batch * g->seq * g->config.vocab);
     if (!(errors[0] <= b->first))
         fail_msg("%s: relative L2 error of the logits is %.2e, more than %.0e", what, errors[0], b->first);
     step(t);
     close_loss(g->losses[0], trainer_loss(t), b->loss, what);
-    float *grads = all_grads(t);
+    OWNED float *grads = all_grads(t);
     tensors_close(p, g->grads, grads, b->first, what);
     for (int i = 0, at = 0; i < p->count; at += (int)p->tensors[i++].count)
         errors[i + 1] = relative_l2(g->grads + at, grads + at, p->tensors[i].count);
-    free(logits);
-    free(grads);
     trainer_free(t);
 }
 
@@ -131,13 +123,13 @@ static void check_steps(const golden_model *g, const step_options *o, const poli
 {
     trainer *t = create_golden(o);
     const params *p = trainer_params(t);
-    float *before = all_params(t);
+    OWNED float *before = all_params(t);
     for (int s = 0; s < g->steps; s++) {
         golden_tokens(t, s);
         step(t);
         close_loss(g->losses[s], trainer_loss(t), (drawn ? 100 : 10) * b->loss, what); /* turned elements move it */
     }
-    float *after = all_params(t), *want = malloc((size_t)p->parameters * sizeof *want);
+    OWNED float *after = all_params(t), *want = malloc((size_t)p->parameters * sizeof *want);
     memcpy(want, g->params, (size_t)p->parameters * sizeof *want);
     /* Weights held in bf16 alone can't have moved by less than their rounding. */
     if (strcmp(o->precision->name, "bf16-pure") != 0) {
@@ -151,9 +143,6 @@ static void check_steps(const golden_model *g, const step_options *o, const poli
     sb_optimizer_state state;
     trainer_optimizer_state(t, &state);
     assert_true(state.step == g->steps && state.skipped == 0);
-    free(before);
-    free(after);
-    free(want);
     trainer_free(t);
 }
 
@@ -175,9 +164,8 @@ static void find_models(void)
     free(path);
 }
 
-static void golden(void **state)
+TEST(golden)
 {
-    (void)state;
     assert_true(model_count > 0);
     for (int m = 0; m < model_count; m++)
         for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
@@ -204,9 +192,8 @@ static void golden(void **state)
 }
 
 /* Every attention op, eager ops, and the forms of products give the golden results in fp32, too. */
-static void golden_variants(void **state)
+TEST(golden_variants)
 {
-    (void)state;
     for (int m = 0; m < model_count; m++) {
         golden_model g = golden_read(models[m]);
         double *errors = calloc((size_t)g.tensors + 1, sizeof *errors), moved;
@@ -235,11 +222,10 @@ static void golden_variants(void **state)
 
 static double loss_at(trainer *t, const float *params, const float *direction, double h, int64_t n)
 {
-    float *moved = malloc((size_t)n * sizeof *moved);
+    OWNED float *moved = malloc((size_t)n * sizeof *moved);
     for (int64_t i = 0; i < n; i++)
         moved[i] = (float)(params[i] + h * direction[i]);
     set_params(t, moved);
-    free(moved);
     step(t);
     return trainer_loss(t);
 }
@@ -258,7 +244,7 @@ static void check_differences(const step_options *o, int directions, const char 
     golden_tokens(t, 0);
     golden_tokens(forward, 0);
     step(t);
-    float *params = all_params(t), *grads = all_grads(t), *direction = malloc((size_t)n * sizeof *direction);
+    OWNED float *params = all_params(t), *grads = all_grads(t), *direction = malloc((size_t)n * sizeof *direction);
     for (int k = 0; k < directions; k++) {
         double slope = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -274,14 +260,11 @@ static void check_differences(const step_options *o, int directions, const char 
             fail_msg("%s: the loss changes by %.6g along direction %d, the gradient says %.6g", what, measured, k,
                      slope);
     }
-    free(params);
-    free(grads);
-    free(direction);
     trainer_free(t);
     trainer_free(forward);
 }
 
-static void finite_differences(void **state)
+TEST(finite_differences)
 {
     static const struct {
         const char *what;
@@ -309,17 +292,14 @@ static void finite_differences(void **state)
         }
 }
 
+TESTS_WITH(bed_create, bed_destroy)
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden),
-        cmocka_unit_test(golden_variants),
-        cmocka_unit_test(finite_differences),
-    };
     if (argc > 1) {
         golden_folder = argv[1];
         drawn = true;
     }
     find_models();
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
+    return tests_run();
 }

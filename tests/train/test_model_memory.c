@@ -3,8 +3,6 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include <string.h>
-
 /* ---- callbacks, times, memory ---- */
 
 typedef struct tiles {
@@ -22,9 +20,8 @@ static void on_ready(void *user, int64_t first, int64_t count, void *stream)
     seen->calls++;
 }
 
-static void callbacks(void **state)
+TEST(callbacks)
 {
-    (void)state;
     for (int mask = 0; mask < 8; mask++) {
         step_options o = three_blocks("bf16");
         o.mode = mask & 1 ? STEP_TRAIN : STEP_FORWARD_BACKWARD;
@@ -89,9 +86,8 @@ static void check_timeline(trainer *t, size_t held_before)
     assert_true(taken >= m.allocated && taken < m.allocated + 20 * 256);
 }
 
-static void memory_history(void **state)
+TEST(memory_history)
 {
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int mode = STEP_FORWARD; mode <= STEP_TRAIN; mode++)
             for (int mask = 0; mask < 16; mask++) {
@@ -120,9 +116,8 @@ static int64_t bytes_of(const step_options *o)
     return bytes;
 }
 
-static void memory_order(void **state)
+TEST(memory_order)
 {
-    (void)state;
     step_options o = small_options();
     o.config.layers = 12;
     o.batch = 8;
@@ -152,9 +147,8 @@ static void refused(const step_options *o, const char *words)
         fail_msg("the reason is \"%s\", want \"%s\"", why, words);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     step_options o = small_options();
     o.config.heads = 3;
     refused(&o, "not a multiple of heads");
@@ -185,13 +179,4 @@ static void refusals(void **state)
     trainer_free(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(callbacks),
-        cmocka_unit_test(memory_history),
-        cmocka_unit_test(memory_order),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

@@ -4,14 +4,9 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- what must not change a bit ---- */
 
-static void recomputation(void **state)
+TEST(recomputation)
 {
     static const char *const names[] = {"none", "selective", "attn", "mlp", "block", "nested"};
     (void)state;
@@ -37,9 +32,8 @@ static void recomputation(void **state)
 }
 
 /* Blocks that do not all recompute the same, and enough of them for every way of getting to one. */
-static void schedules(void **state)
+TEST(schedules)
 {
-    (void)state;
     for (int i = 0; i < POLICIES; i++) {
         step_options o = three_blocks(policies[i]);
         o.config.layers = 11;
@@ -77,9 +71,8 @@ static double apart(const params *p, const float *a, const float *b)
 /* One chunk of everything gives the same bits; smaller ones add the head's weight gradient in another order, and in 16
  * bits round it once for each. A library may leave the factors of a product of one row in fp32 where it rounds those of
  * others to tf32: the head's products then differ by 2^-11 a factor, which updates would enlarge. */
-static void loss_in_chunks(void **state)
+TEST(loss_in_chunks)
 {
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int mask = 0; mask < 4; mask++) {
             const bool tf32 = strcmp(policies[i], "tf32") == 0;
@@ -114,7 +107,7 @@ static void loss_in_chunks(void **state)
 /* A batch in parts, whose gradients are added up in another order, and in 16 bits rounded once more for each, by which
  * some weights are rounded the other way. The update comes once, with all of them. Products by tf32 differ as in
  * loss_in_chunks. */
-static void micro_batches(void **state)
+TEST(micro_batches)
 {
     enum { BATCH = 4 };
     (void)state;
@@ -159,7 +152,7 @@ static bool takes_slots_for_gradients(const trainer *t)
 
 /* fp32 sums of 16-bit gradients are written by the products themselves: they are those of a whole batch whose gradients are
  * made in fp32, but for the order of the sums. Sums that no product can write, of fp32 in 16 bits, still come from a slot. */
-static void sums_in_products(void **state)
+TEST(sums_in_products)
 {
     enum { BATCH = 4 };
     (void)state;
@@ -198,9 +191,8 @@ static void sums_in_products(void **state)
 }
 
 /* A step of more micro-batches needs memory for their tokens and losses, and none else. */
-static void memory_of_micro_batches(void **state)
+TEST(memory_of_micro_batches)
 {
-    (void)state;
     step_options o = three_blocks("bf16");
     o.micro_batches = 2;
     const int64_t two = trainer_planned_bytes(bed.dev, bed.kernels, bed.ctx, &o);
@@ -213,9 +205,8 @@ static void memory_of_micro_batches(void **state)
     trainer_free(t);
 }
 
-static void streams_and_memory(void **state)
+TEST(streams_and_memory)
 {
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int eager = 0; eager < 2; eager++) {
             step_options o = three_blocks(policies[i]);
@@ -239,9 +230,8 @@ static void streams_and_memory(void **state)
 }
 
 /* Looking at logits between steps, and other modes of the same model, change nothing. */
-static void looking(void **state)
+TEST(looking)
 {
-    (void)state;
     for (int i = 0; i < POLICIES; i++) {
         step_options o = three_blocks(policies[i]);
         outcome want = outcome_of(&o);
@@ -250,16 +240,13 @@ static void looking(void **state)
         golden_params(t);
         for (int s = 0; s < OUTCOME_STEPS; s++) {
             golden_tokens(t, s);
-            float *logits = all_logits(t);
+            OWNED float *logits = all_logits(t);
             const double seen = trainer_loss(t);
             step(t);
             assert_true(trainer_loss(t) == want.losses[s] && seen == want.losses[s]);
-            free(logits);
         }
-        float *params = all_params(t), *grads = all_grads(t);
+        OWNED float *params = all_params(t), *grads = all_grads(t);
         same_bits(p, want.params, params, "with looks at the logits");
-        free(params);
-        free(grads);
         trainer_free(t);
         for (int mode = STEP_FORWARD; mode <= STEP_FORWARD_BACKWARD; mode++) {
             o.mode = (step_mode)mode;
@@ -277,7 +264,7 @@ static void looking(void **state)
 
 /* ---- what may change a little ---- */
 
-static void fusion_levels(void **state)
+TEST(fusion_levels)
 {
     /* Bounds of gradients after one update: eager ops round what fused ones keep in registers. SwiGLU within its products or
      * apart from them differs by the order of sums at most. */
@@ -303,7 +290,7 @@ static void fusion_levels(void **state)
 /* ---- learning ---- */
 
 /* One batch with distinct positions can be learned by heart; each policy must get there. */
-static void overfits(void **state)
+TEST(overfits)
 {
     static const double rates[POLICIES] = {3e-3, 3e-3, 3e-3, 1e-2, 3e-3};
     (void)state;
@@ -323,14 +310,4 @@ static void overfits(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recomputation),      cmocka_unit_test(schedules),
-        cmocka_unit_test(loss_in_chunks),     cmocka_unit_test(micro_batches),
-        cmocka_unit_test(sums_in_products),   cmocka_unit_test(memory_of_micro_batches),
-        cmocka_unit_test(streams_and_memory), cmocka_unit_test(looking),
-        cmocka_unit_test(fusion_levels),      cmocka_unit_test(overfits),
-    };
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

@@ -8,18 +8,13 @@
 #include "common/train/feed.h"
 #include "common/train/update.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static void learning_rate(void **state)
+TEST(learning_rate)
 {
-    (void)state;
     for (int i = 0; i < POLICIES; i++) {
         step_options o = small_options();
         o.precision = precision_find(policies[i]);
         trainer *t = create(&o);
-        float *before = all_params(t);
+        OWNED float *before = all_params(t);
         trainer_set_lr(t, 0);
         step(t);
         float *after = all_params(t);
@@ -29,7 +24,6 @@ static void learning_rate(void **state)
         free(after);
         after = all_params(t);
         assert_true(worst_tensor(trainer_params(t), before, after, NULL) > 1e-4);
-        free(before);
         free(after);
         trainer_free(t);
     }
@@ -39,9 +33,8 @@ enum { FED_STEPS = 5 };
 
 /* A table of rates gives the bits of a rate set before each step, staged tokens those of tokens that were set; losses and norms
  * of all steps can be had afterwards. */
-static void a_run_is_fed_without_a_wait(void **state)
+TEST(a_run_is_fed_without_a_wait)
 {
-    (void)state;
     static const float rates[FED_STEPS - 1] = {1e-3f, 2e-2f, 5e-3f, 3e-3f};
     for (int i = 0; i < POLICIES; i++) {
         step_options o = small_options();
@@ -50,7 +43,7 @@ static void a_run_is_fed_without_a_wait(void **state)
         o.clip_norm = 0.5;
         trainer *t = create(&o), *fed = create(&o);
         const size_t n = (size_t)o.batch * (size_t)o.seq * (size_t)o.micro_batches;
-        int32_t *tokens = malloc(FED_STEPS * 2 * n * sizeof *tokens);
+        OWNED int32_t *tokens = malloc(FED_STEPS * 2 * n * sizeof *tokens);
         float losses[FED_STEPS * 2], norms[FED_STEPS - 1];
         double want[FED_STEPS], want_norms[FED_STEPS];
         for (size_t at = 0; at < FED_STEPS * 2 * n; at++)
@@ -78,49 +71,42 @@ static void a_run_is_fed_without_a_wait(void **state)
             assert_true(want[at] == (o.micro_batches == 1 ? loss[0] : ((double)loss[0] + loss[1]) / 2));
             assert_true(norms[at] == (float)want_norms[at] && norms[at] > 0);
         }
-        float *a = all_params(t), *b = all_params(fed);
+        OWNED float *a = all_params(t), *b = all_params(fed);
         same_bits(trainer_params(t), a, b, policies[i]);
-        free(a);
-        free(b);
-        free(tokens);
         trainer_free(t);
         trainer_free(fed);
     }
 }
 
 /* Values come back as they were written where there is a master, and rounded once where there is none. */
-static void parameters_in_and_out(void **state)
+TEST(parameters_in_and_out)
 {
-    (void)state;
     for (int i = 0; i < POLICIES; i++) {
         step_options o = small_options();
         o.precision = precision_find(policies[i]);
         trainer *t = create(&o);
         const int64_t n = trainer_params(t)->parameters;
-        float *values = malloc((size_t)n * sizeof *values);
+        OWNED float *values = malloc((size_t)n * sizeof *values);
         rng_normal(values, (size_t)n, 1, 2, 0, 1);
         set_params(t, values);
-        float *back = all_params(t);
+        OWNED float *back = all_params(t);
         if (strcmp(policies[i], "bf16-pure") == 0)
             tensors_close(trainer_params(t), values, back, 0x1p-8, policies[i]);
         else
             same_bits(trainer_params(t), values, back, policies[i]);
-        free(values);
-        free(back);
         trainer_free(t);
     }
 }
 
-static void loss_scale(void **state)
+TEST(loss_scale)
 {
-    (void)state;
     step_options o = small_options();
     o.precision = precision_find("fp16");
     trainer *t = create(&o);
     sb_optimizer_state s;
     golden_params(t);
     golden_tokens(t, 0);
-    float *before = all_params(t);
+    OWNED float *before = all_params(t);
     trainer_set_loss_scale(t, 0x1p24);
     step(t);
     trainer_optimizer_state(t, &s);
@@ -135,14 +121,12 @@ static void loss_scale(void **state)
     free(after);
     after = all_params(t);
     assert_true(worst_tensor(trainer_params(t), before, after, NULL) > 1e-4);
-    free(before);
     free(after);
     trainer_free(t);
 }
 
-static void clipping(void **state)
+TEST(clipping)
 {
-    (void)state;
     step_options o = small_options();
     o.eps = 1; /* so that the size of a gradient matters for the update */
     o.lr = 0.5;
@@ -187,9 +171,8 @@ static void clipping(void **state)
 }
 
 /* The optimizer alone does what it does in a step. */
-static void optimizer_alone(void **state)
+TEST(optimizer_alone)
 {
-    (void)state;
     step_options o = small_options();
     trainer *t = create(&o);
     step(t);
@@ -209,9 +192,8 @@ static void optimizer_alone(void **state)
 
 /* Moments in bf16: what updates beside the backward make has the bits of one range over all; and the
  * bytes of an update. */
-static void moments_in_16_bits(void **state)
+TEST(moments_in_16_bits)
 {
-    (void)state;
     static const double bytes[] = {20, 20, 18, 14, 20}; /* of the policies: p, m, v and master part twice; g */
     for (int i = 0; i < POLICIES; i++) {
         float *params[2] = {NULL};
@@ -249,16 +231,4 @@ static void moments_in_16_bits(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(learning_rate),
-        cmocka_unit_test(a_run_is_fed_without_a_wait),
-        cmocka_unit_test(parameters_in_and_out),
-        cmocka_unit_test(loss_scale),
-        cmocka_unit_test(clipping),
-        cmocka_unit_test(optimizer_alone),
-        cmocka_unit_test(moments_in_16_bits),
-    };
-    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
-}
+TESTS_WITH(bed_create, bed_destroy)

@@ -5,8 +5,6 @@
  * places that the model alone fixes (docs/runs.md). One row is one model, strategy, number of ranks and way of saving. Before
  * anything is timed, a save is loaded back, bit for bit, and the steps behind it are those that followed the save.
  *
- * Run: ./bench_checkpoint --ranks 2 --size xl --strategy ddp,fsdp
- *      ./bench_checkpoint --device cpu --ranks 1,2
  * Expect: stall_ms near law_ms, which follows from the ceilings of the same run. Limits: one host; lazy waits for the
  * whole copy before the first update. */
 #include <stdio.h>
@@ -183,13 +181,10 @@ static const bench_info info = {
         "./bench_checkpoint --ranks 1 --size xl --strategy ddp\n"
         "./bench_checkpoint --ranks 2 --size xl --batch 2 --strategy fsdp --variant lazy,device --folder /mnt/disk\n"
         "./bench_checkpoint --device cpu --ranks 1,2",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .order = 140,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1 --saves 2 --strategy fsdp",
-    .runs = run_table,
     .section = "checkpoint",
     .figures = (const char *const[]){"checkpoint_stall", "checkpoint_timeline", NULL},
 };

@@ -8,8 +8,6 @@
  *
  * One row is one shape, number of ranks, order and way. Each rank's o, lse, dq, dk and dv are compared with the whole sequence on
  * one rank before anything is timed. Sample i is the slowest rank's.
- * Run: ./bench_cp --ranks 2 --heads 16 --head-dim 128 --seq 65536 --dtype bf16
- *      ./bench_cp --device cpu --ranks 2,3
  * Expect: a gather hides its moves from some thousand tokens a rank on, an all-to-all all but the first heads' way there and the
  * last ones' back.
  * Limits: the check, and so a row, needs the whole sequence in one rank's memory; passes are launched by the host, not as graphs. */
@@ -162,14 +160,11 @@ static const bench_info info = {
     .examples = "./bench_cp --ranks 2 --seq 65536,131072\n"
                 "./bench_cp --ranks 2 --heads 32 --heads-kv 8 --seq 32768 --variant gather --groups 1,2,4,8\n"
                 "./bench_cp --device cpu --ranks 2,3,4 --seq 1536",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 126,
     .small = "--ranks 2 --heads 2 --seq 256 --dtype fp32 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "cp",
     .figures = (const char *const[]){"cp", NULL},
 };

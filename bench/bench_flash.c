@@ -186,13 +186,10 @@ static const bench_info info = {
                 "./bench_flash --heads 16 --seq 16384 --dtype bf16 --variant flash --documents 8 --lengths random\n"
                 "./bench_flash --heads 16 --head-dim 192 --head-dim-v 128 --seq 8192 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .order = 30,
     .small = "--head-dim 64 --seq 128,256 --dtype fp32 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "flash",
     .figures =
         (const char *const[]){"flash_latency", "flash_tflops", "flash_memory", "flash_speedup", "peers_flash", NULL},

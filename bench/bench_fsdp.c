@@ -8,8 +8,6 @@
  * backward of the next one. zero2 keeps the parameters whole; ddp and zero1 are what all are compared with. With --cp,
  * neighbouring ranks share each sequence, too.
  *
- * Run: ./bench_fsdp --ranks 4 --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32
- *      ./bench_fsdp --device cpu --ranks 2,3
  * Expect: the memory of parameters, gradients and state divided by the ranks; the step of ddp as long as the compute of a
  * unit takes longer than its gathers and its reduction.
  * Limits: the fp16 policy is sharded by units, with --update after; zero1 does not take it. */
@@ -170,14 +168,11 @@ static const bench_info info = {
                 "./bench_fsdp --size xl --seq 512 --precision bf16 --variant fsdp --prefetch 0,1,2,3\n"
                 "./bench_fsdp --ranks 2 --cp 2 --size 2.7b --seq 32768 --batch 1 --variant fsdp\n"
                 "./bench_fsdp --device cpu --ranks 2,3",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = ddp_validate,
     .applies = applies,
     .order = 125,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "fsdp",
     .figures = (const char *const[]){"fsdp", "fsdp_timeline", "ladder", "ranks_scaling", NULL},
 };

@@ -5,10 +5,6 @@
  * schedule, micro-batch and recomputation. Nothing runs on a device. `published` predicts runs that others published, and says by how
  * much it is off; `measured` does so with steps that other benches measured on this machine; `schedule` shows one schedule of a
  * pipeline.
- * Run: ./bench_mesh --model llama3-70b --gpus 256
- *      ./bench_mesh --variant published
- *      ./bench_mesh --variant schedule --schedule 1f1b --stages 4 --micro-batches 8
- *      ./bench_mesh --variant measured --model 2.7b --gpus 2 --seq 2048 --global-batch 4
  * Limits: `measured` needs the rows of the benches that run such steps; see docs/planner.md. */
 #include <stdio.h>
 #include <string.h>
@@ -223,14 +219,11 @@ static const bench_info info = {
                 "./bench_mesh --variant published\n"
                 "./bench_mesh --variant measured --model 2.7b --gpus 2 --seq 2048 --global-batch 4\n"
                 "./bench_mesh --variant schedule --schedule 1f1b,zb-v --stages 4 --micro-batches 8",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 135,
     .small = "--model llama3-8b,llama3-70b --gpus 1,8,64,512 --rank 1,2",
-    .runs = run_table,
     .section = "mesh",
     .untimed = true,
     .figures = (const char *const[]){"mesh_best", "mesh_error", "pp_timeline", NULL},

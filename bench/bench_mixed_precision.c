@@ -222,14 +222,11 @@ static const bench_info info = {
                 "./bench_mixed_precision --variant timing --size large --seq 128:1024:*2\n"
                 "./bench_mixed_precision --variant float8 --product bf16,tensor-fast,block --shape 8192x8192x8192\n"
                 "./bench_mixed_precision " FLOAT8_ERRORS,
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 50,
     .small = "--size tiny --seq 32 --width 768 --shape 128x48x256 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "mixed",
     .figures = (const char *const[]){"mixed_norm", "mixed_speedup", "mixed_float8", NULL},
 };

@@ -4,8 +4,6 @@
  * Pipeline parallelism: each rank has some of the layers, and micro-batches go through them. The variants are the schedules of
  * common/pipeline. One table plans a rank's memory, is simulated, and runs (common/replica/stages.h).
  * Before a case is timed, 3 updates of a slice, one block a stage, are compared with one rank, bit for bit.
- * Run: ./bench_pp --ranks 2 --size 2.7b --seq 1024 --micro-batches 8
- *      ./bench_pp --device cpu --ranks 2
  * Expect: (p - 1) / (m + p - 1) of the step for gpipe and 1f1b; half of it or less for zb-h1 and zb-v.
  * With --mesh, ranks of a stage share its layers or the batch, too; the check is then within bounds.
  * Limits: --update units is for the axis pp alone; --transport copy has no form for CPUs; no fp16. */
@@ -177,14 +175,11 @@ static const bench_info info = {
     .examples = "./bench_pp --ranks 2 --size 2.7b --seq 1024 --micro-batches 8\n"
                 "./bench_pp --ranks 2 --variant zb-v --balance even,measured --clip 0,1\n"
                 "./bench_pp --device cpu --ranks 2,4 --layers 8",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 128,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1 --layers 4 --micro-batches 4",
-    .runs = run_table,
     .section = "pp",
     .figures = (const char *const[]){"pp_recorded", NULL},
 };

@@ -4,8 +4,6 @@
  * A run of thousands of steps on tokens of known entropy (common/data/made.h) or of a file, with warm-up, decay, clipping and a
  * log. Variants are a ladder: each adds one thing to the step. Behind the run its loss, tokens, rates and log are checked, and
  * blocks of steps with and without what the rung adds alternate.
- * Run: ./bench_run --size small --seq 512 --precision bf16 --steps 2000
- *      ./bench_run --device cpu --variant log --steps 400 --lr 3e-3
  * Expect: data, schedule and log below 1 % of a step; a loss just above its floor. Limits: one file, no evaluation. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,13 +184,10 @@ static const bench_info info = {
         "./bench_run --device cpu --variant log --steps 400\n"
         "./bench_run --device cpu --variant data --overfit --steps 200\n"
         "./bench_run --data tokens.bin --variant log --steps 5000",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .order = 145,
     .small = "--steps 20 --iters 4 --variant bare,log",
-    .runs = run_table,
     .section = "run",
     .figures = (const char *const[]){"run_loss", "run_ladder", NULL},
 };

@@ -4,8 +4,6 @@
  * Tensor parallelism (Shoeybi et al., 2019) with sequence parallelism (Korthikanti et al., 2022): a rank has some heads of each
  * attention, some columns of the feed-forward, and some ids of both vocabularies. Variants are the ways in which rows come
  * together for a product and partial sums are added: by a library, or by copy engines beside the products.
- * Run: ./bench_tp --size 2.7b --seq 2048 --batch 4 --precision bf16 --fusion graph
- *      ./bench_tp --device cpu --ranks 2,4
  * Expect: the memory of one rank divided by the ranks but for norms; a speed-up that falls short by what a library sends, which
  * nothing but the weight gradients' products hides, and by less with copies. Ranks that hold the same parts share the batch
  * (--mesh, --strategy). Limits: no stages (bench_pp has them), no fp16. */
@@ -129,14 +127,11 @@ static const bench_info info = {
     .examples = "./bench_tp --size 2.7b --seq 2048 --fusion graph --overlap none,gradients\n"
                 "./bench_tp --size 2.7b --seq 2048 --variant nccl --loss parallel,gathered\n"
                 "./bench_tp --device cpu --ranks 2,4",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .applies = applies,
     .order = 127,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "tp",
     .figures = (const char *const[]){"tp", NULL},
 };

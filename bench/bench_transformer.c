@@ -183,13 +183,10 @@ static const bench_info info = {
                 "./bench_transformer --size medium --layers 2,4,8,16,32 --precision bf16\n"
                 "./bench_transformer --size small --d-model 512,1024,2048,4096 --layers 4 --precision bf16\n"
                 "./bench_transformer --size medium --heads-kv 1,4,16 --seq 2048 --precision bf16",
-    .options = option_table,
-    .variants = variant_table,
-    .columns = column_table,
+    BENCH_TABLES,
     .validate = validate,
     .order = 40,
     .small = "--size tiny --seq 16,32 --batch 2 --iters 3 --warmup 1",
-    .runs = run_table,
     .section = "transformer",
     .figures = (const char *const[]){"transformer_time", "transformer_mfu", "transformer_speedup", "transformer_fusion",
                                      "scaling", "width", "transformer_warmup", "ladder", NULL},

@@ -117,9 +117,8 @@ static bool forget_files(const saving *s)
     const bool cold =
         !text_is(file_system(s->folder), "tmpfs") && checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why);
     for (int f = 0; cold && f < c.m.layout->files; f++) {
-        char *path = xasprintf("%s/%s", c.path, c.m.layout->file[f].name);
+        OWNED char *path = xasprintf("%s/%s", c.path, c.m.layout->file[f].name);
         saving_forget(path);
-        free(path);
     }
     checkpoint_close(&c);
     return cold;

@@ -32,7 +32,7 @@ static void keep_lse(cp_case *k, const part *p, const float *lse, float *whole)
 {
     const int heads = k->setup.whole.heads / p->groups;
     const size_t n = (size_t)p->rows;
-    float *host = xcalloc((size_t)k->setup.whole.batch * (size_t)heads * n, sizeof *host);
+    OWNED float *host = xcalloc((size_t)k->setup.whole.batch * (size_t)heads * n, sizeof *host);
     device_sync(k->s->dev);
     device_download(k->s->dev, host, lse, (size_t)k->setup.whole.batch * (size_t)heads * n * sizeof *host);
     for (int b = 0; b < k->setup.whole.batch; b++)
@@ -42,7 +42,6 @@ static void keep_lse(cp_case *k, const part *p, const float *lse, float *whole)
                            (size_t)k->setup.whole.seq_q +
                        p->first,
                    host + (size_t)(b * heads + h) * n, n * sizeof *host);
-    free(host);
 }
 
 /* Forward and backward of a part; dk and dv are written. */

@@ -126,7 +126,7 @@ static void compare_lse(cp_case *k, compared *c, const float *lse, int group, in
 {
     const int heads = k->x->heads;
     const size_t n = (size_t)rows;
-    float *got = xcalloc((size_t)(k->setup.whole.batch * heads) * n, sizeof *got);
+    OWNED float *got = xcalloc((size_t)(k->setup.whole.batch * heads) * n, sizeof *got);
     device_download(k->s->dev, got, lse, (size_t)(k->setup.whole.batch * heads) * n * sizeof *got);
     for (int b = 0; b < k->setup.whole.batch; b++)
         for (int h = 0; h < heads; h++)
@@ -136,7 +136,6 @@ static void compare_lse(cp_case *k, compared *c, const float *lse, int group, in
                             (size_t)k->setup.whole.seq_q +
                         first,
                     n, where);
-    free(got);
 }
 
 static void compare_all_lse(cp_case *k, compared *c, const float *whole)

@@ -72,12 +72,11 @@ static char *name_of(const ddp_case *k)
 /* What the rank holds, op by op. False with errno. */
 static bool write_memory(const replica *r, const char *folder, const char *name, int rank, const char *label)
 {
-    char *path = xasprintf("%s/%s_rank%d.csv", folder, name, rank);
+    OWNED char *path = xasprintf("%s/%s_rank%d.csv", folder, name, rank);
     timeline held = timeline_of(r->t);
     mkdir(folder, 0777);
     const bool ok = timeline_write(&held, path, label);
     timeline_free(&held);
-    free(path);
     return ok;
 }
 
@@ -96,10 +95,10 @@ static void write_files(const ddp_case *k, const replica *r, const recorded *x)
     launch_share(k->l, "start of the recording", &base_us, sizeof base_us, 0);
     if (!*beside)
         return;
-    char *name = name_of(k), *folder = xasprintf("%stimeline", beside), *memory = xasprintf("%smemory", beside);
+    OWNED char *name = name_of(k), *folder = xasprintf("%stimeline", beside), *memory = xasprintf("%smemory", beside);
     snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", name, case_text(k->c, "size"),
              k->o.seq, k->o.precision->name, comm_dtype_name(replica_comm_dtype(step_sums_dtype(&k->o))), k->ranks);
-    char *csv = xasprintf("%s/%s.csv", folder, name), *trace = xasprintf("%s/%s.json", folder, name);
+    OWNED char *csv = xasprintf("%s/%s.csv", folder, name), *trace = xasprintf("%s/%s.json", folder, name);
     if (launch_rank(k->l) == 0) {
         mkdir(folder, 0777);
         remove(csv);
@@ -114,19 +113,13 @@ static void write_files(const ddp_case *k, const replica *r, const recorded *x)
             !write_memory(r, memory, name, rank, label))
             warn("%s can't be written: %s", csv, strerror(errno));
     }
-    free(memory);
-    free(folder);
-    free(name);
-    free(csv);
-    free(trace);
 }
 
 static sweep_sums sums_of(const recorded *x)
 {
     size_t n;
-    record_span *cut = record_cut(x->r, x->w, &n);
+    OWNED record_span *cut = record_cut(x->r, x->w, &n);
     const sweep_sums sums = sweep(cut, n, x->w.from_us, x->w.to_us);
-    free(cut);
     return sums;
 }
 

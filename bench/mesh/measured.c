@@ -215,7 +215,7 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
         return;
     }
     wanted(q, x, &out->plan, pairs, sizeof pairs);
-    char *path = xasprintf("%s/%s.csv", m->dir, x->bench);
+    OWNED char *path = xasprintf("%s/%s.csv", m->dir, x->bench);
     csv *c = csv_read(path);
     size_t at = 0;
     out->measured = find(m, c, &q->job, pairs, out->plan.axes.cp, &at);
@@ -236,7 +236,6 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
         snprintf(out->why, sizeof out->why, "no row of commit %s in %s; %s measures it", m->commit, path, command);
     }
     csv_free(c);
-    free(path);
 }
 
 static void judge(const asked *q, judged *j)

@@ -65,7 +65,7 @@ static int64_t pipeline_bytes(const replica_place *at, step_options *o, const me
     const mesh_pass block = mesh_block(j, p, r), head = mesh_head(j, p, r);
     const stage_costs costs = {mesh_seconds_sum(&block.f) + mesh_seconds_sum(&block.b) + mesh_seconds_sum(&block.w), 0,
                                mesh_seconds_sum(&head.f) + mesh_seconds_sum(&head.b) + mesh_seconds_sum(&head.w)};
-    int *ends = xcalloc((size_t)pipeline_stages(&shape), sizeof *ends);
+    OWNED int *ends = xcalloc((size_t)pipeline_stages(&shape), sizeof *ends);
     pipeline_table *t = pipeline_table_create(&shape, NULL);
     int64_t most = -1;
     if (p->even)
@@ -80,7 +80,6 @@ static int64_t pipeline_bytes(const replica_place *at, step_options *o, const me
         stages_table_free(table);
     }
     pipeline_table_free(t);
-    free(ends);
     return most;
 }
 

@@ -18,9 +18,8 @@
 
 static csv *rows_of(const planner_machine *m, const char *bench)
 {
-    char *path = xasprintf("%s/%s.csv", m->dir, bench);
+    OWNED char *path = xasprintf("%s/%s.csv", m->dir, bench);
     csv *c = csv_read(path);
-    free(path);
     return c;
 }
 
@@ -41,7 +40,7 @@ static void add_product(planner_machine *m, double rows, double columns, double 
 /* Products of steps, as they were timed when their algorithms were chosen, and products that were timed alone. */
 static void products(planner_machine *m)
 {
-    char *path = xasprintf("%s/gemm_choices.csv", m->dir);
+    OWNED char *path = xasprintf("%s/gemm_choices.csv", m->dir);
     choices *known = choices_open(m->gpu, path, false);
     csv *c = rows_of(m, "bench_roofline");
     for (size_t i = 0; c && i < c->rows; i++) {
@@ -60,7 +59,6 @@ static void products(planner_machine *m)
     }
     csv_free(c);
     choices_free(known);
-    free(path);
 }
 
 /* ---- attention and collectives, by shape ---- */

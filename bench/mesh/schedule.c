@@ -41,11 +41,11 @@ static char *actions_path(const session *s, const pipeline_shape *of)
     const char *slash = s->csv_path ? strrchr(s->csv_path, '/') : NULL;
     if (!s->csv_path)
         return NULL;
-    char *folder = slash ? xasprintf("%.*s/pipeline", (int)(slash - s->csv_path), s->csv_path) : xstrdup("pipeline");
+    OWNED char *folder =
+        slash ? xasprintf("%.*s/pipeline", (int)(slash - s->csv_path), s->csv_path) : xstrdup("pipeline");
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         die(EXIT_CODE_FAILURE, "can't make the folder %s for schedules: %s", folder, strerror(errno));
     char *path = xasprintf("%s/%s_p%d_v%d_m%d.csv", folder, of->schedule->name, of->ranks, of->chunks, of->micros);
-    free(folder);
     return path;
 }
 
@@ -53,9 +53,9 @@ static void fill(session *s, const pipeline_table *t, const pipeline_costs *cost
 {
     const pipeline_shape *shape = &t->shape;
     char text[256], why[256];
-    double *starts = xcalloc((size_t)shape->ranks * (size_t)t->count, sizeof *starts);
+    OWNED double *starts = xcalloc((size_t)shape->ranks * (size_t)t->count, sizeof *starts);
     const pipeline_times times = pipeline_simulate(t, costs, starts);
-    char *path = actions_path(s, shape);
+    OWNED char *path = actions_path(s, shape);
     if (pipeline_invalid(t, why, sizeof why))
         row_status_set(w, ROW_FAIL, "%s", why);
     row_int(w, "stages_of_all", pipeline_stages(shape));
@@ -71,8 +71,6 @@ static void fill(session *s, const pipeline_table *t, const pipeline_costs *cost
     snprintf(text, sizeof text, "%s stands still for %.1f %% of its time, and holds %.3g micro-batches",
              shape->schedule->name, 100 * times.bubble, (double)times.peak / shape->chunks);
     row_text(w, "answer", text);
-    free(path);
-    free(starts);
 }
 
 void planner_run_schedule(session *s, const bench_case *c, row *w)

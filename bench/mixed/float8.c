@@ -145,11 +145,10 @@ static bool times(float8_case *f, float8_side *s, const float *host, bool of_row
 static bool spread_rows(float8_case *f)
 {
     const size_t n = (size_t)f->rows;
-    float *v = xmalloc(n * sizeof *v);
+    OWNED float *v = xmalloc(n * sizeof *v);
     for (size_t i = 0; i < n; i++)
         v[i] = ldexpf(1, (int)(i * 5 % 17) - 8);
     const bool ok = times(f, &f->a, v, true);
-    free(v);
     return ok;
 }
 
@@ -157,12 +156,10 @@ static bool spread_rows(float8_case *f)
 static bool outlier(float8_case *f)
 {
     const size_t n = (size_t)f->k;
-    float *a = xmalloc(n * sizeof *a), *b = xmalloc(n * sizeof *b);
+    OWNED float *a = xmalloc(n * sizeof *a), *b = xmalloc(n * sizeof *b);
     for (size_t i = 0; i < n; i++)
         a[i] = i == n / 3 ? 0x1p14f : 1, b[i] = i != n / 3;
     const bool ok = times(f, &f->a, a, false) && times(f, &f->b, b, false);
-    free(a);
-    free(b);
     return ok;
 }
 
@@ -228,13 +225,12 @@ static bool cast_both(float8_case *f)
 /* The time of the bf16 product of this shape and these values, in this run; NAN where it is not known. */
 static double *bf16_ms(const float8_case *f)
 {
-    char *key = xasprintf("%s %s", case_text(f->m->c, "shape"), f->values);
+    OWNED char *key = xasprintf("%s %s", case_text(f->m->c, "shape"), f->values);
     double *ms = cache_find(f->m->s->kept, "bf16 products", key);
     if (!ms) {
         ms = cache_add(f->m->s->kept, "bf16 products", key, sizeof *ms, NULL);
         *ms = NAN;
     }
-    free(key);
     return ms;
 }
 

@@ -91,9 +91,8 @@ static bool check_words(const float8_case *f, const float8_side *s, host_side *h
                  {s->of_columns, h->of_columns, (size_t)s->k}};
     bool same = true;
     for (int i = 0; i < 3; i++) {
-        uint32_t *got = words[i].device ? downloaded(f, words[i].device, words[i].n * sizeof *got) : NULL;
+        OWNED uint32_t *got = words[i].device ? downloaded(f, words[i].device, words[i].n * sizeof *got) : NULL;
         same = same && (!got || memcmp(got, words[i].want, words[i].n * sizeof *got) == 0);
-        free(got);
     }
     return same || wrong(f, "largest magnitudes", operand);
 }

@@ -317,10 +317,9 @@ static const made *operand(const sb_matmul *p, bool b)
     if (!same)
         wrong("%s: its operand %s has been overwritten since it was cast", name, which);
     if (same && is_weight(m->x)) {
-        void *source = download(m->x, m->x_bytes);
+        OWNED void *source = download(m->x, m->x_bytes);
         if (hash_of(source, m->x_bytes) != m->x_hash)
             wrong("%s: its weight was cast before the last update, and is stale", name);
-        free(source);
     }
     return watch.why[0] ? NULL : m;
 }
@@ -329,9 +328,8 @@ static const made *operand(const sb_matmul *p, bool b)
 static void read_row(const sb_matmul *p, const void *from, int ld, int i, float *out)
 {
     const size_t element = (size_t)sb_dtype_bytes(p->dtype_out);
-    void *raw = download((const char *)from + (size_t)i * (size_t)ld * element, (size_t)p->n * element);
+    OWNED void *raw = download((const char *)from + (size_t)i * (size_t)ld * element, (size_t)p->n * element);
     dtype_load(p->dtype_out, out, raw, (size_t)p->n);
-    free(raw);
 }
 
 /* Some rows of an operand. */
@@ -407,7 +405,7 @@ static void check_product(const sb_matmul *p, const made *ma, const made *mb, co
 {
     some a = some_of(ma, ROWS), b = some_of(mb, COLUMNS);
     double *products = products_of(p, ma, &a, mb, &b), off = 0, all = 0;
-    float *d = xmalloc((size_t)p->n * sizeof *d);
+    OWNED float *d = xmalloc((size_t)p->n * sizeof *d);
     for (int i = 0; i < a.n; i++) {
         read_row(p, p->d, p->ldd, a.row[i], d);
         for (int j = 0; j < b.n; j++) {
@@ -419,7 +417,6 @@ static void check_product(const sb_matmul *p, const made *ma, const made *mb, co
     if (!(sqrt(off) <= rounding * sqrt(all)))
         wrong("%s: off by %.2e of the product of its codes and scales, %.1e is allowed", name_of(p), sqrt(off / all),
               rounding);
-    free(d);
     free(products);
     some_free(&a);
     some_free(&b);
@@ -433,7 +430,7 @@ static void spoil_words(const sb_amax *p)
     uint32_t *const words[] = {p->of_all, p->of_rows, p->of_columns};
     const int n[] = {1, p->rows, p->columns};
     for (int k = 0; k < 3; k++) {
-        uint32_t *host = words[k] ? download(words[k], (size_t)n[k] * sizeof *host) : NULL;
+        OWNED uint32_t *host = words[k] ? download(words[k], (size_t)n[k] * sizeof *host) : NULL;
         for (int i = 0; host && i < n[k]; i++)
             if (watch.fault == FLOAT8_SATURATED)
                 host[i] = host[i] > 2u << 23 ? host[i] - (2u << 23) : host[i];
@@ -447,7 +444,6 @@ static void spoil_words(const sb_amax *p)
         } else if (host) {
             device_upload(watch.s->dev, words[k], host, (size_t)n[k] * sizeof *host);
         }
-        free(host);
     }
 }
 
@@ -478,14 +474,13 @@ static sb_status faulty_matmul(sb_context *ctx, sb_matmul p, void *stream)
 {
     if (watch.fault == FLOAT8_UNSCALED) {
         const size_t n = sb_scale_count(p.scaling_a, p.m, p.k);
-        float *ones = xmalloc(n * sizeof *ones);
+        OWNED float *ones = xmalloc(n * sizeof *ones);
         for (size_t i = 0; i < n; i++)
             ones[i] = 1;
         memory_release(watch.s->mem, watch.ones);
         p.scale_a = watch.ones = memory_alloc(watch.s->mem, n * sizeof *ones, "scales of a planted fault");
         if (watch.ones)
             device_upload(watch.s->dev, watch.ones, ones, n * sizeof *ones);
-        free(ones);
     }
     if (watch.fault == FLOAT8_FORMAT)
         p.dtype = p.dtype == SB_E4M3 ? SB_E5M2 : SB_E4M3;

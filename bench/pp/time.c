@@ -100,14 +100,13 @@ static void measure_all(timed *t)
 {
     t->n = samples_of(t);
     const size_t mine_n = (size_t)t->n * (size_t)noted(t);
-    double *mine = xcalloc(mine_n, sizeof *mine);
+    OWNED double *mine = xcalloc(mine_n, sizeof *mine);
     t->all = xcalloc(mine_n * (size_t)launch_size(t->k->l), sizeof *t->all);
     if (t->k->member) {
         take_samples(t, t->n, mine);
         device_state_note(t->k->s->dev);
     }
     launch_gather(t->k->l, "samples", mine, mine_n * sizeof *mine, t->all);
-    free(mine);
 }
 
 /* ---- what they say ---- */
@@ -273,12 +272,11 @@ static void fill_stages(timed *t)
 static void fill_memory(timed *t)
 {
     const int ranks = launch_size(t->k->l);
-    double *all = xcalloc((size_t)ranks, sizeof *all);
+    OWNED double *all = xcalloc((size_t)ranks, sizeof *all);
     const double mine = t->s->t ? (double)trainer_memory_of(t->s->t).allocated : 0;
     launch_gather(t->k->l, "memory", &mine, sizeof mine, all);
     row_int(t->k->w, "peak_bytes_first", (int64_t)all[0]);
     row_int(t->k->w, "peak_bytes_last", (int64_t)all[pp_rank_at(t->k, pipeline_loss_rank(&t->k->shape))]);
-    free(all);
 }
 
 static void fill(timed *t, double one_ms)

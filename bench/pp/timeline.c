@@ -26,7 +26,7 @@ static void write_line(FILE *f, const pipeline_table *t, const char *strip, int 
 
 static void write_predicted(FILE *f, const pipeline_table *t, const pipeline_costs *c)
 {
-    double *starts = xcalloc((size_t)t->shape.ranks * (size_t)t->count, sizeof *starts);
+    OWNED double *starts = xcalloc((size_t)t->shape.ranks * (size_t)t->count, sizeof *starts);
     pipeline_simulate(t, c, starts);
     for (int r = 0; r < t->shape.ranks; r++)
         for (int i = 0; i < t->count; i++) {
@@ -36,7 +36,6 @@ static void write_predicted(FILE *f, const pipeline_table *t, const pipeline_cos
             if (takes > 0)
                 write_line(f, t, "predicted", r, i, start, start + takes);
         }
-    free(starts);
 }
 
 static void write_recorded(FILE *f, const pp_spans *s)
@@ -58,9 +57,10 @@ void pp_timeline(pp_case *k, const pp_spans *recorded, const pipeline_costs *cos
     const char *csv = k->s->csv_path, *slash = csv ? strrchr(csv, '/') : NULL;
     if (!csv)
         return;
-    char *folder = slash ? xasprintf("%.*s/pipeline", (int)(slash - csv), csv) : xstrdup("pipeline");
-    char *name = xasprintf("pp_%s_%016llx.csv", of->schedule->name, (unsigned long long)rng_hash(0, case_key(k->c)));
-    char *path = xasprintf("%s/%s", folder, name);
+    OWNED char *folder = slash ? xasprintf("%.*s/pipeline", (int)(slash - csv), csv) : xstrdup("pipeline");
+    OWNED char *name =
+        xasprintf("pp_%s_%016llx.csv", of->schedule->name, (unsigned long long)rng_hash(0, case_key(k->c)));
+    OWNED char *path = xasprintf("%s/%s", folder, name);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         die(EXIT_CODE_FAILURE, "can't make the folder %s for timelines: %s", folder, strerror(errno));
     FILE *f = fopen(path, "w");
@@ -74,7 +74,4 @@ void pp_timeline(pp_case *k, const pp_spans *recorded, const pipeline_costs *cos
     if (fclose(f) != 0)
         die(EXIT_CODE_FAILURE, "can't write %s: %s", path, strerror(errno));
     row_text(k->w, "timeline", name);
-    free(path);
-    free(name);
-    free(folder);
 }

@@ -64,13 +64,13 @@ static void note(pp_case *k, int what, const char *name, double err, double allo
 static double compare_tensors(pp_case *k, trainer *whole, const pp_stage *s, bool grads, double allowed)
 {
     const params *p = trainer_params(s->t);
-    float *got = share_read(s->x, grads);
-    bool *summed = share_summed(s->x);
+    OWNED float *got = share_read(s->x, grads);
+    OWNED bool *summed = share_summed(s->x);
     double worst = 0;
     for (int i = 0; i < p->count; i++) {
         const param_tensor *own = &p->tensors[i];
         param_tensor same = *params_find(trainer_params(whole), own->kind, own->layer);
-        float *want = xmalloc((size_t)same.count * sizeof *want);
+        OWNED float *want = xmalloc((size_t)same.count * sizeof *want);
         (grads ? trainer_read_grad : trainer_read_param)(whole, &same, want);
         if (summed && !grads)
             share_round(s->x, want, (size_t)same.count);
@@ -80,10 +80,7 @@ static double compare_tensors(pp_case *k, trainer *whole, const pp_stage *s, boo
                                : share_relative(share_distance_of(own, got, grads ? summed : NULL, &same, want, NULL));
         note(k, grads ? WRONG_GRAD : WRONG_PARAM, own->name, err, allowed);
         worst = worse(worst, err);
-        free(want);
     }
-    free(summed);
-    free(got);
     return worst;
 }
 

@@ -59,14 +59,12 @@ static void losses(const run *x, run_result *out)
     if (!m)
         return;
     out->floor = made_window_entropy(m, x->k.o.seq + 1);
-    double *loss = xcalloc((size_t)quarter, sizeof *loss), *surprise = xcalloc((size_t)quarter, sizeof *surprise);
+    OWNED double *loss = xcalloc((size_t)quarter, sizeof *loss), *surprise = xcalloc((size_t)quarter, sizeof *surprise);
     for (int64_t i = 0; i < quarter; i++) {
         loss[i] = mean_of(x, from + i, PER_STEP_LOSS);
         surprise[i] = mean_of(x, from + i, PER_STEP_SURPRISE);
     }
     excess_of(loss, surprise, quarter, &out->excess, &out->sigma);
-    free(loss);
-    free(surprise);
 }
 
 static bool check_loss(run *x, const run_result *out)

@@ -12,11 +12,10 @@
 
 static FILE *file_of(run *x, const char *folder, const char *name)
 {
-    char *path = xasprintf("%s/%s", folder, name);
+    OWNED char *path = xasprintf("%s/%s", folder, name);
     FILE *f = fopen(path, "wb");
     if (!f)
         launch_fail(x->k.l, EXIT_CODE_FAILURE, "--dump: %s can't be written: %s", path, strerror(errno));
-    free(path);
     return f;
 }
 
@@ -100,7 +99,7 @@ void run_dump(run *x, const char *folder)
 {
     if (!*folder || !x->r->member || !x->data)
         return;
-    float *values = xcalloc((size_t)x->r->plan->elements, sizeof *values);
+    OWNED float *values = xcalloc((size_t)x->r->plan->elements, sizeof *values);
     replica_read_params(x->r, values);
     if (launch_rank(x->k.l) == 0) {
         mkdir(folder, 0777);
@@ -108,5 +107,4 @@ void run_dump(run *x, const char *folder)
         write_tokens(x, folder);
         write_options(x, folder);
     }
-    free(values);
 }

@@ -70,7 +70,7 @@ static shared_record exchange(run *x, int64_t first, int64_t until)
 {
     const int64_t n = until - first;
     shared_record s = {first, n, (size_t)n * PER_STEP + 2, NULL};
-    double *mine = xcalloc(s.stride, sizeof *mine);
+    OWNED double *mine = xcalloc(s.stride, sizeof *mine);
     run_times(x, until);
     read_losses(x, first, until);
     memcpy(mine, x->per_step + first * PER_STEP, (size_t)n * PER_STEP * sizeof *mine);
@@ -79,7 +79,6 @@ static shared_record exchange(run *x, int64_t first, int64_t until)
     x->log.last_wait_s = x->waited_s;
     s.all = xcalloc(s.stride * (size_t)launch_size(x->k.l), sizeof *s.all);
     ddp_gather(&x->k, "log", mine, (int)s.stride, s.all);
-    free(mine);
     return s;
 }
 
@@ -209,7 +208,7 @@ void run_steps_so_far(run *x, int64_t first, int64_t until, run_past *out)
 {
     const int n = step_micro_batches(&x->k.o);
     const size_t count = (size_t)(until - first) * PER_STEP;
-    double *all = xcalloc(count * (size_t)launch_size(x->k.l), sizeof *all);
+    OWNED double *all = xcalloc(count * (size_t)launch_size(x->k.l), sizeof *all);
     replica_settle(x->r); /* the last norm, too */
     if (x->r->member) {
         trainer_fetch_history(x->r->t, first, until - first, x->losses + first * n, x->norms + first);
@@ -219,7 +218,6 @@ void run_steps_so_far(run *x, int64_t first, int64_t until, run_past *out)
     ddp_gather(&x->k, "losses so far", x->per_step + first * PER_STEP, (int)count, all);
     for (int64_t i = first; i < until; i++)
         out[i - first] = on_all_ranks(x, i, all + (i - first) * PER_STEP, count);
-    free(all);
 }
 
 /* ---- opening ---- */

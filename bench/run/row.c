@@ -40,7 +40,7 @@ static double *times_of(const run *x, int64_t n)
 static void fill_times(run *x, int64_t n)
 {
     row *w = x->k.w;
-    double *ms = times_of(x, n);
+    OWNED double *ms = times_of(x, n);
     const double median = median_of(ms, n), quarter = n / 4 > 0 ? (double)(n / 4) : 1;
     int64_t slowest = 0, longer = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -58,7 +58,6 @@ static void fill_times(run *x, int64_t n)
     row_real(w, "step_p95_ms", quantile_nearest(ms, (size_t)n, 0.95));
     row_real(w, "step_p99_ms", quantile_nearest(ms, (size_t)n, 0.99));
     row_real(w, "jitter", quantile_nearest(ms, (size_t)n, 0.99) / median);
-    free(ms);
 }
 
 static void fill_ladder(run *x, double wall_ms)

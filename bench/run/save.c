@@ -195,18 +195,16 @@ void run_save_apart(run *x, bool on)
     run_save *v = &x->save;
     v->apart = on;
     if (x->r->member) {
-        char *folder = xasprintf("%s%s", v->folder, on ? "/ladder" : "");
+        OWNED char *folder = xasprintf("%s%s", v->folder, on ? "/ladder" : "");
         char why[400];
         checkpoint_saver_move(v->saver, folder);
         if (launch_rank(x->k.l) == 0 && on)
             checkpoint_folder_close(checkpoint_folder_open(folder, why, sizeof why));
-        free(folder);
     }
     launch_barrier(x->k.l, "folder of the ladder");
     if (launch_rank(x->k.l) == 0 && !on) {
-        char *folder = xasprintf("%s/ladder", v->folder);
+        OWNED char *folder = xasprintf("%s/ladder", v->folder);
         checkpoint_folder_remove(folder);
-        free(folder);
     }
 }
 

@@ -110,7 +110,7 @@ static bool load(run *x, const checkpoint *c)
 
 static void read_past(run *x, const char *folder)
 {
-    char *path = xasprintf("%s/losses.bin", folder);
+    OWNED char *path = xasprintf("%s/losses.bin", folder);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const size_t bytes = (size_t)x->first * sizeof *x->past;
     x->past = xcalloc((size_t)x->first + 1, sizeof *x->past);
@@ -122,7 +122,6 @@ static void read_past(run *x, const char *folder)
     }
     if (fd >= 0)
         close(fd);
-    free(path);
 }
 
 static void write_past(run *x, const run_past *from, int64_t first, int64_t n)
@@ -147,11 +146,10 @@ void run_past_note(run *x)
     const int64_t first = x->save.noted, n = (x->at < x->steps ? x->at : x->steps) - first;
     if (n <= 0)
         return;
-    run_past *all = xcalloc((size_t)n, sizeof *all);
+    OWNED run_past *all = xcalloc((size_t)n, sizeof *all);
     run_steps_so_far(x, first, first + n, all);
     write_past(x, all, first, n);
     x->save.noted = first + n;
-    free(all);
 }
 
 /* ---- going on ---- */

@@ -25,7 +25,7 @@ void share_times_free(share_times *m)
 /* all: (ranks of the job, n). */
 static void add_slowest(const share_case *k, const double *mine, int n, samples *out)
 {
-    double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
+    OWNED double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
     launch_gather(k->l, "times", mine, (size_t)n * sizeof *mine, all);
     for (int i = 0; i < n; i++) {
         double most = 0;
@@ -33,7 +33,6 @@ static void add_slowest(const share_case *k, const double *mine, int n, samples 
             most = fmax(most, all[r * n + i]);
         samples_add(out, most);
     }
-    free(all);
 }
 
 /* n calls after one that is not measured. */
@@ -62,13 +61,12 @@ static void time_calls(share_case *k, team *x, void (*call)(team *x), int n, boo
 
 static void block(share_case *k, team *x, void (*call)(team *x), int n, bool counts, samples *out)
 {
-    double *mine = xcalloc((unsigned long)n, sizeof *mine);
+    OWNED double *mine = xcalloc((unsigned long)n, sizeof *mine);
     launch_barrier(k->l, "block");
     if (x->member)
         time_calls(k, x, call, n, counts, mine);
     watchdog_beat();
     add_slowest(k, mine, n, out);
-    free(mine);
 }
 
 /* The first step, the capture, and more steps. False after setting the row's status. */
@@ -97,7 +95,7 @@ static void communicate(team *x, bool on)
 /* Ranks that share layers have the same loss: they compute it of the same numbers. */
 static bool same_loss(share_case *k, team *x, int b, share_times *m)
 {
-    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    OWNED double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
     const double loss = x->member ? trainer_loss(x->t) : NAN;
     m->loss_last = b == 0 ? loss : m->loss_last;
     launch_gather(k->l, "loss", &loss, sizeof loss, all);
@@ -107,7 +105,6 @@ static bool same_loss(share_case *k, team *x, int b, share_times *m)
             row_status_set(k->w, ROW_FAIL, "after timed block %d the loss of rank %d is %.9g, that of rank %d %.9g",
                            b + 1, r, all[r], first, all[first]);
     }
-    free(all);
     return row_status_get(k->w) == ROW_OK;
 }
 
@@ -190,7 +187,7 @@ static bool measure_one(share_case *k, one_rank *out)
 bool share_one(share_case *k, double *ms, int64_t *bytes)
 {
     const model_bench *b = k->s->user;
-    char *key = key_of(k);
+    OWNED char *key = key_of(k);
     one_rank *one = cache_find(k->s->kept, "one rank", key);
     bool ok = true;
     if (!one) {
@@ -202,7 +199,6 @@ bool share_one(share_case *k, double *ms, int64_t *bytes)
     }
     *ms = one->ms;
     *bytes = one->bytes;
-    free(key);
     return ok;
 }
 

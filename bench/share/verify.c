@@ -183,13 +183,12 @@ static void compare_bits(const share_case *k, parts *all, const seen *got, outco
         if (!t)
             continue;
         out->bits_off += trainer_loss(t) != got->losses[i];
-        float *mine = i == 0 || i == STEPS - 1 ? share_read_trainer(t, i == 0) : NULL;
+        OWNED float *mine = i == 0 || i == STEPS - 1 ? share_read_trainer(t, i == 0) : NULL;
         const int64_t before = out->bits_off;
         if (mine)
             out->bits_off += differing(trainer_params(t), i ? got->after : got->grads, mine, &name);
         if (before == 0 && out->bits_off > 0)
             what = i ? "parameters: " : "gradients: ";
-        free(mine);
     }
     if (!out->bits_off || !out->ok)
         return;

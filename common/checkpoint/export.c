@@ -69,7 +69,7 @@ static char *header_of(const checkpoint_layout *l, bool llama, size_t *bytes)
 /* Rows of a head: the first of each pair, then the second of each. */
 static void part_pairs(char *rows, int heads, int head_dim, size_t row_bytes)
 {
-    char *copy = xmalloc((size_t)head_dim * row_bytes);
+    OWNED char *copy = xmalloc((size_t)head_dim * row_bytes);
     for (int h = 0; h < heads; h++) {
         char *head = rows + (size_t)h * (size_t)head_dim * row_bytes;
         memcpy(copy, head, (size_t)head_dim * row_bytes);
@@ -78,7 +78,6 @@ static void part_pairs(char *rows, int heads, int head_dim, size_t row_bytes)
             memcpy(head + (size_t)i * row_bytes, copy + (size_t)from * row_bytes, row_bytes);
         }
     }
-    free(copy);
 }
 
 static bool write_tensor(const checkpoint *c, int tensor, bool llama, FILE *out, char *why, size_t why_bytes)
@@ -86,7 +85,7 @@ static bool write_tensor(const checkpoint *c, int tensor, bool llama, FILE *out,
     const checkpoint_layout *l = c->m.layout;
     const param_tensor *t = &l->params->tensors[tensor];
     const size_t element = (size_t)checkpoint_element(&l->model, CHECKPOINT_WEIGHT), bytes = (size_t)t->count * element;
-    char *data = xmalloc(bytes);
+    OWNED char *data = xmalloc(bytes);
     checkpoint_pieces piece = {0};
     checkpoint_loaded loaded;
     checkpoint_pieces_add(&piece, l, tensor, CHECKPOINT_WEIGHT, 0, t->count, data);
@@ -99,7 +98,6 @@ static bool write_tensor(const checkpoint *c, int tensor, bool llama, FILE *out,
         ok = false;
     }
     checkpoint_pieces_free(&piece);
-    free(data);
     return ok;
 }
 
@@ -123,7 +121,7 @@ bool checkpoint_export(const checkpoint *c, const char *to, const char *folder, 
         snprintf(why, why_bytes, "can't make %s: %s", folder, strerror(errno));
         return false;
     }
-    char *path = xasprintf("%s/model.safetensors", folder), *header = header_of(c->m.layout, llama, &bytes);
+    OWNED char *path = xasprintf("%s/model.safetensors", folder), *header = header_of(c->m.layout, llama, &bytes);
     FILE *out = fopen(path, "wxb");
     bool ok = out;
     if (!out)
@@ -139,10 +137,7 @@ bool checkpoint_export(const checkpoint *c, const char *to, const char *folder, 
         fclose(out);
     if (out && !ok)
         unlink(path);
-    char *config = config_of(c->m.layout);
+    OWNED char *config = config_of(c->m.layout);
     ok = ok && (!llama || checkpoint_write_text(folder, "config.json", config, why, why_bytes));
-    free(config);
-    free(header);
-    free(path);
     return ok;
 }

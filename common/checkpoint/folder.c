@@ -108,10 +108,9 @@ static void remove_leftovers(const char *folder)
 {
     DIR *d = opendir(folder);
     for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        char *path = xasprintf("%s/%s", folder, e->d_name);
+        OWNED char *path = xasprintf("%s/%s", folder, e->d_name);
         if (is_partial(e->d_name) || strncmp(e->d_name, trash, strlen(trash)) == 0)
             remove_folder(path);
-        free(path);
     }
     if (d)
         closedir(d);
@@ -119,9 +118,8 @@ static void remove_leftovers(const char *folder)
 
 void checkpoint_discard(const char *folder, int64_t step, int attempt)
 {
-    char *path = checkpoint_partial_path(folder, step, attempt);
+    OWNED char *path = checkpoint_partial_path(folder, step, attempt);
     remove_folder(path);
-    free(path);
 }
 
 void checkpoint_keep(const char *folder, int keep)
@@ -130,13 +128,11 @@ void checkpoint_keep(const char *folder, int keep)
     char why[256];
     const int n = checkpoint_folder_list(folder, &steps, why, sizeof why);
     for (int i = 0; i < n - keep; i++) {
-        char *from = checkpoint_path(folder, steps[i]),
-             *to = xasprintf("%s/%s%lld", folder, trash, (long long)steps[i]);
+        OWNED char *from = checkpoint_path(folder, steps[i]),
+                   *to = xasprintf("%s/%s%lld", folder, trash, (long long)steps[i]);
         checkpoint_reach("trash");
         if (rename(from, to) == 0)
             remove_folder(to);
-        free(from);
-        free(to);
     }
     if (n >= 0)
         free(steps);
@@ -148,9 +144,8 @@ void checkpoint_folder_remove(const char *folder)
     checkpoint_keep(folder, 0);
     remove_leftovers(folder);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        char *path = xasprintf("%s/%s", folder, ours[i]);
+        OWNED char *path = xasprintf("%s/%s", folder, ours[i]);
         unlink(path);
-        free(path);
     }
     if (rmdir(folder) != 0)
         warn("%s is left behind", folder);
@@ -160,14 +155,13 @@ void checkpoint_folder_remove(const char *folder)
 
 static bool make_folders(const char *folder)
 {
-    char *path = xstrdup(folder);
+    OWNED char *path = xstrdup(folder);
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         mkdir(path, 0777);
         *slash = '/';
     }
     const bool ok = mkdir(path, 0777) == 0 || errno == EEXIST;
-    free(path);
     return ok;
 }
 
@@ -254,7 +248,7 @@ int checkpoint_folder_partial(const char *folder)
 
 bool checkpoint_write_text(const char *folder, const char *name, const char *text, char *why, size_t why_bytes)
 {
-    char *path = xasprintf("%s/%s", folder, name);
+    OWNED char *path = xasprintf("%s/%s", folder, name);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     const size_t bytes = strlen(text);
     bool ok = fd >= 0;
@@ -268,7 +262,6 @@ bool checkpoint_write_text(const char *folder, const char *name, const char *tex
         fail(why, why_bytes, "write", path);
     if (fd >= 0 && close(fd) != 0 && ok)
         ok = fail(why, why_bytes, "write", path);
-    free(path);
     return ok;
 }
 
@@ -302,7 +295,7 @@ char *checkpoint_read_text(const char *folder, const char *name, size_t *bytes, 
 
 bool checkpoint_commit(const char *folder, int64_t step, int attempt, char *why, size_t why_bytes)
 {
-    char *from = checkpoint_partial_path(folder, step, attempt), *to = checkpoint_path(folder, step);
+    OWNED char *from = checkpoint_partial_path(folder, step, attempt), *to = checkpoint_path(folder, step);
     bool ok = checkpoint_sync_folder(from, why, why_bytes);
     checkpoint_reach("rename");
     /* A run that began again from an earlier step meets its own: they change places, so that one is always there. */
@@ -313,7 +306,5 @@ bool checkpoint_commit(const char *folder, int64_t step, int attempt, char *why,
     ok = ok && checkpoint_sync_folder(folder, why, why_bytes);
     if (ok && again)
         remove_folder(from);
-    free(from);
-    free(to);
     return ok;
 }

@@ -34,9 +34,8 @@ static bool read_all(int fd, char *to, int64_t bytes, int64_t offset)
 
 static int open_file(const checkpoint *c, int f)
 {
-    char *path = xasprintf("%s/%s", c->path, c->m.layout->file[f].name);
+    OWNED char *path = xasprintf("%s/%s", c->path, c->m.layout->file[f].name);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    free(path);
     return fd;
 }
 
@@ -53,11 +52,10 @@ static bool file_is_whole(const checkpoint *c, int f, char *why, size_t why_byte
         snprintf(why, why_bytes, "%s/%s is %lld byte%s too %s", c->path, x->name, llabs(missing),
                  llabs(missing) == 1 ? "" : "s", missing > 0 ? "short" : "long");
     } else {
-        char *header = xmalloc((size_t)x->header_bytes);
+        OWNED char *header = xmalloc((size_t)x->header_bytes);
         ok = read_all(fd, header, x->header_bytes, 0) && memcmp(header, x->header, (size_t)x->header_bytes) == 0;
         if (!ok)
             snprintf(why, why_bytes, "%s/%s: the header is not that of the model", c->path, x->name);
-        free(header);
     }
     if (fd >= 0)
         close(fd);
@@ -69,13 +67,12 @@ bool checkpoint_open(const char *path, checkpoint *out, char *why, size_t why_by
     size_t bytes;
     char sentence[300];
     *out = (checkpoint){.path = xstrdup(path)};
-    char *text = checkpoint_read_text(path, "manifest.json", &bytes, why, why_bytes);
+    OWNED char *text = checkpoint_read_text(path, "manifest.json", &bytes, why, why_bytes);
     bool ok = text && checkpoint_manifest_read(text, bytes, &out->m, sentence, sizeof sentence);
     if (text && !ok)
         snprintf(why, why_bytes, "%s/manifest.json can't be used: %s", path, sentence);
     for (int f = 0; ok && f < out->m.layout->files; f++)
         ok = file_is_whole(out, f, why, why_bytes);
-    free(text);
     return ok;
 }
 
@@ -333,13 +330,11 @@ bool checkpoint_verify_frame(const checkpoint *c, char *why, size_t why_bytes)
     size_t bytes;
     if (!padding_is_zero(c, why, why_bytes))
         return false;
-    char *index = checkpoint_read_text(c->path, "model.safetensors.index.json", &bytes, why, why_bytes);
-    char *want = checkpoint_index(c->m.layout);
+    OWNED char *index = checkpoint_read_text(c->path, "model.safetensors.index.json", &bytes, why, why_bytes);
+    OWNED char *want = checkpoint_index(c->m.layout);
     bool ok = index && strcmp(index, want) == 0;
     if (index && !ok)
         snprintf(why, why_bytes, "%s/model.safetensors.index.json is not that of the model", c->path);
-    free(index);
-    free(want);
     return ok && no_strangers(c, why, why_bytes);
 }
 

@@ -342,7 +342,7 @@ static void on_all_writers(checkpoint_saver *s, void *(*work)(void *))
 static bool open_file(checkpoint_saver *s, const char *folder, int f)
 {
     const checkpoint_file *x = &s->l->file[f];
-    char *path = xasprintf("%s/%s", folder, x->name);
+    OWNED char *path = xasprintf("%s/%s", folder, x->name);
     errno = 0;
     s->file[f] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     bool ok = s->file[f] >= 0;
@@ -354,7 +354,6 @@ static bool open_file(checkpoint_saver *s, const char *folder, int f)
         atomic_store(&s->refused, true);
     if (!ok)
         fail(s, "write", x->name);
-    free(path);
     return ok;
 }
 
@@ -413,14 +412,11 @@ static void write_part(checkpoint_saver *s, const char *folder)
     }
     fclose(out);
     part_name(s->o.rank, name, sizeof name);
-    char *begun = xasprintf("%s.new", name), *from = xasprintf("%s/%s", folder, begun),
-         *to = xasprintf("%s/%s", folder, name);
+    OWNED char *begun = xasprintf("%s.new", name), *from = xasprintf("%s/%s", folder, begun),
+               *to = xasprintf("%s/%s", folder, name);
     errno = 0;
     if (!checkpoint_write_text(folder, begun, text, why, sizeof why) || rename(from, to) != 0)
         fail(s, "write", to);
-    free(begun);
-    free(from);
-    free(to);
     free(text);
 }
 
@@ -503,9 +499,8 @@ static bool finish_files(checkpoint_saver *s, const char *folder, checkpoint_run
     free(manifest);
     for (int rank = 0; rank < s->o.ranks && ok; rank++) {
         part_name(rank, name, sizeof name);
-        char *path = xasprintf("%s/%s", folder, name);
+        OWNED char *path = xasprintf("%s/%s", folder, name);
         unlink(path);
-        free(path);
     }
     return ok;
 }

@@ -113,7 +113,7 @@ double made_entropy(const made *m, int known)
         sum -= chances[j] * log(chances[j]);
     if (known >= 2)
         return sum;
-    double *share = pair_shares(m);
+    OWNED double *share = pair_shares(m);
     for (int a = 0; a < m->symbols; a++) {
         double row = 0;
         for (int b = 0; b < m->symbols; b++) {
@@ -123,7 +123,6 @@ double made_entropy(const made *m, int known)
         }
         of_symbols -= row > 0 ? row * log(row) : 0;
     }
-    free(share);
     return known == 1 ? of_pairs - of_symbols : of_symbols;
 }
 

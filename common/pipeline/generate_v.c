@@ -106,7 +106,7 @@ static turn turn_of(const pipeline_moments *m, int rank, const v_rank *r)
 static void run_all(const pipeline_moments *m, v_rank *ranks)
 {
     const int p = m->shape->ranks;
-    turn *turns = xmalloc((size_t)p * sizeof *turns);
+    OWNED turn *turns = xmalloc((size_t)p * sizeof *turns);
     for (int r = 0; r < p; r++)
         turns[r] = turn_of(m, r, &ranks[r]);
     for (;;) {
@@ -120,7 +120,6 @@ static void run_all(const pipeline_moments *m, v_rank *ranks)
         for (int r = at > 0 ? at - 1 : 0; r <= at + 1 && r < p; r++)
             turns[r] = turn_of(m, r, &ranks[r]);
     }
-    free(turns);
 }
 
 static void generate(pipeline_table *t, const pipeline_costs *costs)

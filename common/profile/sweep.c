@@ -195,7 +195,7 @@ static int by_start(const void *a, const void *b)
 
 void sweep_charge(record_span *s, size_t n)
 {
-    last_span *last = xmalloc((n + 1) * sizeof *last);
+    OWNED last_span *last = xmalloc((n + 1) * sizeof *last);
     int streams = 0;
     for (size_t i = 0; i < n; i++) {
         last_span *before = last_of(last, &streams, &s[i]);
@@ -204,5 +204,4 @@ void sweep_charge(record_span *s, size_t n)
         before->end_us = fmax(before->end_us, s[i].end_us);
     }
     qsort(s, n, sizeof *s, by_start);
-    free(last);
 }

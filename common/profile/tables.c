@@ -126,7 +126,7 @@ static int by_loss(const void *a, const void *b)
 static void fill_kernels(profile_tables *t, const recording *r, const record_span *s, size_t n, const op_time *ops,
                          const profile_ceilings *c)
 {
-    double *beside = xcalloc(n + 1, sizeof *beside);
+    OWNED double *beside = xcalloc(n + 1, sizeof *beside);
     size_t room = 0;
     sweep_beside(s, n, beside);
     for (size_t i = 0; i < n; i++) {
@@ -142,7 +142,6 @@ static void fill_kernels(profile_tables *t, const recording *r, const record_spa
     }
     if (t->kernel_count)
         qsort(t->kernels, t->kernel_count, sizeof *t->kernels, by_loss);
-    free(beside);
 }
 
 /* ---- products ---- */
@@ -181,7 +180,7 @@ static void add_product(products_row *p, const recording *r, const record_span *
 static void fill_products(profile_tables *t, const recording *r, const record_span *s, size_t n)
 {
     static const char *const modes[PRODUCTS_ROWS] = {"forward", "forward-backward", "train-step"};
-    record_span *kept = xmalloc((n + 1) * sizeof *kept);
+    OWNED record_span *kept = xmalloc((n + 1) * sizeof *kept);
     bool there[PRODUCTS_ROWS] = {false};
     for (size_t i = 0; i < n; i++)
         there[phase_of(r, &s[i])] = true;
@@ -204,7 +203,6 @@ static void fill_products(profile_tables *t, const recording *r, const record_sp
         p->span_us = to - from;
         p->idle_us = sums.us[0];
     }
-    free(kept);
 }
 
 /* ---- softmax ---- */
@@ -244,16 +242,14 @@ profile_tables *profile_tables_of(const recording *r, record_window w, const pro
 {
     profile_tables *t = xcalloc(1, sizeof *t);
     size_t n;
-    record_span *s = record_cut(r, w, &n);
+    OWNED record_span *s = record_cut(r, w, &n);
     if (!r->host_spans)
         sweep_charge(s, n);
-    op_time *ops = time_ops(r, s, n);
+    OWNED op_time *ops = time_ops(r, s, n);
     fill_kernels(t, r, s, n, ops, ceilings);
     fill_products(t, r, s, n);
     fill_softmax(t, r, s, n, ops);
     t->sums = sweep(s, n, w.from_us, w.to_us);
-    free(ops);
-    free(s);
     return t;
 }
 

@@ -57,7 +57,7 @@ static void take(const replica_place *at, const trainer *t, shared_choices *c)
 bool replica_tune(const replica_place *at, trainer *t, const step_options *o, replica_problem *problem)
 {
     const bool first = !at->l || launch_rank(at->l) == 0;
-    char *key = key_of(o), *why = NULL;
+    OWNED char *key = key_of(o), *why = NULL;
     shared_choices *c = cache_find(at->kept, "choices", key);
     bool ok = true;
     if (!c) {
@@ -65,18 +65,15 @@ bool replica_tune(const replica_place *at, trainer *t, const step_options *o, re
         ok = !first || choose(at, t, c);
         if (!ok)
             why = xasprintf("choosing algorithms for the products: %s", sb_last_message());
-        char *before = xstrdup(phase_get());
+        OWNED char *before = xstrdup(phase_get());
         if (!first)
             phase_set("waiting for rank 0's choices of algorithms");
         if (at->l)
             launch_share(at->l, "choices of products", c->of, sizeof c->of, 0);
         ok = replica_agree(at, "tuning", ok, why, problem);
         phase_set("%s", before);
-        free(before);
     }
     if (!c->taken)
         take(at, t, c);
-    free(key);
-    free(why);
     return ok;
 }

@@ -21,7 +21,7 @@ void replica_set_tokens(trainer *t, uint64_t seed, int rank)
     const size_t sequences = (size_t)o->batch * (size_t)step_micro_batches(o), n = sequences * (size_t)o->seq;
     const uint64_t before = (uint64_t)(rank / whole.ranks) * sequences; /* ranks' samples follow each other */
     const int rows = whole.ranks > 1 ? o->seq / 2 : o->seq;
-    int32_t *ids = xmalloc(2 * n * sizeof *ids);
+    OWNED int32_t *ids = xmalloc(2 * n * sizeof *ids);
     for (size_t i = 0; i < n; i++) {
         const int at = (int)(i % (size_t)o->seq), chunk = context_chunk(&whole, rank % whole.ranks, at / rows);
         const uint64_t place = (before + i / (size_t)o->seq) * (uint64_t)whole.seq + (uint64_t)chunk * (uint64_t)rows +
@@ -30,7 +30,6 @@ void replica_set_tokens(trainer *t, uint64_t seed, int rank)
         ids[n + i] = (int32_t)(rng_uniform(seed, 0xdda, place) * o->config.vocab);
     }
     trainer_set_tokens(t, ids, ids + n);
-    free(ids);
 }
 
 void replica_set_safe_loss_scale(trainer *t)
@@ -138,11 +137,10 @@ int replica_odd_rank(const replica *r, uint64_t checksum)
 {
     if (!r->at.l)
         return -1;
-    uint64_t *all = xcalloc((unsigned long)launch_size(r->at.l), sizeof *all);
+    OWNED uint64_t *all = xcalloc((unsigned long)launch_size(r->at.l), sizeof *all);
     launch_gather(r->at.l, "checksums", &checksum, sizeof checksum, all);
     int odd = -1;
     for (int k = r->plan->o.ranks - 1; k > 0; k--)
         odd = all[k] != all[0] ? k : odd;
-    free(all);
     return odd;
 }

@@ -236,8 +236,8 @@ bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, siz
     if (!e->copy)
         return true;
     const size_t n = (size_t)copies_count(s);
-    int64_t *mine = xcalloc(n, sizeof *mine), *all = xcalloc(n * (size_t)launch_size(e->l), sizeof *all);
-    int64_t *ring = xcalloc(n * (size_t)s->ranks, sizeof *ring);
+    OWNED int64_t *mine = xcalloc(n, sizeof *mine), *all = xcalloc(n * (size_t)launch_size(e->l), sizeof *all);
+    OWNED int64_t *ring = xcalloc(n * (size_t)s->ranks, sizeof *ring);
     copies_memory of[SB_DIRECT_RANKS_MAX] = {{NULL, NULL}};
     int members[SB_DIRECT_RANKS_MAX];
     if (t) {
@@ -257,9 +257,6 @@ bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, siz
         of[p] = (copies_memory){peer_memory_at(e->places)[p], peer_memory_at(e->words)[p]};
     if (t && e->places)
         copies_connect(e->copies, of, ring);
-    free(mine);
-    free(all);
-    free(ring);
     return e->places != NULL;
 }
 

@@ -150,7 +150,7 @@ static parallel_plan *plan_of(const replica *r, const parallel_options *p, char 
     const int units = params_units(tensors);
     int64_t *starts = xcalloc((unsigned long)tensors->count + 1, sizeof *starts), count;
     int64_t *unit_starts = xcalloc((unsigned long)units + 1, sizeof *unit_starts);
-    bool *elsewhere = xcalloc((unsigned long)tensors->count, sizeof *elsewhere);
+    OWNED bool *elsewhere = xcalloc((unsigned long)tensors->count, sizeof *elsewhere);
     for (int i = 0; i < tensors->count; i++) {
         starts[i] = tensors->tensors[i].first;
         elsewhere[i] = counted_elsewhere(&r->o, &tensors->tensors[i]);
@@ -163,7 +163,6 @@ static parallel_plan *plan_of(const replica *r, const parallel_options *p, char 
     parallel_plan *plan = parallel_plan_create(p, rank_of(&r->at), &space, grad_bytes, why, bytes);
     free(starts);
     free(unit_starts);
-    free(elsewhere);
     params_free(tensors);
     return plan;
 }
@@ -187,7 +186,7 @@ static bool same_parts(const replica *r, const parallel_options *p, replica_prob
     char why[160] = "";
     params *mine = params_of(&r->o, p);
     const uint64_t hash = hash_of(mine);
-    uint64_t *all = xcalloc((unsigned long)launch_size(r->at.l), sizeof *all);
+    OWNED uint64_t *all = xcalloc((unsigned long)launch_size(r->at.l), sizeof *all);
     launch_gather(r->at.l, "parts", &hash, sizeof hash, all);
     mesh_group g = mesh_group_of(p->m, r->member ? launch_rank(r->at.l) : 0, MESH_DATA);
     for (int i = 0; i < g.count && r->member && !why[0]; i++)
@@ -197,7 +196,6 @@ static bool same_parts(const replica *r, const parallel_options *p, replica_prob
                      g.ranks[i]);
     mesh_group_free(&g);
     params_free(mine);
-    free(all);
     return replica_agree(&r->at, "parts", !why[0], why, problem);
 }
 

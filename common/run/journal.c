@@ -67,10 +67,9 @@ static void each_events(const char *folder, void (*what)(const char *path, event
     struct dirent **all;
     const int n = scandir(folder, &all, NULL, alphasort);
     for (int i = 0; i < n; i++) {
-        char *path = xasprintf("%s/%s", folder, all[i]->d_name);
+        OWNED char *path = xasprintf("%s/%s", folder, all[i]->d_name);
         if (strncmp(all[i]->d_name, "events.out.tfevents.", 20) == 0)
             what(path, e, last);
-        free(path);
         free(all[i]);
     }
     if (n >= 0)
@@ -126,7 +125,7 @@ static void write_head(FILE *csv, const char *about)
 /* A file beside the old one, with what stays of it, which takes its place. */
 static FILE *open_file(const char *folder, const char *name, const char *end, const char *about, int64_t last)
 {
-    char *path = xasprintf("%s/%s%s", folder, name, end), *begun = xasprintf("%s.new", path);
+    OWNED char *path = xasprintf("%s/%s%s", folder, name, end), *begun = xasprintf("%s.new", path);
     FILE *f = fopen(begun, "w");
     if (f && about)
         write_head(f, about);
@@ -136,15 +135,13 @@ static FILE *open_file(const char *folder, const char *name, const char *end, co
         fclose(f);
         f = NULL;
     }
-    free(path);
-    free(begun);
     return f;
 }
 
 static events *open_event_file(journal *j, const char *folder, int64_t last)
 {
     const double now = wall_s();
-    char *begun = xasprintf("%s/new.tfevents", folder);
+    OWNED char *begun = xasprintf("%s/new.tfevents", folder);
     j->events_path = xasprintf("%s/events.out.tfevents.%.0f.stepbench", folder, now);
     events *e = events_open(begun, now);
     if (e) {
@@ -153,7 +150,6 @@ static events *open_event_file(journal *j, const char *folder, int64_t last)
         events_flush(e);
         rename(begun, j->events_path);
     }
-    free(begun);
     return e;
 }
 
@@ -161,7 +157,7 @@ journal *journal_open(const char *folder, const char *name, const char *about, i
                       size_t why_bytes)
 {
     journal *j = xcalloc(1, sizeof *j);
-    char *inner = xasprintf("%s/%s", folder, name), *path = xasprintf("%s.csv", inner);
+    OWNED char *inner = xasprintf("%s/%s", folder, name), *path = xasprintf("%s.csv", inner);
     mkdir(folder, 0777);
     mkdir(inner, 0777);
     *last = step > 0 ? take_lines(path, step, NULL) : 0; /* the CSV file has a record last: then the others have it */
@@ -173,8 +169,6 @@ journal *journal_open(const char *folder, const char *name, const char *about, i
         journal_close(j, NULL, 0);
         j = NULL;
     }
-    free(inner);
-    free(path);
     return j;
 }
 

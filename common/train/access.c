@@ -108,17 +108,15 @@ static float *ones_of(size_t n)
 
 static sb_status fill_ones(step *s, sb_dtype dtype, size_t n, char *to)
 {
-    float *ones = ones_of(n);
+    OWNED float *ones = ones_of(n);
     dtype_upload(s->dev, dtype, to, ones, n);
-    free(ones);
     return SB_OK;
 }
 
 static sb_status fill_whole_ones(step *s, const param_tensor *p)
 {
-    float *ones = ones_of((size_t)p->count);
+    OWNED float *ones = ones_of((size_t)p->count);
     write_param(s, p, ones);
-    free(ones);
     return SB_OK;
 }
 
@@ -242,7 +240,7 @@ static int position(const step *s, int at)
 static void fill_rope(step *s)
 {
     const int half = s->head_dim / 2;
-    float *table = xmalloc((size_t)s->o.seq * (size_t)s->head_dim * sizeof *table);
+    OWNED float *table = xmalloc((size_t)s->o.seq * (size_t)s->head_dim * sizeof *table);
     for (int i = 0; i < half; i++) {
         const double turn = pow(s->o.config.rope_theta, -2.0 * i / s->head_dim);
         for (int at = 0; at < s->o.seq; at++) {
@@ -252,7 +250,6 @@ static void fill_rope(step *s)
         }
     }
     device_upload(s->dev, s->rope_table, table, (size_t)s->o.seq * (size_t)s->head_dim * sizeof *table);
-    free(table);
 }
 
 static void set_tokens(step *s, const int32_t *ids, const int32_t *targets)
@@ -266,11 +263,10 @@ static void set_tokens(step *s, const int32_t *ids, const int32_t *targets)
 static void fill_tokens(step *s)
 {
     const int64_t n = (int64_t)s->tokens * s->micro_batches;
-    int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
+    OWNED int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
     for (int64_t i = 0; i < 2 * n; i++)
         ids[i] = (int32_t)(rng_uniform(s->o.seed, 0x70cef5, (uint64_t)i) * s->o.config.vocab);
     set_tokens(s, ids, ids + n);
-    free(ids);
 }
 
 static size_t state_elements(const step *s)
@@ -365,13 +361,12 @@ double trainer_loss(trainer *t)
     const size_t n = (size_t)s->micro_batches;
     if (!s->parts[s->part_count - 1].holds.head)
         return NAN;
-    float *loss = xmalloc(n * sizeof *loss);
+    OWNED float *loss = xmalloc(n * sizeof *loss);
     double sum = 0;
     device_sync(s->dev);
     device_download(s->dev, loss, s->loss, n * sizeof *loss);
     for (size_t i = 0; i < n; i++)
         sum += loss[i];
-    free(loss);
     return sum / (double)n;
 }
 

@@ -186,8 +186,9 @@ sb_status sb_quantize_check(const sb_quantize *p)
                         op, (int)p->scaling);
     if (p->scaling_t && p->scaling_t != p->scaling &&
         (p->scaling != SB_SCALE_1X128 || p->scaling_t != SB_SCALE_128X128))
-        return sb_error(SB_INVALID, "%s: scaling %d of y and %d of y_t do not go together; 1x128 (3) and 128x128 (4) do",
-                        op, (int)p->scaling, (int)p->scaling_t);
+        return sb_error(SB_INVALID,
+                        "%s: scaling %d of y and %d of y_t do not go together; 1x128 (3) and 128x128 (4) do", op,
+                        (int)p->scaling, (int)p->scaling_t);
     if (p->again && (p->scaling != SB_SCALE_TENSOR || !p->largest || p->counts))
         return sb_error(SB_INVALID, "%s: again needs scaling tensor (1), largest, and no counts", op);
     if (!p->y && !p->y_t)

@@ -240,7 +240,7 @@ static void write_one(const char *path, const kept_choice *k)
 /* The choices from `first` on, with today's columns: lines are only ever added to such a file. */
 static void convert(const choices *c, int first)
 {
-    char *anew = xasprintf("%s.new", c->path);
+    OWNED char *anew = xasprintf("%s.new", c->path);
     FILE *f = fopen(anew, "w");
     if (f) {
         write_header(f);
@@ -252,7 +252,6 @@ static void convert(const choices *c, int first)
         else
             (void)remove(anew);
     }
-    free(anew);
 }
 
 void choices_add(choices *c, const char *product, const kept_choice *choice)

@@ -152,19 +152,18 @@ bool trainer_tune_products(trainer *t, choices *known)
 {
     step *s = &t->step;
     bool ok = true;
-    char *before = xstrdup(phase_get());
+    OWNED char *before = xstrdup(phase_get());
     for (int i = 0; i < s->products.count && ok; i++)
         if (!s->products.list[i].choice.tried)
             ok = tune_one(t, &s->products.list[i], known);
     memory_trim(t->mem); /* the operands */
     phase_set("%s", before);
-    free(before);
     return ok;
 }
 
 bool trainer_tune(trainer *t, choices *known)
 {
-    char *before = xstrdup(phase_get());
+    OWNED char *before = xstrdup(phase_get());
     bool ok = trainer_tune_products(t, known);
     tune_wait wait = {.known = known,
                       .first = known && choices_trained(known) == 0,
@@ -172,6 +171,5 @@ bool trainer_tune(trainer *t, choices *known)
                       .began = host_seconds()};
     ok = ok && overlap_tune(t, &wait) && products_race(t, &wait);
     phase_set("%s", before); /* what follows is none of it */
-    free(before);
     return ok;
 }

@@ -26,9 +26,7 @@ sb_status sb_cuda_float8_supported(sb_context *ctx, sb_scaling scaling)
 
 sb_status matmul_float8_check(const sb_context *ctx, const sb_matmul *p)
 {
-    const sb_status s = sb_float8_gate(p->scaling_a, 10 * ctx->cc_major + ctx->cc_minor, library());
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_float8_gate(p->scaling_a, 10 * ctx->cc_major + ctx->cc_minor, library()));
     if (p->m % SIZE_UNIT != 0 || p->n % SIZE_UNIT != 0 || p->k % SIZE_UNIT != 0 || p->lda % SIZE_UNIT != 0 ||
         p->ldb % SIZE_UNIT != 0)
         return sb_error(SB_UNSUPPORTED,

@@ -40,21 +40,23 @@ static const struct {
 };
 enum { PAPER_ROWS = sizeof paper / sizeof *paper };
 
-static void bubble_of_the_paper(void **state)
+TEST(bubbles_of_the_paper)
 {
-    const int i = *(const int *)*state / 2, h1 = *(const int *)*state % 2;
-    const pipeline_times t = run(shape_of(h1 ? "zb-h1" : "1f1b", paper[i].p, 1, paper[i].m), paper[i].f, paper[i].b,
-                                 paper[i].w, paper[i].hop);
-    const double wanted = h1 ? paper[i].h1 : paper[i].plain;
-    if (!(fabs(t.bubble - wanted) <= 0.5001e-4))
-        fail_msg("p %d, m %d: %.6f is not %.4f", paper[i].p, paper[i].m, t.bubble, wanted);
+    for (int n = 0; n < 2 * PAPER_ROWS; n++) {
+        const int i = n / 2, h1 = n % 2;
+        const char *schedule = h1 ? "zb-h1" : "1f1b";
+        const pipeline_times t =
+            run(shape_of(schedule, paper[i].p, 1, paper[i].m), paper[i].f, paper[i].b, paper[i].w, paper[i].hop);
+        const double wanted = h1 ? paper[i].h1 : paper[i].plain;
+        if (!(fabs(t.bubble - wanted) <= 0.5001e-4))
+            fail_msg("row %d, %s, p %d, m %d: %.6f is not %.4f", i, schedule, paper[i].p, paper[i].m, t.bubble, wanted);
+    }
 }
 
 /* ---- all shapes ---- */
 
-static void tables_are_valid(void **state)
+TEST(tables_are_valid)
 {
-    (void)state;
     char why[256];
     int tables = 0;
     for (const pipeline_schedule *row = pipeline_schedules; row->name; row++)
@@ -74,9 +76,8 @@ static void tables_are_valid(void **state)
 }
 
 /* A step of p stages in units of m (F + B + W), with W = 0.92 F and a hop of 0.02 F. */
-static void known_makespans(void **state)
+TEST(known_makespans)
 {
-    (void)state;
     static const struct {
         const char *name;
         int v;
@@ -98,9 +99,8 @@ static void known_makespans(void **state)
 }
 
 /* Two unequal stages and one micro-batch: F 0-1, then 1-2; B 2-3, then 3-4; W 3-13 and 4-5. */
-static void starts_of_actions(void **state)
+TEST(starts_of_actions)
 {
-    (void)state;
     static const double one[] = {1, 1}, w[] = {1, 10}, wanted[] = {0, 3, 4, 1, 2, 3};
     const pipeline_shape s = shape_of("zb-h1", 2, 1, 1);
     const pipeline_costs costs = {.f = one, .b = one, .w = w};
@@ -113,9 +113,8 @@ static void starts_of_actions(void **state)
 }
 
 /* Two stages, one micro-batch, all times 1, a B with its W: the first stage's begins when the second one's has ended, or before W. */
-static void gradients_leave_before_their_w(void **state)
+TEST(gradients_leave_before_their_w)
 {
-    (void)state;
     static const double one[] = {1, 1};
     const pipeline_shape s = shape_of("1f1b", 2, 1, 1);
     pipeline_table *t = pipeline_table_create(&s, NULL);
@@ -128,9 +127,8 @@ static void gradients_leave_before_their_w(void **state)
 
 /* Two stages, two micro-batches, all times 1: the last B takes 3 more in the second stage, for which the first one waits, and 2 there. If
  * W is apart, W does, and nobody waits: the second stage is busy from 1 on, for 6 and 3. */
-static void last_gradients_take_longer(void **state)
+TEST(last_gradients_take_longer)
 {
-    (void)state;
     static const double one[] = {1, 1}, last[] = {2, 3};
     static const double wanted[] = {14, 10};
     for (int split = 0; split < 2; split++) {
@@ -143,9 +141,8 @@ static void last_gradients_take_longer(void **state)
 }
 
 /* What the schedules hold at most, and where the loss is. */
-static void bounds_and_places(void **state)
+TEST(bounds_and_places)
 {
-    (void)state;
     const pipeline_shape plain = shape_of("1f1b", 4, 1, 16), v = shape_of("zb-v", 4, 2, 16),
                          chunks = shape_of("interleaved", 4, 2, 16), all = shape_of("gpipe", 4, 1, 16),
                          h1 = shape_of("zb-h1", 4, 1, 16);
@@ -167,9 +164,8 @@ static void bounds_and_places(void **state)
 }
 
 /* The closed forms are what the simulator says without hops; where they bound it, from below. */
-static void closed_forms(void **state)
+TEST(closed_forms)
 {
-    (void)state;
     for (int p = 1; p <= 8; p *= 2)
         for (int m = 8; m <= 64; m *= 2) {
             static const char *const exact[] = {"gpipe", "1f1b", "interleaved"};
@@ -185,9 +181,8 @@ static void closed_forms(void **state)
         }
 }
 
-static void refused_shapes(void **state)
+TEST(refused_shapes)
 {
-    (void)state;
     char why[256];
     const pipeline_shape odd = shape_of("interleaved", 4, 2, 10), one = shape_of("zb-v", 4, 1, 8),
                          none = shape_of("1f1b", 4, 1, 0);
@@ -229,9 +224,8 @@ static void swap(pipeline_action *a, pipeline_action *b)
     *b = kept;
 }
 
-static void wrong_tables(void **state)
+TEST(wrong_tables)
 {
-    (void)state;
     pipeline_table *t = table_of("1f1b", 4, 1, 8);
     swap(find(t, 1, PIPELINE_B, 0, 0), find(t, 1, PIPELINE_B, 1, 0));
     refused(t, "adds the weight gradients of micro-batch 1 before those of 0");
@@ -281,9 +275,8 @@ static pipeline_table *forwards_against_turns(int micros)
     return t;
 }
 
-static void places_come_one_action_ahead(void **state)
+TEST(places_come_one_action_ahead)
 {
-    (void)state;
     char why[256];
     pipeline_table *t = forwards_against_turns(5);
     assert_null(pipeline_invalid(t, why, sizeof why));
@@ -292,9 +285,8 @@ static void places_come_one_action_ahead(void **state)
 }
 
 /* A V whose bound leaves nothing for the second chunk: p micro-batches of the first fill it. */
-static void a_v_without_room(void **state)
+TEST(a_v_without_room)
 {
-    (void)state;
     pipeline_table *t = table_of("zb-v", 4, 2, 8);
     pipeline_action *a = t->actions; /* rank 0: all F of the first chunk first */
     int at = 0;
@@ -305,31 +297,4 @@ static void a_v_without_room(void **state)
             a[at++] = f;
         }
     refused(t, "rank 0 holds 9 micro-batches of a chunk");
-}
-
-int main(void)
-{
-    static struct CMUnitTest tests[2 * PAPER_ROWS + 11];
-    static char names[2 * PAPER_ROWS][64];
-    static int numbers[2 * PAPER_ROWS];
-    int n = 0;
-    for (; n < 2 * PAPER_ROWS; n++) {
-        snprintf(names[n], sizeof names[n], "bubble of %s, p %d, m %d, row %d", n % 2 ? "zb-h1" : "1f1b",
-                 paper[n / 2].p, paper[n / 2].m, n / 2);
-        tests[n] = (struct CMUnitTest){names[n], bubble_of_the_paper, NULL, NULL, &numbers[n]};
-        numbers[n] = n;
-    }
-    const struct CMUnitTest others[] = {cmocka_unit_test(tables_are_valid),
-                                        cmocka_unit_test(known_makespans),
-                                        cmocka_unit_test(starts_of_actions),
-                                        cmocka_unit_test(gradients_leave_before_their_w),
-                                        cmocka_unit_test(last_gradients_take_longer),
-                                        cmocka_unit_test(bounds_and_places),
-                                        cmocka_unit_test(closed_forms),
-                                        cmocka_unit_test(refused_shapes),
-                                        cmocka_unit_test(wrong_tables),
-                                        cmocka_unit_test(a_v_without_room),
-                                        cmocka_unit_test(places_come_one_action_ahead)};
-    memcpy(tests + n, others, sizeof others);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,6 @@
 int ranks_enter_folder(void **state);
 int ranks_leave_folder(void **state);
 #define TEST_IN_RANKS_FOLDER(name) TEST_WITH(name, ranks_enter_folder, ranks_leave_folder)
-#define in_ranks_folder(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
 
 /* Starts `program` (by default this one: NULL) with argv[0] = name and arguments cut at blanks; "NAME=value" in front of
  * them go to the environment. Output goes to out<tag>.txt and err<tag>.txt. */

@@ -84,8 +84,6 @@ static inline void owned_options_free(options **o)
     options_free(*o);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
-
 char *file_text(const char *path); /* the whole file; caller frees */
 char *folder_text(const char *folder, const char *name);
 /* What a shell command prints on stdout; its exit code in *code (-1: it died). Caller frees. */

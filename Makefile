@@ -40,6 +40,7 @@ OPT     ?= -O3 -g1
 # A newer compiler's new warning must end nobody's build: CI alone fails over warnings.
 WERROR  ?= $(if $(filter true,$(CI)),-Werror)
 SETUP   ?= 1
+LINT    ?= lint
 CUDA    ?= 1
 PREFIX  ?= /usr/local
 VERSION := $(shell sed -n 's/.*STEPBENCH_VERSION "\(.*\)"/\1/p' common/core/version.h)
@@ -418,7 +419,7 @@ test-install: $(PROGRAMS) lib
 run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	@$(if $(HAVE_CMOCKA),,echo 'make test: cmocka was not found; install libcmocka-dev, or set CMOCKA_HOME' >&2; exit 1)
 	@STEPBENCH_BIN=$(BIN) OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' \
-	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
+	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,$(LINT)) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
 tsan-tests: $(addprefix $(BUILD)/tests/,device/test_cpu_stream launch/test_launch comm/test_comm record/test_record \

@@ -64,7 +64,8 @@ JOIN bench_roofline o ON o.status = 'ok'
 -- ---- products of float8: by cuBLAS on both sides, but for scales by row, where PyTorch may have its own kernel ----
 @into pairs
 SELECT 'float8 product, ' || iif(p.product LIKE 'row%', 'by row', p.product),
-    iif(p.product LIKE 'row%', NULL, 'cuBLAS'), 'PyTorch', p.shape || iif(p.product LIKE 'row%', ', ' || p.product, ''),
+    iif(p.product LIKE 'row%', NULL, 'cuBLAS'), 'PyTorch',
+    p.shape || iif(p.product LIKE 'row%', ', ' || p.product, ''),
     p.median_ms / o.product_ms, NULL, NULL, 'bench_mixed_precision', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
     coalesce(o.campaign, o.run_id), iif(p.mode IN ('eager', 'event', 'host'), 'calls', 'graph'),
     iif(o.timer_product IN ('eager', 'event', 'host'), 'calls', 'graph'),
@@ -263,7 +264,8 @@ WHERE step_ms IS NOT NULL ORDER BY nth_, id
 -- ---- what a save adds to a step: ours of async, lazy and device stand beside their best ----
 @into pairs
 SELECT iif(o.variant = 'sync', 'stall of a save that waits', 'stall of a save'), NULL, 'PyTorch, ' || p.way,
-    o.variant || ', ' || o.size || ', batch ' || o.batch || ', S ' || o.seq || ', ' || o.ranks || iif(o.ranks = 1, ' GPU', ' GPUs'), p.stall_ms / o.stall_ms, NULL, NULL, 'bench_checkpoint',
+    o.variant || ', ' || o.size || ', batch ' || o.batch || ', S ' || o.seq || ', ' || o.ranks
+    || iif(o.ranks = 1, ' GPU', ' GPUs'), p.stall_ms / o.stall_ms, NULL, NULL, 'bench_checkpoint',
     o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
     iif(abs(p.state_bytes - o.state_bytes) > 0.02 * o.state_bytes, 'its state has other bytes', NULL), 0, NULL, NULL
 FROM bench_checkpoint o

@@ -109,7 +109,7 @@ static const bench_run run_table[] = {
     /* torch.distributed.checkpoint saves small and, on several GPUs, xl (tests/peers/checkpoint.py). */
     {RUN_QUICK | RUN_DEFAULT, 1, 12, "--ranks 1 --size small --strategy ddp --variant async,lazy,device"},
     {RUN_FULL, 1, 50, "--ranks 1 --size medium --strategy ddp"},
-    {RUN_FULL, 1, 30, "--ranks 1 --size small --strategy ddp --variant async --io buffered,direct --folder results"},
+    {RUN_FULL, 1, 30, "--ranks 1 --size small --strategy ddp --variant sync --io buffered,direct --folder results"},
     {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async,lazy,device"},
     {RUN_FULL, 2, 15, "--ranks {gpus} --size small --batch 2 --strategy ddp,zero1 --variant lazy --iters 0"},
     {RUN_FULL, 2, 140, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --saves 3"},

@@ -1,12 +1,15 @@
 -- SPDX-License-Identifier: MIT
--- The model with the largest state; each strategy and way once, the newest row.
+-- The model with the largest state, and of its steps the one that has most rows; each strategy and way once, the newest row.
 @view rows
-SELECT *, strategy || ' x' || ranks || ' ' || way AS label FROM bench_checkpoint
+SELECT *, strategy || ' x' || ranks || ' ' || way AS label, size || ', batch ' || batch || ', S ' || seq AS step
+FROM bench_checkpoint
 WHERE status = 'ok' AND stall_ms IS NOT NULL AND id IN (SELECT max(id) FROM bench_checkpoint WHERE status = 'ok'
-    AND stall_ms IS NOT NULL GROUP BY size, strategy, ranks, way, precision, moments)
+    AND stall_ms IS NOT NULL GROUP BY size, seq, batch, strategy, ranks, way, precision, moments)
 
 @view largest
-SELECT * FROM rows WHERE state_bytes = (SELECT max(state_bytes) FROM rows)
+SELECT * FROM rows
+WHERE step = (SELECT step FROM rows WHERE state_bytes = (SELECT max(state_bytes) FROM rows)
+    GROUP BY step ORDER BY count(*) DESC, max(id) DESC LIMIT 1)
 
 @if EXISTS (SELECT 1 FROM largest)
 

@@ -1,13 +1,15 @@
 -- SPDX-License-Identifier: MIT
--- What a save does when: the model with the largest state; each strategy and way once, the newest row.
+-- What a save does when: the rows of checkpoint_stall.
 @view rows
-SELECT *, strategy || ' x' || ranks || ' ' || way AS label FROM bench_checkpoint
+SELECT *, strategy || ' x' || ranks || ' ' || way AS label, size || ', batch ' || batch || ', S ' || seq AS step
+FROM bench_checkpoint
 WHERE status = 'ok' AND durable_ms > 0 AND id IN (SELECT max(id) FROM bench_checkpoint WHERE status = 'ok'
-    AND durable_ms > 0 GROUP BY size, strategy, ranks, way, precision, moments)
+    AND durable_ms > 0 GROUP BY size, seq, batch, strategy, ranks, way, precision, moments)
 
 @view largest
 SELECT *, row_number() OVER (ORDER BY strategy, ranks, instr('sync async lazy device', way)) AS place FROM rows
-WHERE state_bytes = (SELECT max(state_bytes) FROM rows)
+WHERE step = (SELECT step FROM rows WHERE state_bytes = (SELECT max(state_bytes) FROM rows)
+    GROUP BY step ORDER BY count(*) DESC, max(id) DESC LIMIT 1)
 
 @if EXISTS (SELECT 1 FROM largest)
 

@@ -104,10 +104,10 @@ SELECT 1 AS place, 'data, schedule and log, % of a step of xl' AS what, 1.0 AS b
 UNION ALL SELECT 2, 'data, schedule and log, % of a step of small', 3, cost_pct
     FROM runs WHERE status = 'ok' AND variant = 'log' AND size = 'small'
 UNION ALL SELECT 3, 'what the parts do not explain of the wall time, %', 1, rest_pct
-    FROM runs WHERE status = 'ok' AND variant <> 'save'
+    FROM runs WHERE status = 'ok' AND variant NOT IN ('save', 'wait')
 UNION ALL SELECT 4, 'waiting for data, %', 0.1, data_wait_pct FROM runs WHERE status = 'ok' AND variant <> 'bare'
 UNION ALL SELECT 5, '99 % of steps over the median, 1000 steps or more', 1.05, jitter FROM runs
-    WHERE status = 'ok' AND n_steps > 900 AND variant <> 'save'
+    WHERE status = 'ok' AND n_steps > 900 AND variant NOT IN ('save', 'wait')
 UNION ALL SELECT 6, 'loss above its floor after 5000 steps, %', 2, above_floor_pct
     FROM runs WHERE status = 'ok' AND steps >= 5000
 UNION ALL SELECT 7, 'PyTorch''s loss in fp32, relative', allow_rel, diff_rel FROM peer_run WHERE allow_rel > 0

@@ -41,13 +41,12 @@ static void read(void *user, int at, void *side)
     windows_read(((team *)user)->w, at, side);
 }
 
-static void give(void *user, int rank, const void *part, size_t count, sb_dtype t, void *stream)
+static void give(void *user, int rank, const void *part)
 {
     team *x = user;
-    (void)count, (void)t;
     if (x->sums == 1 && team_breaks(x, TEAM_PARTIAL))
         device_memset(x->at.d, (void *)part, 0, x->row_bytes);
-    windows_give(x->w, rank, part, stream);
+    windows_give(x->w, rank, part, trainer_stream(x->t));
 }
 
 static void add(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t)

@@ -86,7 +86,7 @@ static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
         head_chunk_backward(s, first, rows, logits, all, partial, dw);
         step_drop(s, &logits);
     }
-    share_drop(s, head->n1, &all);
+    share_drop(s, head->n1, &all, false);
     share_give(s, partial);
     share_sum(s, &partial, -1, dn);
     mean_loss(s);
@@ -141,7 +141,7 @@ void embedding_backward(step *s, arena_slot *dy)
     e.d_table = step_grad(s, PARAM_EMBEDDING, -1, count);
     if (step_go(s))
         step_done(s, s->k->train->embedding_backward(s->ctx, &e, s->main));
-    share_drop(s, *dy, &all);
+    share_drop(s, *dy, &all, false);
     step_drop(s, &workspace);
     step_drop(s, dy);
     step_ready(s, PARAM_EMBEDDING, -1, count, s->main);

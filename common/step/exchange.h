@@ -30,14 +30,13 @@ bool share_outputs(const step *s, param_kind kind);
 bool share_inputs(const step *s, param_kind kind);
 
 /* All rows (T, d) of x, of which each rank has its own: x itself where each rank has all. The slot is dropped by
- * share_drop or share_side_drop: when main has read it, or when the side stream has, too. With options.windows it is a
+ * share_drop: when main has read it, or `aside` when the side stream has, too. With options.windows it is a
  * window: who reads it walks its pieces, or if `whole`, all of it behind share_whole. */
 arena_slot share_gather(step *s, int layer, arena_slot x, bool whole);
 /* All rows of a norm's output: with options.keep_rows it has them already, by share_norm behind the norm. */
 arena_slot share_input(step *s, int layer, arena_slot n, bool whole);
 void share_norm(step *s, int layer, arena_slot *n);
-void share_drop(step *s, arena_slot x, arena_slot *all);
-void share_side_drop(step *s, arena_slot x, arena_slot *all);
+void share_drop(step *s, arena_slot x, arena_slot *all, bool aside);
 
 /* Where a product of all rows goes that is a part of a sum: y itself where each rank has all rows. Then y is the sum's. */
 arena_slot share_partial(step *s, int layer, arena_slot y);

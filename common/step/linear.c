@@ -109,7 +109,7 @@ void linear_forward_behind(step *s, int which, int layer, arena_slot x, arena_sl
         forward_here(s, which, layer, &p, sum ? -1 : residual, out);
         share_end(s, out, &p, sum);
     }
-    share_drop(s, x, &all);
+    share_drop(s, x, &all, false);
     if (sum)
         share_sum(s, &out, residual, y);
 }
@@ -272,7 +272,7 @@ void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
     if (turned)
         side_drop(s, copy);
     else
-        share_side_drop(s, x, &all);
+        share_drop(s, x, &all, true);
 }
 
 void linear_dw_left(step *s, const step_note *n)

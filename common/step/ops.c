@@ -138,7 +138,7 @@ void swiglu_matmul_forward(step *s, int layer, arena_slot x, arena_slot gate_up,
         if (step_go(s))
             step_done(s, s->k->train->swiglu_matmul_forward(s->ctx, &p, s->main));
     }
-    share_drop(s, x, &all);
+    share_drop(s, x, &all, false);
 }
 
 void swiglu_matmul_backward(step *s, int layer, arena_slot dy, arena_slot gate_up, arena_slot h)

@@ -181,8 +181,8 @@ typedef struct step_share {
     void *(*window)(void *user, int at);
     void (*await)(void *user, int at, int rank, void *stream, bool aside);
     void (*read)(void *user, int at, void *side);
-    /* Another rank's part of a sum is made, on the stream; then out = the sum of all parts of this rank's rows, plus residual if not NULL. */
-    void (*give)(void *user, int rank, const void *part, size_t count, sb_dtype t, void *stream);
+    /* Another rank's part of a sum is made; then out = the sum of all parts of this rank's rows, plus residual if not NULL. */
+    void (*give)(void *user, int rank, const void *part);
     void (*add)(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t);
     void (*loss)(void *user, sb_vocab_loss *p); /* may change what the loss is given: for checks that plant an error */
 } step_share;

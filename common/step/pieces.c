@@ -84,20 +84,24 @@ share_piece share_begin(step *s, arena_slot x, int i, bool sum)
     return (share_piece){x, rank * s->rows, rank * s->rows, s->rows, rank};
 }
 
+static void give(step *s, arena_slot partial, int rank)
+{
+    const int64_t first = (int64_t)rank * s->rows * s->d;
+    if (s->o.windows && rank != step_split(&s->o).rank && step_launching(s) && s->share.give)
+        s->share.give(s->share.user, rank, step_at(step_pointer(s, partial), first * s->element));
+}
+
 void share_end(step *s, arena_slot partial, const share_piece *p, bool sum)
 {
-    const int64_t first = (int64_t)p->at * s->d;
-    if (sum && s->o.windows && p->rank != step_split(&s->o).rank && step_launching(s) && s->share.give)
-        s->share.give(s->share.user, p->rank, step_at(step_pointer(s, partial), first * s->element),
-                      (size_t)s->rows * (size_t)s->d, s->dtype, s->main);
+    if (sum)
+        give(s, partial, p->rank);
 }
 
 void share_give(step *s, arena_slot partial)
 {
-    for (int i = 0; i < share_pieces(s, partial, s->o.windows) && s->o.windows; i++) {
-        const share_piece p = share_begin(s, partial, i, true);
-        share_end(s, partial, &p, true);
-    }
+    const model_split split = step_split(&s->o);
+    for (int k = 1; k < split.ranks; k++)
+        give(s, partial, (split.rank + k) % split.ranks);
 }
 
 void share_add_parts(step *s, arena_slot partial, arena_slot residual, arena_slot y)

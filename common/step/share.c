@@ -60,20 +60,12 @@ void share_norm(step *s, int layer, arena_slot *n)
     *n = all;
 }
 
-void share_drop(step *s, arena_slot x, arena_slot *all)
+void share_drop(step *s, arena_slot x, arena_slot *all, bool aside)
 {
     if (*all < -1)
         share_close(s, all);
     else if (*all != x)
-        step_drop(s, all);
-}
-
-void share_side_drop(step *s, arena_slot x, arena_slot *all)
-{
-    if (*all < -1)
-        share_close(s, all);
-    else if (*all != x)
-        side_drop(s, all);
+        (aside ? side_drop : step_drop)(s, all);
 }
 
 arena_slot share_partial(step *s, int layer, arena_slot y)
@@ -109,7 +101,7 @@ void share_sum(step *s, arena_slot *partial, arena_slot residual, arena_slot y)
         s->share.scatter(s->share.user, step_pointer(s, *partial), step_pointer(s, y), own, s->dtype, s->main);
     else if (step_launching(s) && *partial == y && s->share.sum)
         s->share.sum(s->share.user, step_pointer(s, y), own, s->dtype, s->main);
-    share_drop(s, y, partial);
+    share_drop(s, y, partial, false);
     if (residual >= 0 && !s->o.windows)
         add(s, residual, y);
 }

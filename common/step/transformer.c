@@ -243,7 +243,7 @@ typedef struct half {
 static void out_dw(step *s, int layer, half *h, arena_slot dy)
 {
     linear_dw(s, h->out, layer, h->all, *h->last);
-    share_side_drop(s, dy, &h->all);
+    share_drop(s, dy, &h->all, true);
     side_drop(s, h->last);
 }
 
@@ -295,7 +295,7 @@ static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot 
         linear_dw(s, LINEAR_W2, layer, h.all, b->h);
     product_backward(s, layer, b, k.product, h.all);
     if (early) {
-        share_side_drop(s, *dy, &h.all);
+        share_drop(s, *dy, &h.all, true);
         side_drop(s, &b->h);
     } else if (!s->o.windows) { /* h was made again */
         out_dw(s, layer, &h, *dy);
@@ -322,7 +322,7 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
     arena_slot d_att = take_rows(s, s->width, MEMORY_TEMPORARY, layer, "d_attention_out");
     linear_dx(s, LINEAR_O, layer, h.all, d_att);
     if (!s->o.windows)
-        share_side_drop(s, *dy, &h.all);
+        share_drop(s, *dy, &h.all, true);
     d_qkv = take_rows(s, s->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
     attention_backward(s, layer, b, d_att, d_qkv);
     step_drop(s, &d_att);

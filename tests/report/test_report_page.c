@@ -45,10 +45,10 @@ TEST_IN_FOLDER(the_same_cases_on_every_machine)
         "3,1,bench_flash,flash,ok,,1,1,1,bf16,128,65536,1.6,4.5,682,611,100,90" END); /* faster, and not the case */
     folder_write(
         *state, "bench_transformer.csv",
-        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,tokens_per_s,"
-        "tokens_per_j,mfu_causal_pct,peak_bytes,params" RUN
-        "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,106,38491,54.7,48.1,36000000000,2000" END
-        "3,1,bench_transformer,graph,ok,,2.7b,4,512,bf16,train-step,none,5,88,23135,33.2,48.0,48000000000,3000" END);
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,"
+        "step_mean_ms,tokens_per_s,tokens_per_j,mfu_causal_pct,peak_bytes,params" RUN
+        "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,100,104,40000,54.7,50,36000000000,2000" END
+        "3,1,bench_transformer,graph,ok,,2.7b,4,512,bf16,train-step,none,5,88,88,23135,33.2,48.0,48000000000,3000" END);
     char *text = report_text(*state);
     text_has(text, "# 1 x NVIDIA H200\n");
     text_has(text, "2026-11-21, stepbench aaaaaaaaaaaa, driver 580.1, CUDA 13.0; `box`.");
@@ -56,7 +56,8 @@ TEST_IN_FOLDER(the_same_cases_on_every_machine)
     text_has(text, "| copy of 1 GiB | 4200 GB/s | 88 % | |"); /* not the faster one of fewer bytes */
     text_has(text, "| attention forward, B 8 H 16 S 2048 D 128 | 523 TFLOP/s | 77 % | |");
     text_has(text, "| attention backward, the same | 427 TFLOP/s | 63 % | |");
-    text_has(text, "| training step, xl S 1024 batch 4 | 38491 tokens/s | MFU 48 % | |");
+    text_has(text, /* of all steps, the median beside it */
+             "| training step, xl S 1024 batch 4 | 38462 tokens/s, median step 100.0 ms | MFU 48 % | |");
     text_has(text, "| training step, 2.7b S 2048 batch 4 | | | |"); /* 512 is another case */
     text_has(text, "| FSDP, 2.7b S 2048 batch 2 per GPU | | | |");
     text_has(text, "| energy, the xl step above | 18.3 mJ per token | | |");

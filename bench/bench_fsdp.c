@@ -114,20 +114,25 @@ static const bench_run run_table[] = {
      "--recompute block --loss-chunk 4096"},
     /* bench_mesh --variant measured predicts these. */
     {RUN_DEFAULT, 2, 26,
-     "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --variant zero2,fsdp --iters 8"},
+     "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
+     "--iters 8"},
     {RUN_FULL, 2, 45,
-     "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --variant ddp,zero1,fsdp-keep --iters 8"},
+     "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant "
+     "ddp,zero1,fsdp-keep --iters 8"},
     {RUN_FULL, 2, 100,
-     "--ranks 2 --size 8b --seq 4096 --batch 2 --precision bf16-pure --recompute block --variant "
+     "--ranks 2 --size 8b --seq 4096 --batch 2 --precision bf16-pure --grad-dtype policy --recompute block --variant "
      "zero1,zero2,fsdp-keep,fsdp --iters 4 --warmup 2"},
-    {RUN_FULL, 4, 60, "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --iters 8"},
+    {RUN_FULL, 4, 60, "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --grad-dtype policy --iters 8"},
     {RUN_FULL, 2, 26,
-     "--ranks 2 --cp 2 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --variant zero2,fsdp --iters 8"},
+     "--ranks 2 --cp 2 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
+     "--iters 8"},
     {RUN_FULL, 4, 70,
-     "--ranks 1,2,4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --variant zero2,fsdp --iters 8"},
+     "--ranks 1,2,4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
+     "--iters 8"},
     {RUN_FULL, 4, 30,
      "--ranks 4 --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp,hsdp"},
-    {RUN_FULL, 4, 40, "--ranks 4 --size 10b --seq 1024 --precision bf16-pure --variant fsdp --iters 8"},
+    {RUN_FULL, 4, 40,
+     "--ranks 4 --size 10b --seq 1024 --precision bf16-pure --grad-dtype policy --variant fsdp --iters 8"},
     {RUN_FULL, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant fsdp"},
     /* One GPU, and two that share its sequences. */
     {RUN_FULL, 2, 70,

@@ -220,6 +220,7 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
     size_t at = 0;
     out->measured = find(m, c, &q->job, pairs, out->plan.axes.cp, &at);
     out->plan.even = out->measured && csv_is(c, at, "balance", "even");
+    out->plan.launched = out->measured && !csv_is(c, at, "fusion", "graph");
     out->plan.beside = out->measured && csv_is(c, at, "overlap", "gradients");
     out->p = mesh_predict(&q->job, &out->plan, &m->rates, true);
     out->predicted_ms = 1e3 * out->p.step_s;

@@ -61,6 +61,21 @@ static void products(planner_machine *m)
     choices_free(known);
 }
 
+/* Steps of one GPU are graphs. */
+static void launches(planner_machine *m)
+{
+    csv *c = rows_of(m, "bench_roofline");
+    double host = 0, graph = 0;
+    for (size_t i = 0; c && i < c->rows; i++) {
+        if (planner_row_counts(m, c, i) && csv_is(c, i, "variant", "launch"))
+            host = 1e-6 * csv_real(c, i, "time_us");
+        if (planner_row_counts(m, c, i) && csv_is(c, i, "variant", "launch_graph"))
+            graph = 1e-6 * csv_real(c, i, "time_us");
+    }
+    m->rates.launch_s = host > 0 && graph > 0 ? host - graph : 0;
+    csv_free(c);
+}
+
 /* ---- attention and collectives, by shape ---- */
 
 static void attention(planner_machine *m)
@@ -217,6 +232,7 @@ const planner_machine *planner_machine_of(session *s, const char *model, const m
     newest(m, c, j);
     if (m->rates.share > 0) {
         products(m);
+        launches(m);
         attention(m);
         calls(m);
         if (device_kind_of(s->dev) == DEVICE_CUDA)

@@ -5,6 +5,7 @@
 #include <math.h>
 
 enum { ACTIVATION_BYTES = 2, HEAD_GROUPS = 4 };
+enum { OPS_FORWARD = 11, OPS_B = 16, OPS_W = 6 }; /* kernels of a block */
 
 double mesh_seconds_sum(const mesh_seconds *s)
 {
@@ -65,6 +66,11 @@ static void weights(const layer *l, mesh_seconds *s, bool eight_bits, bool gathe
         s->part[MESH_TENSOR] += fmax(0, l->call_s[BEFORE] - (l->p->regather_waits ? 0 : takes));
 }
 
+static double groups_of(const mesh_job *j, const mesh_plan *p)
+{
+    return fmin(fmax((double)j->heads_kv / p->axes.tp, 1), HEAD_GROUPS);
+}
+
 /* Keys and values of the whole sequence, gathered by groups of heads where that hides them behind attention. */
 static void context(const layer *l, mesh_seconds *s, double times, double attention)
 {
@@ -73,9 +79,19 @@ static void context(const layer *l, mesh_seconds *s, double times, double attent
         return;
     const double kv = mesh_kv_columns(l->j, l->p->axes.tp), bytes = 2 * l->rows * kv * ACTIVATION_BYTES * (n - 1);
     const double whole = times * mesh_collective_s(l->r, l->j->host, l->p->axes.tp, n, bytes);
-    const double heads = fmax((double)l->j->heads_kv / l->p->axes.tp, 1), groups = fmin(heads, HEAD_GROUPS);
+    const double groups = groups_of(l->j, l->p);
     const double hidden = fmax(whole / groups, whole - attention * (groups - 1) / groups) + (groups - 1) * l->r->call_s;
     s->part[MESH_CONTEXT] += l->p->overlap ? fmin(hidden, whole) : whole;
+}
+
+/* What launches cost where no graph makes them. With cp, of each group of heads chunks of k and v of each sequence are copied; in the
+ * backward, dk and dv come and are added, too, besides two calls of attention. */
+static void launches(const mesh_job *j, const mesh_plan *p, const mesh_rates *r, mesh_pass *m)
+{
+    const double each = p->launched ? r->launch_s : 0, groups = p->axes.cp > 1 ? groups_of(j, p) : 0;
+    m->f.part[MESH_PASSES] += each * (OPS_FORWARD + groups * (4 * p->micro_batch + 2));
+    m->b.part[MESH_PASSES] += each * (OPS_B + groups * (8 * p->micro_batch + 8));
+    m->w.part[MESH_PASSES] += each * OPS_W;
 }
 
 typedef struct attention_times {
@@ -155,12 +171,13 @@ mesh_pass mesh_block(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
     m.b.part[MESH_PASSES] = 2 * passes;
     correct(j, p, r, true, &m.b);
     context(&l, &m.b, 2, m.b.part[MESH_ATTENTION]);
-    recompute(p, &m, &m.b);
     weights(&l, &m.w, eight, true, qkv, d);
     weights(&l, &m.w, eight, false, d, a);
     weights(&l, &m.w, eight, true, up, d);
     weights(&l, &m.w, eight, false, d, f);
     correct(j, p, r, true, &m.w);
+    launches(j, p, r, &m);
+    recompute(p, &m, &m.b);
     return m;
 }
 

@@ -38,6 +38,7 @@ typedef struct mesh_rates {
     double link, network; /* bytes/s: bus bandwidth within a host; of a GPU's own network card */
     double call_s;        /* o of a collective */
     double chunk_s;       /* that a product loses for each chunk that comes or goes beside it */
+    double launch_s;      /* of an op that the host launches, beyond one of a graph; 0: nobody measured it */
     double contention;    /* seconds that compute loses for each second of a collective beside it */
     double update;        /* bytes/s of the update; 0: as memory */
     int multiprocessors;
@@ -92,6 +93,7 @@ typedef struct mesh_plan {
     mesh_recompute recompute;
     bool overlap;        /* tensor and context parallelism send chunk by chunk behind the products and heads before */
     bool regather_waits; /* of tensor parallelism: what weights gather once more is not beside a product */
+    bool launched;       /* the host launches the ops of a step, and no graph does */
     bool beside;         /* gradients of weights are made beside the rest, which takes memory */
     bool even;           /* stages have as many blocks, whatever the last one's head takes */
     bool

@@ -333,6 +333,16 @@ def test_run_limited():
     return []
 
 
+def test_ways_of_nccl_tests():
+    """A process for each GPU or a thread, with registered buffers or without, and the setting of NVLink SHARP in words."""
+    with unittest.mock.patch.object(nccl_tests, "program", lambda: "perf"), unittest.mock.patch.dict(os.environ, NCCL_NVLS_ENABLE="0"):
+        said = nccl_tests.multicast()
+        found = [" ".join(nccl_tests.command_of(case, 4, False)) for case in (("process", 0, "eager"), ("thread", 1, "graph"))]
+    common = "-b 1K -e 1G -f 2 -g 1 -w 5 -n 50"
+    wanted = [f"mpirun --allow-run-as-root -np 4 perf -t 1 {common}", f"perf -t 4 {common} -R 1 -G 20"]
+    return [] if found == wanted and said == ", NCCL_NVLS_ENABLE=0" else [f"nccl-tests: {found}, {said}"]
+
+
 def test_run_by_hand():
     """A run that the environment names is taken from ./run_all.sh alone, which keeps its lock open as file 9."""
     with unittest.mock.patch.dict(os.environ, STEPBENCH_RUN="run-of-another"):
@@ -454,7 +464,7 @@ def test_pipelines():
 
 def self_test(options):
     print("rows of a folder:")
-    wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_run_limited()
+    wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_ways_of_nccl_tests() + test_run_limited()
     wrong += test_run_by_hand() + test_load() + test_cases() + test_limits() + test_pipelines()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]

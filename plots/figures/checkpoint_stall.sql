@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The model with the largest state, and of its steps the one with most rows; each strategy and way once, the newest row.
+-- The model with the largest state, and of its steps the one with most rows; each strategy and way once, the
+-- newest row.
 @view rows
 SELECT *, strategy || ' x' || ranks || ' ' || way AS label, size || ', batch ' || batch || ', S ' || seq AS step
 FROM bench_checkpoint

@@ -122,8 +122,9 @@ TEST(numbers_stay_finite)
     skip();
 #endif
     (void)state;
-    OWNED char *text = output_with("--layers 40 --seq 16 --batch 2 --check 0 --iters 1 --warmup 1 --precision bf16-pure ",
-                                   "--variant all-reduce", &code);
+    OWNED char *text =
+        output_with("--layers 40 --seq 16 --batch 2 --check 0 --iters 1 --warmup 1 --precision bf16-pure ",
+                    "--variant all-reduce", &code);
     if (code != EXIT_CODE_OK || strstr(text, "not finite"))
         fail_msg("%s", text);
 }

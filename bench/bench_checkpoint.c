@@ -108,13 +108,13 @@ static const column_spec column_table[] = {
 static const bench_run run_table[] = {
     /* torch.distributed.checkpoint saves small and, on several GPUs, xl (tests/peers/checkpoint.py). */
     {RUN_QUICK | RUN_DEFAULT, 1, 12, "--ranks 1 --size small --strategy ddp --variant async,lazy,device"},
-    {RUN_FULL, 1, 50, "--ranks 1 --size medium --strategy ddp"},
-    {RUN_FULL, 1, 30, "--ranks 1 --size small --strategy ddp --variant sync --io buffered,direct --folder results"},
-    {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async,lazy,device"},
-    {RUN_FULL, 2, 15, "--ranks {gpus} --size small --batch 2 --strategy ddp,zero1 --variant lazy --iters 0"},
-    {RUN_FULL, 2, 140, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --saves 3"},
+    {RUN_FULL, 1, 38, "--ranks 1 --size medium --strategy ddp"},
+    {RUN_FULL, 1, 45, "--ranks 1 --size small --strategy ddp --variant sync --io buffered,direct --folder results"},
+    {RUN_DEFAULT, 2, 17, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async,lazy,device"},
+    {RUN_FULL, 2, 10, "--ranks {gpus} --size small --batch 2 --strategy ddp,zero1 --variant lazy --iters 0"},
+    {RUN_FULL, 2, 95, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --saves 3"},
     /* Its forward and backward are longer than the copy. */
-    {RUN_FULL, 2, 60, "--ranks {gpus} --size xl --seq 4096 --batch 4 --recompute block --strategy fsdp --variant lazy --saves 2 --iters 5"},
+    {RUN_FULL, 2, 40, "--ranks {gpus} --size xl --seq 4096 --batch 4 --recompute block --strategy fsdp --variant lazy --saves 2 --iters 5"},
     {RUN_CPU, 0, 20, ""},
     {0}};
 /* clang-format on */

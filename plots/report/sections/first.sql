@@ -195,8 +195,8 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
     || sum(verdict = 'faster') AS "faster / same / slower:",
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:",
     printf('%.2f', median(ratio)) AS "median:",
-    (SELECT peer || printf(' %.2f', ratio) || iif(low IS NULL, '', printf(' [%.2f, %.2f]', low, high)) || ', ' || place
-    FROM strongest w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, id LIMIT 1) AS "the worst case"
+    (SELECT said FROM strongest w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, id LIMIT 1)
+    AS "the worst case"
 FROM strongest s
 WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 

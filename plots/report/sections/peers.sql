@@ -296,9 +296,10 @@ SELECT *, rowid AS id, CASE
 FROM pairs
 
 -- The strongest peer of each case. With rounds, the same means that they lie on both sides of 1; else that the ratio is
--- within 2 %.
+-- within 2 %. A step's is said with the share of the peak that it reaches, and of the time in which its GPU works.
 @into strongest
-SELECT *, CASE
+SELECT *, peer || printf(' %.2f', ratio) || iif(low IS NULL, '', printf(' [%.2f, %.2f]', low, high)) || ', ' || place
+    || iif(their_mfu > 0, printf('; MFU %.0f %%, GPU busy %.0f %%', their_mfu, busy), '') AS said, CASE
     WHEN coalesce(low, ratio - 0.02) > 1 THEN 'slower'
     WHEN coalesce(high, ratio + 0.02) < 1 THEN 'faster'
     ELSE 'same' END AS verdict

@@ -8,8 +8,7 @@ SELECT * FROM all_strongest s WHERE place_ = (SELECT min(place_) FROM all_strong
 SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
     || sum(verdict = 'faster') AS "faster / same / slower:",
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:",
-    (SELECT peer || printf(' %.2f', ratio) || iif(low IS NULL, '', printf(' [%.2f, %.2f]', low, high)) || ', ' || place
-    FROM best w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, id LIMIT 1) AS "the worst case"
+    (SELECT said FROM best w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, id LIMIT 1) AS "the worst case"
 FROM best s
 WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 

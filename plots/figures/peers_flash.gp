@@ -13,11 +13,14 @@ set yrange [shapes - 0.4 : -0.6]
 set ytics font "sans-serif,11"
 set xlabel "time of the peer / time of ours"
 text = "FlashAttention-4"; style = 2; @add_key
+if (three) { text = "FlashAttention-3"; style = 4; @add_key }
 text = "cuDNN"; style = 1; @add_key
 text = "FlashAttention-2"; style = 3; @add_key
 @draw_key
-impls = "fa4 cudnn fa2"
-style_of(i) = word("2 1 3", i) + 0
+impls = three ? "fa4 fa3 cudnn fa2" : "fa4 cudnn fa2"
+n = words(impls)
+gap = 0.66 / n
+style_of(i) = word(three ? "2 4 1 3" : "2 1 3", i) + 0
 inside(x) = x >= left && x <= right ? x : NaN
 clipped(x) = x < left ? left : x > right ? right : x
 beyond(i, suffix) = column(word(impls, i).suffix) > right ? sprintf("%.1f", column(word(impls, i).suffix)) : ""
@@ -41,12 +44,12 @@ do for [k = 1:2] {
     said(text) = text eq "-" ? "" : text
     name_of(i) = k == 1 ? strcol("shape") : ""
     plot data using (left):0:ytic(name_of(0)) with dots linecolor rgb "white", \
-         for [i = 1:3] data using (inside(column(word(impls, i).suffix))):(column(0) + 0.22 * (i - 2)):\
+         for [i = 1:n] data using (inside(column(word(impls, i).suffix))):(column(0) + gap * (i - 0.5 * (n + 1))):\
              (clipped(column(word(impls, i).suffix."_lo"))):(clipped(column(word(impls, i).suffix."_hi"))) \
              with xerrorbars linestyle style_of(i) linewidth 1.2 pointsize 0.7, \
-         for [i = 1:3] data using (right):0:(beyond(i, suffix)) with labels left offset 3.2 * i - 3,0 font font_of(10) \
+         for [i = 1:n] data using (right):0:(beyond(i, suffix)) with labels left offset 9.6 / n * i - 9.0 / n,0 font font_of(10) \
              textcolor rgb colour_of(style_of(i)), \
-         for [i = 1:3] data using (left):(column(0) + 0.22 * (i - 2)):(short(i, suffix)) with labels left offset 0.3,0 \
+         for [i = 1:n] data using (left):(column(0) + gap * (i - 0.5 * (n + 1))):(short(i, suffix)) with labels left offset 0.3,0 \
              font font_of(10) textcolor rgb colour_of(style_of(i)), \
          data using (right - 0.01):0:(said(strcol("refused".suffix))) with labels right offset 0,0.5 font font_of(10)
     @first_panel_done

@@ -33,10 +33,17 @@ SELECT place, max(heads) = 1 AS single, min(ratio) AS least, (SELECT machine FRO
     max(iif(impl = 'fa4' AND pass = 'fwd', high, NULL)) AS fa4_fwd_hi,
     max(iif(impl = 'fa4' AND pass = 'bwd', ratio, NULL)) AS fa4_bwd,
     max(iif(impl = 'fa4' AND pass = 'bwd', low, NULL)) AS fa4_bwd_lo,
-    max(iif(impl = 'fa4' AND pass = 'bwd', high, NULL)) AS fa4_bwd_hi
+    max(iif(impl = 'fa4' AND pass = 'bwd', high, NULL)) AS fa4_bwd_hi,
+    max(iif(impl = 'fa3' AND pass = 'fwd', ratio, NULL)) AS fa3_fwd,
+    max(iif(impl = 'fa3' AND pass = 'fwd', low, NULL)) AS fa3_fwd_lo,
+    max(iif(impl = 'fa3' AND pass = 'fwd', high, NULL)) AS fa3_fwd_hi,
+    max(iif(impl = 'fa3' AND pass = 'bwd', ratio, NULL)) AS fa3_bwd,
+    max(iif(impl = 'fa3' AND pass = 'bwd', low, NULL)) AS fa3_bwd_lo,
+    max(iif(impl = 'fa3' AND pass = 'bwd', high, NULL)) AS fa3_bwd_hi
 FROM passes GROUP BY place HAVING min(ratio) IS NOT NULL
 
 @draw peers_flash: Attention in bf16: the time of peers over ours
 shapes := SELECT count(*) FROM drawn
 single := SELECT sum(single) FROM drawn
+three := SELECT count(fa3_fwd) FROM drawn
 SELECT s.*, replace(place, ',', '') AS shape FROM shapes s ORDER BY single, least

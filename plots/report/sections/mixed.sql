@@ -81,6 +81,21 @@ SELECT shape, product || ':' AS across,
     || coalesce(n(speedup_with_cast), '-'), status) AS cell
 FROM float8 WHERE "values" = 'normal' ORDER BY id
 
+-- ---- y, dx and dw of the four linear layers of a block of xl, 4096 tokens ----
+@view layer_products
+SELECT (SELECT min(product_ms) FROM float8 f WHERE f.shape = column1 AND f.product = column2 AND f.status = 'ok'
+    AND f."values" = 'normal') AS ours,
+    (SELECT min(median_ms) FROM peer_fp8 p WHERE p.shape = column1 AND p.product = column2) AS theirs
+FROM (VALUES ('4096x4800x1600', 'tensor-fast'), ('4096x1600x1600', 'tensor-fast'), ('4096x12800x1600', 'tensor-fast'),
+    ('4096x1600x6400', 'tensor-fast'), ('4096x1600x4800', 'tensor-e5m2'), ('4096x1600x1600', 'tensor-e5m2'),
+    ('4096x1600x12800', 'tensor-e5m2'), ('4096x6400x1600', 'tensor-e5m2'), ('4800x1600x4096', 'tensor-e5m2'),
+    ('1600x1600x4096', 'tensor-e5m2'), ('12800x1600x4096', 'tensor-e5m2'), ('1600x6400x4096', 'tensor-e5m2'))
+
+The twelve products of a block of xl, as fp8-tensorwise has them, take {n(ours)} ms{iif(theirs,
+', and PyTorch''s ' || n(theirs) || ' ms, ' || n(theirs / ours) || ' times as long', '')}.
+@from (SELECT sum(ours) AS ours, iif(count(theirs) = 12, sum(theirs), NULL) AS theirs FROM layer_products
+    HAVING count(ours) = 12)
+
 Casting A in both orders, beside the rate of a copy of as many bytes, and with the words of its largest magnitudes where
 scales need them:
 

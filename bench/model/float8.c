@@ -47,8 +47,7 @@ static struct {
         double most[STEPS];
     } seen[SOURCES_MAX];
     int words_seen;
-    uint32_t *words; /* of FLOAT8_AMAX: those of the call before */
-    float *ones;     /* of FLOAT8_UNSCALED */
+    float *ones; /* of FLOAT8_UNSCALED */
     char *why;
     size_t why_bytes;
 } watch;
@@ -424,27 +423,14 @@ static void check_product(const sb_matmul *p, const made *ma, const made *mb, co
 
 /* ---- faults ---- */
 
-/* Words of every kind that the call wants: what is done to each. */
-static void spoil_words(const sb_amax *p)
+/* Largest magnitudes of a quarter, or of none. */
+static void spoil(uint32_t *words, int n)
 {
-    uint32_t *const words[] = {p->of_all, p->of_rows, p->of_columns};
-    const int n[] = {1, p->rows, p->columns};
-    for (int k = 0; k < 3; k++) {
-        OWNED uint32_t *host = words[k] ? download(words[k], (size_t)n[k] * sizeof *host) : NULL;
-        for (int i = 0; host && i < n[k]; i++)
-            if (watch.fault == FLOAT8_SATURATED)
-                host[i] = host[i] > 2u << 23 ? host[i] - (2u << 23) : host[i];
-            else if (watch.words)
-                host[i] = *watch.words;
-        if (host && watch.fault == FLOAT8_AMAX) {
-            uint32_t *mine = download(words[k], sizeof *mine);
-            device_upload(watch.s->dev, words[k], host, (size_t)n[k] * sizeof *host);
-            free(watch.words);
-            watch.words = mine;
-        } else if (host) {
-            device_upload(watch.s->dev, words[k], host, (size_t)n[k] * sizeof *host);
-        }
-    }
+    OWNED uint32_t *host = words ? download(words, (size_t)n * sizeof *host) : NULL;
+    for (int i = 0; host && i < n; i++)
+        host[i] = watch.fault == FLOAT8_SATURATED && host[i] > 2u << 23 ? host[i] - (2u << 23) : 0;
+    if (host)
+        device_upload(watch.s->dev, words, host, (size_t)n * sizeof *host);
 }
 
 static sb_status faulty_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
@@ -456,10 +442,7 @@ static sb_status faulty_quantize(sb_context *ctx, const sb_quantize *p, void *st
         of.again = false;
     sb_status s = watch.ops->quantize(ctx, &of, stream);
     if (watch.fault == FLOAT8_SATURATED && p->again && s == SB_OK) {
-        uint32_t *less = download(p->largest, sizeof *less);
-        *less = *less > 2u << 23 ? *less - (2u << 23) : *less;
-        device_upload(watch.s->dev, p->largest, less, sizeof *less);
-        free(less);
+        spoil(p->largest, 1);
         of.amax = p->largest, of.largest = NULL, of.again = false;
         s = watch.ops->quantize(ctx, &of, stream);
     }
@@ -493,8 +476,11 @@ static sb_status watched_amax(sb_context *ctx, const sb_amax *p, void *stream)
 {
     const sb_status s = watch.ops->amax(ctx, p, stream);
     device_sync(watch.s->dev);
-    if (s == SB_OK && (watch.fault == FLOAT8_AMAX || watch.fault == FLOAT8_SATURATED))
-        spoil_words(p);
+    if (s == SB_OK && (watch.fault == FLOAT8_AMAX || watch.fault == FLOAT8_SATURATED)) {
+        spoil(p->of_all, 1);
+        spoil(p->of_rows, p->rows);
+        spoil(p->of_columns, p->columns);
+    }
     return s;
 }
 
@@ -624,7 +610,6 @@ bool model_float8_check(session *s, const step_options *slice, float8_fault faul
         free(watch.made[i].host);
         free(watch.made[i].host_scales);
     }
-    free(watch.words);
     return !why[0];
 }
 

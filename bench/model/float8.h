@@ -15,7 +15,7 @@ typedef enum float8_fault {
     FLOAT8_STALE,      /* weights are cast in the first step only */
     FLOAT8_TRANSPOSED, /* the codes of a transposed copy are those of the other one, in its order */
     FLOAT8_UNSCALED,   /* products leave the scale of A out */
-    FLOAT8_AMAX,       /* largest magnitudes are those of the matrix before */
+    FLOAT8_AMAX,       /* largest magnitudes are those of the step before, or of nothing */
     FLOAT8_SATURATED,  /* they are a quarter of what they are, so that large elements are cut */
     FLOAT8_FORMAT,     /* A is read as the other format */
     FLOAT8_WITHIN      /* casts that SwiGLU runs within take its input for what it makes */

@@ -214,6 +214,13 @@ static int word_of(int which, int layer, operand o)
     return (layer * LINEAR_HEAD + which) * OPERANDS + (int)o;
 }
 
+/* An operand (rows, k) of a product, which lies transposed in memory where it is `turned`. */
+static matrix operand_of(const void *x, int rows, int k, int ld, bool turned, sb_dtype format, int word)
+{
+    return (matrix){
+        .x = x, .rows = turned ? k : rows, .columns = turned ? rows : k, .ld = ld, .format = format, .word = word};
+}
+
 /* `as_it_lies` and `transposed`: which copies; NULL: not this one. */
 static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, const copy *transposed, char *y_t,
                  void *stream)
@@ -356,12 +363,8 @@ void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turne
     float8_weight_shape(s, which, &out, &in);
     if (!layer_fits(s, out, in))
         return;
-    const matrix m = {.x = step_pointer(s, x),
-                      .rows = s->tokens,
-                      .columns = in,
-                      .ld = in,
-                      .format = f->products[PASS_Y]->a.format,
-                      .word = word_of(which, layer, OF_X)};
+    const matrix m = operand_of(step_pointer(s, x), s->tokens, in, in, false, f->products[PASS_Y]->a.format,
+                                word_of(which, layer, OF_X));
     make_input(s, layer, &m, true, turned);
 }
 
@@ -458,18 +461,8 @@ float8_operands float8_take(step *s, int which, int layer, linear_pass pass, boo
     const bool a_turned = wide.transpose_a, b_turned = !wide.transpose_b; /* a product wants k as columns */
     const copy a = copy_of(p->scaling_a, p->m, p->k), b = copy_of(p->scaling_b, p->n, p->k);
     const operand of_a = pass == PASS_Y ? OF_X : OF_DY, of_b = pass == PASS_DW ? OF_X : OF_W;
-    const matrix ma = {.x = wide.a,
-                       .rows = a_turned ? p->k : p->m,
-                       .columns = a_turned ? p->m : p->k,
-                       .ld = wide.lda,
-                       .format = p->dtype,
-                       .word = word_of(which, layer, of_a)};
-    const matrix mb = {.x = wide.b,
-                       .rows = b_turned ? p->k : p->n,
-                       .columns = b_turned ? p->n : p->k,
-                       .ld = wide.ldb,
-                       .format = p->dtype_b,
-                       .word = word_of(which, layer, of_b)};
+    const matrix ma = operand_of(wide.a, p->m, p->k, wide.lda, a_turned, p->dtype, word_of(which, layer, of_a)),
+                 mb = operand_of(wide.b, p->n, p->k, wide.ldb, b_turned, p->dtype_b, word_of(which, layer, of_b));
     char *at_b = NULL;
     if (pass == PASS_Y && f->input >= 0)
         out.a = f->input, f->input = -1;

@@ -112,6 +112,9 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 180,
      "--ranks {gpus} --size 8b --seq 32768 --batch 1 --precision bf16 --grad-dtype policy --variant fsdp "
      "--recompute block --loss-chunk 4096"},
+    {RUN_FULL, 2, 75,
+     "--ranks {gpus} --size 8b --seq 8192 --batch 1 --precision bf16,fp8-tensorwise,fp8-block --grad-dtype policy "
+     "--variant fsdp --recompute mlp --loss-chunk 4096 --iters 5"},
     /* bench_mesh --variant measured predicts these. */
     {RUN_DEFAULT, 2, 26,
      "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "

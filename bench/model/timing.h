@@ -40,7 +40,7 @@
     {"ceiling_pct", COLUMN_REAL, false, "tflops as a share of the best GEMM that bench_roofline measured"}
 #define MODEL_FLOAT8_COLUMNS                                                                                           \
     {"fp8_share_pct", COLUMN_REAL, false, "operations of the model (causal attention) that are in float8"},            \
-    {"mfu_bf16_pct", COLUMN_REAL, false,                                                                               \
+    {"mfu_bf16_pct", COLUMN_REAL, true,                                                                                \
      "mfu_causal_pct with all products at the peak of 16 bits: what rows of other precisions compare with"},           \
     {"speedup_bf16", COLUMN_REAL, true,                                                                                \
      "of a float8 policy: step_ms of the same case in bf16, earlier in this run, / step_ms"},                          \

@@ -21,6 +21,13 @@ namespace
 constexpr int THREADS = 256, TILE = SB_FLOAT8_BLOCK;
 constexpr int LANES = TILE / SQUARE; /* of a warp, along a row of the tile */
 constexpr int MAX_GRID_Y = 65535;
+/* Blocks that a multiprocessor is to hold where elements of 16 bits are as they lie. Before Hopper codes take many instructions, and
+ * with them registers. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int BLOCKS_OF_16_BITS = 2;
+#else
+constexpr int BLOCKS_OF_16_BITS = 3;
+#endif
 
 /* ---- casts ---- */
 
@@ -319,7 +326,7 @@ __device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at,
 }
 
 template <typename T, sb_dtype FORMAT, sb_float8_source SOURCE>
-__global__ void __launch_bounds__(THREADS, SOURCE == SB_FROM_X && sizeof(T) == 2 ? 3 : 2)
+__global__ void __launch_bounds__(THREADS, SOURCE == SB_FROM_X && sizeof(T) == 2 ? BLOCKS_OF_16_BITS : 2)
     quantize_kernel(sb_quantize p, bool whole_x, bool whole_y, bool whole_t)
 {
     constexpr bool GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;

@@ -26,6 +26,8 @@ typedef enum sb_scaling {
 const char *sb_scaling_name(sb_scaling s); /* "none", "tensor", "row", "1x128", "128x128", "1x32" */
 /* Floats of the scales of an operand of (rows, columns). */
 size_t sb_scale_count(sb_scaling s, int rows, int columns);
+/* The place among them of the scale of an element. */
+size_t sb_scale_place(sb_scaling s, int rows, int columns, int row, int column);
 
 /* The matrix that the ops below take magnitudes and codes of: x, or what SwiGLU (sb_swiglu in train.h) makes of it, rounded to
  * dtype as that op does and never stored. Products along the matrix's rows are of its `columns`. */

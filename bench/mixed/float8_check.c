@@ -14,6 +14,7 @@
 
 enum {
     TILE = 128,
+    MX_BLOCK = 32,
     PATCH = 16,
     WIDEST = 64
 }; /* patches of D have 16 rows and up to 64 columns, none across two tiles */
@@ -97,50 +98,28 @@ static bool check_words(const float8_case *f, const float8_side *s, host_side *h
     return same || wrong(f, "largest magnitudes", operand);
 }
 
-/* The place of a scale of rows from `first` on among those of all rows, for the i-th of a group of `rows` rows alone. */
-static size_t place_in_all(sb_scaling scaling, int first, int rows, int all, size_t i)
-{
-    switch (scaling) {
-    case SB_SCALE_NONE:
-    case SB_SCALE_TENSOR: break;
-    case SB_SCALE_ROW: return (size_t)first + i;
-    case SB_SCALE_1X128:
-    case SB_SCALE_1X32: return i / (size_t)rows * (size_t)all + (size_t)first + i % (size_t)rows;
-    case SB_SCALE_128X128: break;
-    }
-    return i;
-}
-
-/* Scales of `rows` rows from `first` on, as if they were all; of squares `first` is a multiple of 128. */
+/* Scales of `rows` rows from `first` on, a multiple of 128 for squares, as if they were all. */
 static float *scales_of(const float8_side *s, const float *all, int first, int rows)
 {
-    const size_t n = sb_scale_count(s->as.scaling, rows, s->k);
-    const size_t skipped = s->as.scaling == SB_SCALE_128X128 ? sb_scale_count(s->as.scaling, first, s->k) : 0;
-    float *out = xmalloc(n * sizeof *out);
-    for (size_t i = 0; i < n; i++)
-        out[i] = all[skipped + place_in_all(s->as.scaling, first, rows, s->rows, i)];
+    float *out = xcalloc(sb_scale_count(s->as.scaling, rows, s->k), sizeof *out);
+    for (int i = 0; i < rows; i++)
+        for (int l = 0; l < s->k; l += MX_BLOCK)
+            out[sb_scale_place(s->as.scaling, rows, s->k, i, l)] =
+                all[sb_scale_place(s->as.scaling, s->rows, s->k, first + i, l)];
     return out;
 }
 
-/* The transposed copy of rows from `first` on: columns of what is there. Scales of blocks that run down them lie together. */
+/* The transposed copy of rows from `first` on: columns of what is there. */
 static bool same_transposed(const float8_side *s, const host_side *h, int first, int rows, const uint8_t *codes,
                             const float *scales)
 {
     bool same = true;
-    for (int j = 0; j < s->k; j++)
+    for (int j = 0; j < s->k; j++) {
         same = same && memcmp(codes + (size_t)j * rows, h->codes_t + (size_t)j * s->rows + first, (size_t)rows) == 0;
-    const size_t n = sb_scale_count(s->as.scaling, s->k, rows), before = (size_t)first / TILE;
-    const size_t ld = (size_t)sb_scale_count(SB_SCALE_128X128, 1, rows),
-                 ld_all = sb_scale_count(SB_SCALE_128X128, 1, s->rows);
-    for (size_t i = 0; same && i < n; i++) {
-        size_t place = i;
-        if (s->as.scaling == SB_SCALE_1X128 || s->as.scaling == SB_SCALE_1X32)
-            place += before * (s->as.scaling == SB_SCALE_1X128 ? 1 : TILE / 32) * (size_t)s->k;
-        else if (s->as.scaling == SB_SCALE_128X128)
-            place = i / ld * ld_all + before;
-        if (s->as.scaling == SB_SCALE_128X128 && i % ld > 0)
-            continue; /* what is beyond these rows is another tile's, or filled up */
-        same = memcmp(&scales[i], &h->scales_t[place], sizeof *scales) == 0;
+        for (int i = 0; same && i < rows; i += MX_BLOCK)
+            same =
+                memcmp(&scales[sb_scale_place(s->as.scaling, s->k, rows, j, i)],
+                       &h->scales_t[sb_scale_place(s->as.scaling, s->k, s->rows, j, first + i)], sizeof *scales) == 0;
     }
     return same;
 }
@@ -239,14 +218,7 @@ static void values_of(const float8_side *s, const host_side *h, const float *sca
             out[l] = bf16_to_float(h->x[at]);
             continue;
         }
-        size_t place = 0;
-        if (s->as.scaling == SB_SCALE_ROW)
-            place = (size_t)of_patch;
-        else if (s->as.scaling == SB_SCALE_1X128 || s->as.scaling == SB_SCALE_1X32)
-            place = (size_t)(l / (s->as.scaling == SB_SCALE_1X128 ? TILE : 32)) * (size_t)rows + (size_t)of_patch;
-        else if (s->as.scaling == SB_SCALE_128X128)
-            place = (size_t)(l / TILE);
-        out[l] = (double)scales[place] *
+        out[l] = (double)scales[sb_scale_place(s->as.scaling, rows, s->k, of_patch, l)] *
                  (s->as.format == SB_E4M3 ? e4m3_to_float(h->codes[at]) : e5m2_to_float(h->codes[at]));
     }
 }

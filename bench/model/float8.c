@@ -169,14 +169,7 @@ static double largest_of_all(const uint16_t *x, int rows, int columns, size_t ld
 
 static double stored_scale(const made *m, int row, int column)
 {
-    const size_t blocks = ((size_t)m->columns + BLOCK - 1) / BLOCK, padded = (blocks + 3) / 4 * 4;
-    switch (m->scaling) {
-    case SB_SCALE_ROW: return m->host_scales[row];
-    case SB_SCALE_1X128: return m->host_scales[(size_t)(column / BLOCK) * (size_t)m->rows + (size_t)row];
-    case SB_SCALE_128X128: return m->host_scales[(size_t)(row / BLOCK) * padded + (size_t)(column / BLOCK)];
-    case SB_SCALE_1X32: return m->host_scales[(size_t)(column / MX_BLOCK) * (size_t)m->rows + (size_t)row];
-    default: return m->host_scales[0];
-    }
+    return m->host_scales[sb_scale_place(m->scaling, m->rows, m->columns, row, column)];
 }
 
 /* Elements of a row from column j on that share a scale: what it must be. */

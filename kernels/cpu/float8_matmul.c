@@ -71,17 +71,7 @@ static float step(const float *a, const int *exponent_a, const float *b, const i
 /* The scale of a row's group at k0. */
 static float scale_of(const operand *x, int row, int k0, int k)
 {
-    switch (x->scaling) {
-    case SB_SCALE_NONE: break;
-    case SB_SCALE_TENSOR: return x->scales[0];
-    case SB_SCALE_ROW: return x->scales[row];
-    case SB_SCALE_1X128: return x->scales[(size_t)(k0 / SB_FLOAT8_BLOCK) * (size_t)x->rows + (size_t)row];
-    case SB_SCALE_128X128:
-        return x
-            ->scales[(size_t)(row / SB_FLOAT8_BLOCK) * (size_t)sb_float8_square_ld(k) + (size_t)(k0 / SB_FLOAT8_BLOCK)];
-    case SB_SCALE_1X32: return x->scales[(size_t)(k0 / SB_FLOAT8_MX_BLOCK) * (size_t)x->rows + (size_t)row];
-    }
-    return 1;
+    return x->scales[sb_scale_place(x->scaling, x->rows, k, row, k0)];
 }
 
 /* The chain goes on over DEPTH of k. */

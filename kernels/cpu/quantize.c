@@ -116,21 +116,6 @@ static group size_of_groups(const copy *c)
     return (group){.rows = c->rows, .columns = c->columns};
 }
 
-/* The place of its scale, and where the largest magnitude is given. */
-static size_t place_of(const copy *c, const group *g)
-{
-    switch (c->scaling) {
-    case SB_SCALE_NONE:
-    case SB_SCALE_TENSOR: break;
-    case SB_SCALE_ROW: return (size_t)g->row;
-    case SB_SCALE_1X128: return (size_t)(g->column / SB_FLOAT8_BLOCK) * c->rows + g->row;
-    case SB_SCALE_128X128:
-        return (size_t)(g->row / SB_FLOAT8_BLOCK) * sb_float8_square_ld(c->columns) + g->column / SB_FLOAT8_BLOCK;
-    case SB_SCALE_1X32: return (size_t)(g->column / SB_FLOAT8_MX_BLOCK) * c->rows + g->row;
-    }
-    return 0;
-}
-
 static uint32_t amax_of(const copy *c, const group *g)
 {
     uint32_t largest = 0;
@@ -143,7 +128,7 @@ static uint32_t amax_of(const copy *c, const group *g)
 static void cast(const copy *c, const group *g)
 {
     const bool given = c->scaling == SB_SCALE_TENSOR || c->scaling == SB_SCALE_ROW, e4m3 = c->p->format == SB_E4M3;
-    const size_t place = place_of(c, g);
+    const size_t place = sb_scale_place(c->scaling, c->rows, c->columns, g->row, g->column);
     const uint32_t scale = sb_float8_scale_bits(given ? c->amax[place] : amax_of(c, g), c->p->format);
     const float factor = float_of_bits(sb_float8_inverse_bits(scale)), most = e4m3 ? 448 : 57344;
     c->scales[place] = float_of_bits(scale);

@@ -32,6 +32,21 @@ size_t sb_scale_count(sb_scaling s, int rows, int columns)
     return 0;
 }
 
+size_t sb_scale_place(sb_scaling s, int rows, int columns, int row, int column)
+{
+    switch (s) {
+    case SB_SCALE_NONE:
+    case SB_SCALE_TENSOR: break;
+    case SB_SCALE_ROW: return (size_t)row;
+    case SB_SCALE_1X128: return (size_t)(column / SB_FLOAT8_BLOCK) * (size_t)rows + (size_t)row;
+    case SB_SCALE_128X128:
+        return (size_t)(row / SB_FLOAT8_BLOCK) * (size_t)sb_float8_square_ld(columns) +
+               (size_t)(column / SB_FLOAT8_BLOCK);
+    case SB_SCALE_1X32: return (size_t)(column / SB_FLOAT8_MX_BLOCK) * (size_t)rows + (size_t)row;
+    }
+    return 0;
+}
+
 sb_status sb_float8_gate(sb_scaling scaling, int capability, int library)
 {
     const bool tensor = scaling == SB_SCALE_TENSOR;

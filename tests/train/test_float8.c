@@ -94,12 +94,8 @@ static uint16_t *rounded(const void *x, int rows, int k, int ld, bool turned, co
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < k; j++) {
             const uint8_t code = codes[(size_t)i * (size_t)k + (size_t)j];
-            const size_t place = as->scaling == SB_SCALE_ROW      ? (size_t)i
-                                 : as->scaling == SB_SCALE_1X128  ? (size_t)(j / 128) * (size_t)rows + (size_t)i
-                                 : as->scaling == SB_SCALE_1X32   ? (size_t)(j / 32) * (size_t)rows + (size_t)i
-                                 : as->scaling == SB_SCALE_TENSOR ? 0
-                                                                  : (size_t)(i / 128 * ((k + 511) / 512 * 4) + j / 128);
-            const float v = scales[place] * (as->format == SB_E4M3 ? e4m3_to_float(code) : e5m2_to_float(code));
+            const float v = scales[sb_scale_place(as->scaling, rows, k, i, j)] *
+                            (as->format == SB_E4M3 ? e4m3_to_float(code) : e5m2_to_float(code));
             out[(size_t)i * (size_t)k + (size_t)j] = bf16_from_float(v);
         }
     free(of_down), free(of_along), free(codes), free(scales);

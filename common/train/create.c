@@ -349,6 +349,48 @@ int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx,
     return bytes;
 }
 
+/* The same bits in the same places; with copies of an offload, or codes, places would depend on the policy. */
+static bool convertible(const step *s, const precision *to)
+{
+    const precision *p = s->o.precision;
+    return p->compute == to->compute && p->activations == to->activations && p->param == to->param &&
+           p->grad == to->grad && p->moments == to->moments && p->master == to->master &&
+           p->loss_scaling == to->loss_scaling && !s->codes && !offload_count(&s->schedule);
+}
+
+bool trainer_convert(trainer *t, const precision *to, char *why, size_t why_bytes)
+{
+    step *s = &t->step;
+    const precision *from = s->o.precision;
+    if (!convertible(s, to))
+        return refuse(why, why_bytes, "only policies that keep the same numbers are converted into each other");
+    s->o.precision = to;
+    if (!check(s, why, why_bytes)) {
+        s->o.precision = from;
+        return false;
+    }
+    device_sync(s->dev);
+    if (t->graph)
+        device_graph_destroy(s->dev, t->graph);
+    t->graph = NULL, t->steps = 0; /* the next step warms up */
+    memory_release(t->mem, s->block);
+    memory_release(t->mem, s->float8_weights);
+    memory_trim(t->mem);
+    t->resident[MEMORY_OTHER] -= (int64_t)float8_weight_bytes(s);
+    float8_free(s);
+    s->float8 = NULL, s->float8_weights = NULL, s->products.count = 0;
+    s->swiglu_matmul = step_fuses_swiglu(&s->o, s->k, s->ctx);
+    float8_create(s);
+    plan(t);
+    const size_t copies = float8_weight_bytes(s);
+    s->float8_weights = copies ? resident(t, copies, MEMORY_OTHER) : NULL;
+    s->block = memory_alloc(t->mem, arena_bytes(s->arena), "activations and gradients");
+    if (!s->block || (copies && !s->float8_weights))
+        return refuse(why, why_bytes, "not enough memory");
+    arena_attach(s->arena, s->block);
+    return true;
+}
+
 trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const step_options *o, char *why,
                         size_t why_bytes)
 {

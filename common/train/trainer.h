@@ -22,6 +22,11 @@ int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, c
 /* trainer_offloaded_bytes of such a trainer, likewise. */
 int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx, const step_options *o);
 void trainer_free(trainer *t); /* gives its memory back to `m` */
+/* Between two steps: bf16 becomes a float8 policy, one of these another, or bf16 again. Parameters, their master, moments and
+ * tokens keep their bits and addresses; activations and cast weights are planned anew, and products are to be tuned again. False with
+ * a sentence in `why`, and nothing is changed, unless it is memory that is not enough: then the trainer is only good for
+ * trainer_free. */
+bool trainer_convert(trainer *t, const precision *to, char *why, size_t why_bytes);
 
 /* (batch, seq) ids in [0, vocab), host memory; of all micro-batches, one after another. */
 void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets);

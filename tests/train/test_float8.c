@@ -235,6 +235,47 @@ TEST(copies_of_weights_follow_the_update)
     }
 }
 
+/* bf16, float8, another float8, bf16: nothing of the state moves or changes, and each step is that of a trainer which has always had
+ * the policy. */
+TEST(a_trainer_is_converted_in_place)
+{
+    static const char *const to[] = {"fp8-tensorwise", "fp8-block-dw2d", "bf16"};
+    char why[256] = "";
+    step_options o = float8_options("fp8-block");
+    o.precision = precision_find("bf16");
+    o.fusion = FUSION_GRAPH;
+    o.share_grad_memory = false;
+    trainer *t = create(&o);
+    golden_params(t);
+    for (int i = 0; i < 3; i++) {
+        golden_tokens(t, i);
+        step(t);
+        step(t); /* a graph, where there are any */
+        const trainer_state before = trainer_state_of(t);
+        float *params = all_params(t);
+        if (!trainer_convert(t, precision_find(to[i]), why, sizeof why))
+            fail_msg("%s: %s", to[i], why);
+        const trainer_state after = trainer_state_of(t);
+        assert_memory_equal(&before, &after, sizeof before);
+        float *same = all_params(t);
+        assert_memory_equal(params, same, (size_t)trainer_params(t)->parameters * sizeof *params);
+        o.precision = precision_find(to[i]);
+        trainer *fresh = create(&o);
+        set_params(fresh, params);
+        golden_tokens(fresh, i);
+        step(fresh);
+        step(t);
+        float *want = all_grads(fresh), *got = all_grads(t);
+        same_bits(trainer_params(t), want, got, to[i]);
+        assert_int_equal(trainer_memory_of(t).resident[MEMORY_OTHER], trainer_memory_of(fresh).resident[MEMORY_OTHER]);
+        trainer_free(fresh);
+        free(params), free(same), free(want), free(got);
+    }
+    assert_false(trainer_convert(t, precision_find("fp32"), why, sizeof why));
+    assert_non_null(strstr(why, "the same numbers"));
+    trainer_free(t);
+}
+
 /* Scales of a second step are made of the first one: where nothing is learnt, they are its own. */
 TEST(delayed_scales_are_those_of_earlier_steps)
 {

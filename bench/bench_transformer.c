@@ -108,12 +108,12 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 32, "--seq 512 --precision bf16 --variant none,kernels"},
     {RUN_DEFAULT, 1, 18, "--size small,xl --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     {RUN_FULL, 1, 30, "--size medium,large,2.7b --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
-    {RUN_DEFAULT, 1, 40, "--size xl --seq 1024 --precision bf16,fp8-tensorwise,fp8-block,fp8-block-dw2d,fp8-delayed"},
-    {RUN_FULL, 1, 24, "--size xl --seq 1024 --precision bf16,fp8-rowwise,fp8-rowwise-dw16"},
-    {RUN_FULL, 1, 80,
+    {RUN_DEFAULT, 1, 38, "--size xl --seq 1024 --precision bf16,fp8-tensorwise,fp8-block-dw2d,fp8-delayed"},
+    {RUN_FULL, 1, 31, "--size xl --seq 1024 --precision bf16,fp8-rowwise,fp8-rowwise-dw16,fp8-block"},
+    {RUN_FULL, 1, 115,
      "--size 2.7b --seq 2048 --precision "
      "bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-block-dw2d,fp8-delayed"},
-    {RUN_FULL, 1, 30,
+    {RUN_FULL, 1, 40,
      "--size small --seq 2048 --precision "
      "bf16,fp8-tensorwise,fp8-rowwise,fp8-rowwise-dw16,fp8-block,fp8-block-dw2d,fp8-delayed"},
     /* Feature by feature: the rows that the runs above do not have. */

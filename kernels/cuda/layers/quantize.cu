@@ -57,8 +57,8 @@ __device__ __forceinline__ void count(float x, float factor, unsigned &cut, unsi
     zeros += finite && x != 0.0f && scaled <= (FORMAT == SB_E4M3 ? 0x1p-10f : 0x1p-17f);
 }
 
-/* Casts of blocks do not: a step of fp8-block was 4 % slower on two H100s when they did, and no other recipe was. Where blocks of
- * threads wait behind a product, gradients of weights, on another stream, cannot run. */
+/* Casts of blocks do not: a step of fp8-block was 4 % slower on two H100s when they did, and no other recipe was. Perhaps gradients
+ * of weights, on another stream, cannot run where blocks of threads wait behind a product. */
 __host__ __device__ __forceinline__ bool starts_early(sb_scaling scaling)
 {
     return scaling == SB_SCALE_TENSOR || scaling == SB_SCALE_ROW;

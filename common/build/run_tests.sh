@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # usage: run_tests.sh LOG_FOLDER [lint] cmocka-program...
-# Runs every program, TEST_JOBS at a time (default: one more than cores, since ranks mostly wait for each other), prints a
+# Runs every program, TEST_JOBS at a time (default: two more than cores, since ranks mostly wait for each other), prints a
 # line for each and the whole output of those that fail, and ends with the plain line "N passed, N failed" (", N skipped").
 # A program that dies, runs no test, or hangs for ten minutes, counts as one failed test; one whose subject this build lacks
 # says so by a skipped test.
@@ -11,7 +11,7 @@ export LC_ALL=C
 logs=$1
 shift
 mkdir -p "$logs"
-most=${TEST_JOBS:-$(($(nproc) + 1))}
+most=${TEST_JOBS:-$(($(nproc) + 2))}
 # Programs run side by side and may start ranks: threads of OpenBLAS would spin while they wait for each other's cores.
 export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
 counts=$(mktemp -d)
@@ -19,8 +19,8 @@ trap 'rm -rf "$counts"' EXIT
 # Ctrl-C reaches neither what runs in the background nor what timeout puts into a process group of its own.
 trap 'trap "" INT TERM; kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 
-# What these assert of durations needs a core of their own; `patient` mostly waits for timeouts, so that the others run on
-# the other cores meanwhile.
+# What these assert of durations needs a core of their own; `patient` mostly waits for timeouts, so that the others run
+# meanwhile, one less at a time.
 alone=' test_sampler test_measure test_clock test_lanes '
 patient=' test_launch '
 
@@ -66,7 +66,7 @@ one() { # PROGRAM
 # Whether another program may start.
 is_room() {
     local limit=$most
-    if [ -n "$patient_pid" ] && kill -0 "$patient_pid" 2>/dev/null; then limit=$(($(nproc) > 2 ? $(nproc) : 2)); fi
+    if [ -n "$patient_pid" ] && kill -0 "$patient_pid" 2>/dev/null; then limit=$((most - 1)); fi
     [ "$(jobs -rp | wc -l)" -lt "$limit" ]
 }
 

@@ -183,7 +183,6 @@ TEST(walks_that_differ)
         [ONE_MORE] = "takes more (1 bytes), but its plan has ended",
         [ONE_LESS] = "ends where its plan drops y",
     };
-    (void)state;
     planned = arena_create();
     arena_plan_begin(planned);
     faulty_walk(planned, NO_FAULT);
@@ -235,7 +234,6 @@ TEST(misuses)
                                         "h of layer 1 is fixed over bytes that are already",
                                         "before its arena has a block",
                                         "not aligned"};
-    (void)state;
     for (int i = 0; i < (int)(sizeof words / sizeof *words); i++)
         dies_saying(misuse, i, words[i]);
 }

@@ -254,7 +254,6 @@ TEST(transformers)
         {"deep", 100, 333 * m, 77 * m, 100 * m, 98 * m, false, false, true},
         {"one block", 1, 333 * m, 77 * m, 100 * m, 98 * m, false, false, false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         arena *a = arena_create();
         struct timespec t0, t1;
@@ -284,7 +283,6 @@ TEST(periods)
     shape s = {"forward",           24, 640 * (int64_t)MIB, 200 * (int64_t)MIB, 100 * (int64_t)MIB, 98 * (int64_t)MIB,
                .forward_only = true};
     size_t one = 0, one_count = 0;
-    (void)state;
     for (int n = 1; n <= MOST; n += MOST - 1) {
         arena *a = arena_create();
         const arena_event *e;

@@ -140,7 +140,6 @@ TEST(sound)
 #ifndef HAVE_GLOO
     skip();
 #endif
-    (void)state;
     OWNED char *text =
         output_of(SHARED FP32 "--recompute none,block,selective --loss-chunk 0,10 --regather 1,0", &code);
     if (code != EXIT_CODE_OK || strstr(text, "skip"))
@@ -155,7 +154,6 @@ TEST(sound_with_other_axes)
 #ifndef HAVE_GLOO
     skip();
 #endif
-    (void)state;
     for (int i = 0; i < 2; i++) {
         int code;
         OWNED char *arguments = xasprintf("%s --heads-kv 1 --micro-batches 2 --clip 0.01", jobs[i]);
@@ -172,7 +170,6 @@ TEST(meshes_that_cannot_be_had)
         {"--ranks 4 --mesh tp8,tp5", "the mesh tp8 needs more than 4 ranks"},
         {"--ranks 4 --mesh tp", "heads 6 are not a multiple of tp 4"},
         {"--ranks 2 --strategy fsdp", "no two ranks of this mesh hold the same"}};
-    (void)state;
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         int code;
         OWNED char *text = output_of(asked[i][0], &code);
@@ -201,7 +198,6 @@ TEST(faults)
 #ifndef HAVE_GLOO
     skip();
 #endif
-    (void)state;
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
         int code;
         OWNED char *arguments = xasprintf("%s --plant-error %s --variant %s", plants[i][3], plants[i][0], plants[i][1]);

@@ -183,7 +183,6 @@ TEST_IN_FOLDER(without_it_there_is_nothing)
 TEST_IN_FOLDER(two_ranks)
 {
 #ifndef HAVE_GLOO
-    (void)state;
     print_message("built without Gloo\n");
     skip();
 #endif

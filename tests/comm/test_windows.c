@@ -247,7 +247,6 @@ TEST(sums_are_refused)
     static _Alignas(16) float x[8];
     const sb_direct_sum good = {.dtype = SB_FP32, .count = 1, .n = 8, .parts = {x}, .out = x};
     sb_direct_sum p = good;
-    (void)state;
     assert_int_equal(sb_direct_sum_check(&good), SB_OK);
     p.count = 0;
     assert_int_equal(sb_direct_sum_check(&p), SB_INVALID);

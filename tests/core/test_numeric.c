@@ -42,7 +42,6 @@ TEST(test_edges)
 TEST(test_nan)
 {
     static const uint32_t nans[] = {0x7f800001, 0x7fc00000, 0x7fffffff, 0x7f808000, 0xff800001, 0xffffffff, 0xffff8000};
-    (void)state;
     for (size_t i = 0; i < sizeof nans / sizeof *nans; i++) {
         uint16_t bf16;
         int16_t remainder;
@@ -135,7 +134,6 @@ static int nearest(const format *f, double x)
 TEST(test_every_16_bit_number)
 {
     static const int powers[] = {-20, -9, -1, 0, 3, 11, 20};
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         for (size_t p = 0; p < sizeof powers / sizeof *powers; p++)
             for (int bits = 0; bits < 2 * 65536; bits++) {

@@ -18,7 +18,6 @@ static void count_each(void *arg, size_t first, size_t count)
 TEST(every_element_once)
 {
     static const size_t sizes[] = {0, 1, 6, 7, 8, 7 * 4 - 1, 7 * 4, 7 * 4 + 1, 100000};
-    (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         unsigned char *seen = xcalloc(sizes[s] + 1, 1);
         spread_pieces(sizes[s], 7, count_each, seen);
@@ -46,7 +45,6 @@ TEST(sums_do_not_depend_on_threads)
     const size_t n = (size_t)SPREAD_PIECE * 6 + 5;
     OWNED float *x = xmalloc(n * sizeof *x);
     cpu_set_t before, one;
-    (void)state;
     for (size_t i = 0; i < n; i++)
         x[i] = (float)(i % 1001);
     const spread_sums many = spread_sum(n, three_sums, x);
@@ -66,7 +64,6 @@ TEST(copies)
 {
     const size_t n = ((size_t)5 << 20) + 3;
     unsigned char *from = xmalloc(n), *to = xcalloc(n + 1, 1);
-    (void)state;
     for (size_t i = 0; i < n; i++)
         from[i] = (unsigned char)(i * 31 >> 3);
     spread_copy(to, from, n);
@@ -81,7 +78,6 @@ TEST(pages_are_there)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = ((size_t)9 << 20) / page, n = pages * page - page / 2;
     unsigned char *p = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     unsigned char *there = xcalloc(pages, 1);
-    (void)state;
     assert_ptr_not_equal(p, MAP_FAILED);
     madvise(p, pages * page, MADV_NOHUGEPAGE); /* or one touch would bring many */
     assert_int_equal(mincore(p, pages * page, there), 0);

@@ -83,7 +83,6 @@ TEST(not_a_number)
 TEST(interval_of_a_difference)
 {
     enum { N = 61, SETS = 40 };
-    (void)state;
     double width = 0;
     int held = 0;
     for (int set = 0; set < SETS; set++) {

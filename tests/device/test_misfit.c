@@ -21,7 +21,6 @@ TEST(which_code_runs_where)
         {10, 0, "90,90+ptx", true}, {8, 0, "90,90+ptx", false}, {12, 0, "80+ptx,80", true}, {12, 0, "100f+ptx", false},
         {10, 3, "100a+ptx", false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const device_info gpu = {.compute_major = table[i].major, .compute_minor = table[i].minor};
         if (!device_misfit(&gpu, table[i].archs) != table[i].runs)

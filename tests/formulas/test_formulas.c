@@ -39,7 +39,6 @@ TEST(pairs)
 TEST(pairs_in_windows)
 {
     static const int64_t lengths[] = {1, 2, 7, 16, 33}, sides[] = {-1, 0, 1, 5, 15, 40};
-    (void)state;
     for (int n = 0; n < 5 * 5 * 6 * 6 * 2; n++) {
         sb_attention s = {.batch = 3,
                           .heads = 4,
@@ -76,7 +75,6 @@ TEST(flops)
 TEST(flops_of_wide_values)
 {
     static const int widths[][2] = {{192, 128}, {24, 16}, {64, 256}, {128, 128}};
-    (void)state;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         const int d = widths[i][0], dv = widths[i][1], heads = 3 * 5, sq = 48, sk = 80;
         sb_attention s = {
@@ -114,7 +112,6 @@ TEST(bytes)
 TEST(documents)
 {
     static const int q[] = {0, 3, 3, 10, 30}, k[] = {0, 3, 8, 8, 41};
-    (void)state;
     for (int causal = 0; causal < 2; causal++) {
         sb_attention s = {.batch = 1,
                           .heads = 2,

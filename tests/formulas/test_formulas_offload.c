@@ -83,7 +83,6 @@ TEST(even_distances)
 TEST(names)
 {
     char text[100];
-    (void)state;
     recompute_schedule s = recompute_uniform(8, RECOMPUTE_MLP, 1);
     recompute_set(&s, 5, 3, RECOMPUTE_NONE, 1);
     offload_spread(&s, &slow_link, 2);
@@ -137,7 +136,6 @@ TEST(plans)
 {
     enum { LAYERS = 24 };
     recompute_costs costs = {.again_ms = {0, 0.1, 1.5, 1, 2, 2}, .pass_ms = 2};
-    (void)state;
     double sums[4] = {0};
     for (int64_t budget = 1010; budget <= 1000 + LAYERS * 105; budget += 7) {
         double last = INFINITY;

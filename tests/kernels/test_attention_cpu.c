@@ -25,7 +25,6 @@ TEST(test_odd_shapes)
                                        {1, 65}, {64, 65}, {17, 129}, {63, 130}, {129, 17}, {65, 1}};
     static const int head_dims[] = {16, 24, 80, 128};
     static const int heads[][3] = {{2, 1, 1}, {1, 6, 2}, {1, 8, 1}, {2, 4, 2}, {1, 3, 3}}; /* B, H, Hkv */
-    (void)state;
     uint64_t seed = 0;
     for (size_t s = 0; s < sizeof sequences / sizeof *sequences; s++)
         for (int causal = 0; causal < 2; causal++)
@@ -82,7 +81,6 @@ TEST(test_windows)
     static const int windows[][3] = {
         {0, 0, 1},   {0, 0, 0},   {1, -1, 1},  {63, -1, 1}, {64, 0, 1},   {20, 7, 0},
         {70, 90, 0}, {-1, 30, 0}, {30, -1, 0}, {3, 3, 0},   {500, 500, 0}}; /* causal last */
-    (void)state;
     uint64_t seed = 400;
     for (size_t s = 0; s < sizeof sequences / sizeof *sequences; s++)
         for (size_t w = 0; w < sizeof windows / sizeof *windows; w++, seed++) {
@@ -108,7 +106,6 @@ TEST(test_windows)
 TEST(test_wide_heads)
 {
     static const int head_dims[] = {136, 192, 256};
-    (void)state;
     for (int i = 0; i < 12; i++) {
         sb_attention shape = {.batch = 1 + i % 2,
                               .heads = 4,
@@ -126,7 +123,6 @@ TEST(test_wide_heads)
 TEST(test_value_widths)
 {
     static const int widths[][2] = {{192, 128}, {64, 128}, {24, 16}, {16, 72}, {96, 64}, {40, 256}};
-    (void)state;
     for (int i = 0; i < 24; i++) {
         const int seq_k = i % 2 ? 65 : 131;
         const int ends[] = {0, 20, 20, 65}, ends_k[] = {0, 30, 40, seq_k};
@@ -190,7 +186,6 @@ TEST(test_large_scores)
 TEST(test_blind_rows)
 {
     enum { SEQ_Q = 70, SEQ_K = 3, D = 16, BLIND = SEQ_Q - SEQ_K };
-    (void)state;
     for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++) {
         sb_attention shape = {.batch = 1,
                               .heads = 2,
@@ -261,7 +256,6 @@ TEST(test_finite_differences)
                   {2, 1, 5, 6, 1, 1, 2, -1},
                   {1, 1, 6, 5, 0, 1, 1, 1}};
     static const int pairs[][2] = {{INPUT_Q, OUTPUT_DQ}, {INPUT_K, OUTPUT_DK}, {INPUT_V, OUTPUT_DV}};
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         sb_attention shape = {.batch = 1,
                               .heads = shapes[s].heads,
@@ -309,7 +303,6 @@ TEST(test_reference_terms)
     const double *q = p->tensor[INPUT_Q].values, *k = p->tensor[INPUT_K].values, *v = p->tensor[INPUT_V].values,
                  *d_o = p->tensor[INPUT_D_O].values;
     double of_query[ROWS] = {0}, of_key[ROWS / 2] = {0};
-    (void)state;
     problem_reference(p);
     for (int row = 0; row < ROWS; row++)
         for (int key = 0; key <= row % SEQ; key++) {
@@ -357,7 +350,6 @@ TEST(test_reference_rows)
     double o[N * DV], dq[N * D], dk[N * D], dv[N * DV], lse[N];
     const sb_kernels *cpu = sb_kernels_cpu();
     sb_context *ctx;
-    (void)state;
     sb_attention shape = {.batch = 2,
                           .heads = 6,
                           .heads_kv = 2,
@@ -409,7 +401,6 @@ TEST(test_refusals)
         {2, 1, 16, SB_BF16X3, 0, SB_UNSUPPORTED},
     };
     const sb_kernels *cpu = sb_kernels_cpu();
-    (void)state;
     for (const sb_attention_op *op = cpu->attention; op->name; op++) {
         assert_ptr_equal(sb_attention_find(cpu, op->name), op);
         assert_int_equal(op->supported(NULL, &good), SB_OK);
@@ -465,7 +456,6 @@ TEST(test_gemm)
     static const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {130, 129, 257}, {64, 200, 300}};
     static const char *const names[] = {"bf16", "fp16", "tf32", "fp32"};
     const sb_kernels *cpu = sb_kernels_cpu();
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++) {
             const int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
@@ -500,7 +490,6 @@ TEST(test_fill_and_copy)
     static float x[N];
     static uint16_t half[N + 1], other[N + 1];
     const sb_kernels *cpu = sb_kernels_cpu();
-    (void)state;
     half[N] = other[N] = 0xa5a5;
     rng_normal(x, N, 9, 3, 0, 0.5f);
     assert_int_equal(cpu->fill_normal(NULL, SB_BF16, half, N, 9, 3, 0.5f, NULL), SB_OK);

@@ -116,7 +116,6 @@ TEST(test_each_alone)
 TEST(test_every_op)
 {
     static const int heads[][2] = {{4, 2}, {3, 3}, {6, 1}};
-    (void)state;
     for (int i = 0; i < MASKS; i++)
         for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++) {
             sb_attention shape = shape_of_some;
@@ -137,7 +136,6 @@ TEST(test_every_op)
 TEST(test_one_document)
 {
     static const int begin[] = {0, 130};
-    (void)state;
     for (int causal = 0; causal < 2; causal++) {
         sb_attention shape = {
             .batch = 1, .heads = 2, .heads_kv = 1, .seq_q = 130, .seq_k = 130, .head_dim = 32, .causal = causal};
@@ -166,7 +164,6 @@ TEST(test_refusals)
                {{0, 15, 10, 230}, "cu_seqlens_q falls from 15 to 10 behind document 1"}};
     static const int good[] = {0, 5, 10, 170};
     char saved[64];
-    (void)state;
     for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
         sb_attention a = shape_of_some;
         a.documents = 3, a.cu_seqlens_k = good, a.saved = saved;

@@ -208,7 +208,6 @@ TEST(forward_sections)
                  {1, 32, 8, 8192, 128, 0, 32},   {1, 28, 4, 32768, 128, 0, 14}, /* groups of 4 and 7 */
                  {1, 16, 16, 8192, 192, 128, 6}, {1, 2, 2, 524288, 128, 0, 1},  /* not one */
                  {1, 1, 1, 128, 64, 0, 1}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sb_attention a =
             problem(cases[i].batch, cases[i].heads, cases[i].heads_kv, cases[i].seq, cases[i].head_dim, true, SB_BF16);

@@ -31,7 +31,6 @@ static sb_status answer(const char *op, int major, int minor, sb_attention a)
 TEST(test_narrow_heads)
 {
     static const char *const ops[] = {"flash", "flash_portable", "unfused", "fused"};
-    (void)state;
     for (int i = 0; i < 4; i++)
         for (int dtype = SB_BF16; dtype <= (i < 2 ? SB_BF16X3 : SB_FP32); dtype++)
             for (int d = 16; d <= 128; d += 8)
@@ -47,7 +46,6 @@ TEST(test_wide_heads)
     static const char *const ops[] = {"flash", "flash_portable"};
     static const int devices[][2] = {{8, 0}, {8, 6}, {8, 9}, {9, 0}, {10, 0}, {12, 0}};
     static const int borders[] = {0, 4, 9}; /* not looked at */
-    (void)state;
     for (int i = 0; i < 2; i++)
         for (size_t k = 0; k < sizeof devices / sizeof *devices; k++)
             for (int d = 136; d <= 256; d += 8)
@@ -65,7 +63,6 @@ TEST(test_wide_heads)
 TEST(test_wide_backward)
 {
     sb_context ctx = {.cc_major = 9, .sm_count = 132};
-    (void)state;
     for (int d = 136; d <= 256; d += 8)
         for (int kind = 0; kind < 12; kind++) {
             sb_attention a = of_width(d, kind % 2 ? SB_BF16 : SB_FP16, false);
@@ -104,7 +101,6 @@ TEST(test_value_widths)
     } cases[] = {{192, 128, true, 192}, {192, 64, true, 192}, {136, 192, true, 192}, {128, 256, true, 256},
                  {256, 128, true, 256}, {128, 64, false, 0},  {64, 128, false, 0},   {96, 64, false, 0}};
     sb_context ctx = {.cc_major = 9, .sm_count = 132};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int kind = 0; kind < 5; kind++) {
             sb_attention a = of_width(cases[i].head_dim, SB_BF16, false);
@@ -135,7 +131,6 @@ TEST(test_calls_refuse)
 {
     static const char *const ops[] = {"flash", "flash_portable"};
     sb_context ctx = {.cc_major = 9};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const sb_attention_op *flash = sb_attention_find(sb_kernels_cuda(), ops[i]);
         const sb_attention fp32 = of_width(136, SB_FP32, false), bf16 = of_width(136, SB_BF16, false);
@@ -159,7 +154,6 @@ TEST(test_too_wide)
                 {"flash", 8, 0, 136, SB_BF16X3},        {"flash_portable", 9, 0, 136, SB_TF32},
                 {"flash_portable", 8, 9, 136, SB_FP32}, {"flash", 9, 0, 264, SB_BF16},
                 {"flash", 9, 0, 140, SB_BF16},          {"unfused", 9, 0, 264, SB_BF16}};
-    (void)state;
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         for (int alone = 0; alone < 2; alone++) {
             const sb_attention a = of_width(none[i].head_dim, none[i].dtype, alone);

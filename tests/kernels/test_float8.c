@@ -187,7 +187,6 @@ TEST(test_casts)
 {
     static const int shapes[][2] = {{1, 1}, {15, 17}, {16, 129}, {127, 16}, {129, 260}, {3, 1600}};
     static const sb_dtype dtypes[] = {SB_BF16, SB_FP16, SB_FP32};
-    (void)state;
     for (int i = SB_SCALE_TENSOR; i <= SB_SCALE_1X32 + 1; i++)
         for (int format = SB_E4M3; format <= SB_E5M2; format++)
             for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -226,7 +225,6 @@ TEST(test_every_number)
 {
     OWNED uint16_t *x = xmalloc(65536 * sizeof *x);
     OWNED uint8_t *y = xmalloc(65536);
-    (void)state;
     for (int i = 0; i < 65536; i++)
         x[i] = (uint16_t)i;
     for (int format = SB_E4M3; format <= SB_E5M2; format++) {
@@ -261,7 +259,6 @@ TEST(test_every_number)
 TEST(test_transposed_codes)
 {
     static const int shapes[][2] = {{16, 32}, {128, 16}, {144, 1040}, {272, 128}};
-    (void)state;
     for (int i = 0; i < 8; i++) {
         const sb_scaling scaling = i % 2 ? SB_SCALE_128X128 : SB_SCALE_TENSOR;
         const int rows = shapes[i / 2][0], columns = shapes[i / 2][1];
@@ -285,7 +282,6 @@ TEST(test_transposed_codes)
 TEST(test_not_finite)
 {
     const float values[] = {1, -2, INFINITY, 3, 0, -0.0f, 4, -NAN, 1, 1e-39f, -1e-45f, 0};
-    (void)state;
     casted k = cast_of((cast_case){SB_FP32, SB_E4M3, SB_SCALE_ROW, 4, 3, SB_SCALE_NONE}, values);
     assert_int_equal(k.of_rows[0], 0x7f800000);
     assert_int_equal(k.of_rows[1], float_bits(3));
@@ -355,7 +351,6 @@ TEST(test_guessed_scales)
 {
     static const uint32_t guesses[] = {0, 0x3f800000u, 0x40e00000u, 0x40e00001u, 0x7f800000u};
     static const float x[16] = {7, -3, 0.25f, 0, 1, -7, 5, 6}, cut[16] = {7, -3, INFINITY};
-    (void)state;
     for (size_t i = 0; i < 2 * sizeof guesses / sizeof *guesses; i++) {
         const uint32_t *guess = &guesses[i / 2], own = i % 2 ? 0x7f800000u : float_bits(7);
         uint32_t largest = 0;
@@ -390,7 +385,6 @@ TEST(test_swiglu_within)
     static uint16_t gate_up[MADE_ROWS * MADE_MOST], dh[MADE_ROWS * MADE_F], made[MADE_ROWS * MADE_MOST];
     static float normal[MADE_ROWS * MADE_MOST];
     static everything apart, within;
-    (void)state;
     rng_normal(normal, MADE_ROWS * MADE_MOST, 5, 1, 0, 3);
     dtype_store(SB_BF16, gate_up, normal, MADE_ROWS * MADE_MOST);
     dtype_store(SB_BF16, dh, normal, MADE_ROWS * MADE_F);
@@ -421,7 +415,6 @@ TEST(test_history_of_words)
     static const uint32_t steps[][3] = {{5, 0x7f800000u, 0}, {9, 3, 0}, {4, 0x7fffffffu, 0}, {1, 2, 8}, {2, 1, 0}};
     static const uint32_t want[][3] = {{5, 0, 0}, {9, 3, 0}, {9, 3, 0}, {4, 3, 8}, {2, 2, 8}};
     uint32_t largest[3], history[3 * 2] = {0}, used[3];
-    (void)state;
     for (int i = 0; i < 5; i++) {
         memcpy(largest, steps[i], sizeof largest);
         const sb_float8_history p = {3, 2, largest, history, used};
@@ -439,7 +432,6 @@ TEST(test_history)
     uint8_t y[8];
     float scale;
     uint32_t counts[2] = {0};
-    (void)state;
     const sb_quantize q = {.dtype = SB_FP32,
                            .format = SB_E4M3,
                            .scaling = SB_SCALE_TENSOR,
@@ -604,7 +596,6 @@ TEST(test_products)
     static const sb_dtype formats[][2] = {{SB_E4M3, SB_E4M3}, {SB_E4M3, SB_E5M2}, {SB_E5M2, SB_E4M3}};
     static const int shapes[][3] = {{1, 1, 1}, {33, 7, 300}, {130, 34, 416}};
     static const sb_dtype outs[] = {SB_FP32, SB_BF16, SB_FP16};
-    (void)state;
     for (size_t pair = 0; pair < sizeof pairs / sizeof *pairs; pair++)
         for (int fast = 0; fast <= (pair < 2); fast++)
             for (size_t i = 0; i < 3; i++)
@@ -714,7 +705,6 @@ TEST(test_gate)
         {SB_SCALE_1X128, 89, 130000, "9.0 exactly; this GPU has 8.9, which takes scaling by tensor"},
         {SB_SCALE_128X128, 100, 130000, "scaled by 128x128 need compute capability 9.0 exactly; this GPU has 10.0"},
         {SB_SCALE_1X32, 90, 130000, "1x32 need compute capability 10.0"}};
-    (void)state;
     for (size_t i = 0; i < sizeof gates / sizeof *gates; i++) {
         const sb_status s = sb_float8_gate(gates[i].scaling, gates[i].capability, gates[i].library);
         if (gates[i].why)

@@ -76,7 +76,6 @@ TEST(test_ops)
 TEST(test_reference)
 {
     static const check_bound fp64 = {.rel_l2 = 1e-12, .rel_row = 1e-11, .max_abs = 1e-11, .zero_scale = 1};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sb_dtype dtype = SB_FP32;
         problem *golden = read_case(cases[i], &dtype), *p = read_case(cases[i], &dtype);

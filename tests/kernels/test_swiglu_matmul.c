@@ -138,7 +138,6 @@ TEST(test_refused)
                                     .w2 = buffer,
                                     .gate_up = buffer + 256,
                                     .h = buffer + 384};
-    (void)state;
     expect_ok(train_ops()->swiglu_matmul_forward(NULL, &valid, NULL));
     expect_ok(train_ops()->swiglu_matmul_backward(NULL, &valid, NULL));
     REFUSED(swiglu_matmul_forward, SB_INVALID, rows = 0, "at least 1");

@@ -73,7 +73,6 @@ TEST(test_matmul)
 {
     static const int shapes[][3] = {{1, 1, 1},    {3, 5, 7},   {17, 130, 33}, {128, 128, 256},
                                     {129, 70, 9}, {2, 3, 700}, {1, 129, 257}, {140, 1, 300}};
-    (void)state;
     int nth = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++)

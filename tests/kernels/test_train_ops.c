@@ -94,7 +94,6 @@ static void rmsnorm_backward(sb_rmsnorm p, norm_alias alias, bool with_residual)
 TEST(test_rmsnorm)
 {
     static const int sizes[] = {2, 37, 256, 300, 513};
-    (void)state;
     int nth = 0;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -211,7 +210,6 @@ static void one_rope(sb_rope p, bool heads_inside, int gap)
 TEST(test_rope)
 {
     static const int shapes[][4] = {{1, 1, 1, 2}, {2, 5, 3, 6}, {1, 17, 2, 64}, {2, 3, 1, 300}}; /* B, S, H, D */
-    (void)state;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             for (int nth = 0; nth < 8; nth++)
@@ -228,7 +226,6 @@ TEST(test_rope)
 TEST(test_rope_inverse)
 {
     enum { SEQ = 9, DIM = 8, N = SEQ * DIM };
-    (void)state;
     OWNED float *table = rope_table(SEQ, DIM);
     array *x = array_random(SB_FP32, N, 1, 1), *y = array_random(SB_FP32, N, 2, 1);
     array *turned = array_copy(x), *back = array_copy(y);
@@ -302,7 +299,6 @@ static void one_swiglu(sb_dtype t, int rows, int f, int alias, double scale)
 TEST(test_swiglu)
 {
     static const int sizes[] = {1, 3, 255, 256, 300};
-    (void)state;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
             for (int alias = 0; alias < 4; alias++)

@@ -13,7 +13,6 @@
 TEST(test_grad_stats)
 {
     static const size_t sizes[] = {1, 255, 256, 1001};
-    (void)state;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             array *grad = array_random(t, sizes[s], s, 3);
@@ -126,7 +125,6 @@ TEST(test_loss_scale)
     static const scale_step smallest[] = {{true, 1, 0, 0, 0x1p-14f}, {true, 1, 0, 0, 0x1p-14f}};
     static const scale_step largest[] = {{false, 0, 0, 0x1p-23f, 0x1p24f}, {false, 0, 0, 0x1p-24f, 0x1p24f}};
     static const scale_step fixed[] = {{true, 1, 0, 0, 128}, {false, 0, 1, 1 / 128.0f, 128}, {false, 0, 2, 0, 128}};
-    (void)state;
     sb_optimizer_state o = {.loss_scale = 0x1p16f};
     sb_optimizer_begin p = {.state = &o, .beta1 = 0.9, .beta2 = 0.95, .dynamic_scale = true, .growth_interval = 3};
     run_scale(&o, &p, dynamic, sizeof dynamic / sizeof *dynamic);

@@ -96,7 +96,6 @@ static void one_pointwise(sb_pointwise p, place where, int gap)
 TEST(test_pointwise)
 {
     static const int shapes[][2] = {{1, 1}, {3, 7}, {2, 256}, {5, 301}};
-    (void)state;
     int nth = 0;
     for (int op = SB_POINT_COPY; op <= SB_POINT_LOG; op++)
         for (int spread = SB_SPREAD_FULL; spread <= SB_SPREAD_ONE; spread++)
@@ -175,7 +174,6 @@ static void one_reduce(sb_reduce p, double shift)
 TEST(test_reduce)
 {
     static const int shapes[][2] = {{1, 1}, {3, 300}, {300, 3}, {33, 257}, {1, 700}};
-    (void)state;
     int nth = 0;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (int t_out = SB_BF16; t_out <= SB_FP32; t_out++)

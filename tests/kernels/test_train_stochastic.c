@@ -21,7 +21,6 @@ static uint32_t chance_of(uint64_t index, int64_t step)
 TEST(test_special_values)
 {
     static const float kept[] = {0, -0.0f, 1, -2.5f, 0x1p-126f, 0x1p-133f, 0x1.fep127f, INFINITY, -INFINITY};
-    (void)state;
     for (uint32_t chance = 0; chance < 0x10000; chance += 0x3fff)
         for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
             assert_int_equal(sb_round_stochastic(float_bits(kept[i]), chance), float_bits(kept[i]) >> 16);
@@ -43,7 +42,6 @@ TEST(test_chances)
         int index, step;
     } apart[] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {1024, 0}, {0, 1}, {0, 2}, {1, 1}, {4, 1}, {0, 16}};
     static const uint64_t origins[] = {0, UINT64_C(1) << 34, UINT64_C(0x123456789abc)};
-    (void)state;
     for (size_t o = 0; o < sizeof origins / sizeof *origins; o++) {
         double mean = 0;
         for (int i = 0; i < SIDE; i++)
@@ -122,7 +120,6 @@ TEST(test_bits)
 {
     enum { N = 517 };
     static const uint64_t first = UINT64_C(0x100000003);
-    (void)state;
     adam *a = adam_create(SB_BF16, true, N, 0.999);
     a->p.first = first;
     for (int step = 1; step <= 5; step++) {
@@ -149,7 +146,6 @@ TEST(test_ranges)
 {
     enum { N = 1003 };
     static const size_t cuts[] = {0, 1, 6, 300, 303, 1000, N};
-    (void)state;
     adam *whole = adam_create(SB_BF16, true, N, 0.999), *parts = adam_create(SB_BF16, true, N, 0.999);
     for (int step = 1; step <= 20; step++) {
         for (int i = 0; i < 2; i++) {
@@ -188,7 +184,6 @@ static double mean_of(const array *x)
 TEST(test_decay)
 {
     enum { N = 4096, STEPS = 1000 };
-    (void)state;
     adam *exact = adam_create(SB_FP32, false, N, 0.999), *chance = adam_create(SB_BF16, true, N, 0.999),
          *nearest = adam_create(SB_BF16, false, N, 0.999);
     adam *const all[] = {exact, chance, nearest};
@@ -222,7 +217,6 @@ TEST(test_decay)
 TEST(test_bowl)
 {
     enum { N = 2048, STEPS = 1000 };
-    (void)state;
     adam *exact = adam_create(SB_FP32, false, N, 0.999), *chance = adam_create(SB_BF16, true, N, 0.999);
     adam *const all[] = {exact, chance};
     OWNED float *start = xmalloc(N * sizeof *start), *noise = xmalloc(N * sizeof *noise);

@@ -67,7 +67,6 @@ static void one_embedding(sb_dtype t, sb_dtype grad, int rows, int vocab, int d)
 TEST(test_embedding)
 {
     static const int shapes[][3] = {{1, 1, 1}, {40, 7, 33}, {9, 200, 256}, {300, 3, 301}}; /* rows, vocab, d */
-    (void)state;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (int grad = SB_BF16; grad <= SB_FP32; grad++)
             for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -165,7 +164,6 @@ TEST(test_cross_entropy)
 {
     static const int sizes[] = {1, 2, 37, 256, 1003};
     static const float scale = 1024;
-    (void)state;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             one_cross_entropy(t, 7, sizes[s], 2, NULL);
@@ -214,7 +212,6 @@ TEST(test_cross_entropy_differences)
 TEST(test_cross_entropy_nonfinite)
 {
     static const float bad[] = {NAN, INFINITY};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         float logits[3] = {1, bad[i], 2}, row, loss;
         int32_t target = 0;

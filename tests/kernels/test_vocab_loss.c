@@ -152,7 +152,6 @@ TEST(refused)
     float x[16] = {0};
     int32_t target = 0;
     sb_vocab_loss p = {.dtype = SB_FP32, .rows = 1, .columns = 8, .ld = 8, .logits = x, .targets = &target};
-    (void)state;
     expect_refused(train_ops()->vocab_loss_partial(NULL, &p, NULL), SB_INVALID, "partial is missing");
     expect_refused(train_ops()->vocab_loss_finish(NULL, &p, NULL), SB_INVALID, "ranks 0");
     p.ld = 7, p.columns = 7;

@@ -258,7 +258,6 @@ TEST(names_and_shapes)
         {"layers.0.ln1.weight", PARAM_LN1, 0, 1, 36},
         {"token_embeddings.weight", PARAM_EMBEDDING, -1, 7, 36},
     };
-    (void)state;
     params *p = params_create(&odd);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const param_tensor *t = params_named(p, table[i].name);
@@ -445,7 +444,6 @@ TEST(policies)
         {{"fp8-delayed", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true}, 2},
     };
     char choices[128] = "";
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const precision *p = precision_find(table[i].want.name), *want = &table[i].want;
         assert_non_null(p);

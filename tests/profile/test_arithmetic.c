@@ -66,7 +66,6 @@ TEST(eight_sums)
 TEST(sums_by_counting)
 {
     enum { SPANS = 40, LENGTH = 200 };
-    (void)state;
     for (uint64_t round = 0; round < 200; round++) {
         record_span s[SPANS];
         double want[SWEEP_SETS] = {0}, beside[SPANS], want_beside[SPANS] = {0};
@@ -303,7 +302,6 @@ TEST(each_class_of_gap)
 TEST(parts_add_up)
 {
     enum { SPANS = 30 };
-    (void)state;
     for (uint64_t round = 0; round < 100; round++) {
         record_span s[SPANS];
         record_call calls[SPANS];

@@ -161,7 +161,6 @@ TEST(another_thread_communicates)
 TEST(more_than_the_stack_holds)
 {
     enum { DEEP = 100 };
-    (void)state;
     start();
     for (int i = 0; i < DEEP; i++)
         range_push("deep");
@@ -177,7 +176,6 @@ TEST(more_than_the_stack_holds)
 TEST(without_a_recording)
 {
     char why[256] = "";
-    (void)state;
     assert_int_equal(recorder_open_range(), -1);
     run("fill", 0);
     start();
@@ -231,7 +229,6 @@ TEST(parts_with_values_of_another_width)
     sb_kernels fake = *sb_kernels_cpu();
     sb_attention a = {.batch = B, .heads = H, .heads_kv = H, .seq_q = SQ, .seq_k = SK, .head_dim = D, .head_dim_v = DV};
     a.dtype = SB_BF16;
-    (void)state;
     fake.attention = ops;
     const sb_kernels *k = profiled_kernels(&fake);
     start();
@@ -264,7 +261,6 @@ TEST(every_dtype_has_a_name)
     static const char *const names[] = {"bf16", "fp16", "tf32", "fp32", "bf16x3"};
     const sb_attention_op ops[] = {{.name = "flash", .forward = forward_of_nothing}, {0}};
     sb_kernels fake = *sb_kernels_cpu();
-    (void)state;
     fake.attention = ops;
     const sb_kernels *k = profiled_kernels(&fake);
     for (int dtype = SB_BF16; dtype <= SB_BF16X3; dtype++) {

@@ -158,7 +158,6 @@ TEST_IN_RANKS_FOLDER(overheads_are_those_of_the_model)
 TEST_IN_RANKS_FOLDER(planted_errors_are_found)
 {
     static const char *const benches[] = {"bench_ddp_naive", "bench_zero1"};
-    (void)state;
     for (size_t b = 0; b < 2; b++) {
         OWNED_CSV csv *c = ddp_rows(
             benches[b], "--ranks 2 --precision fp32,bf16 --grad-dtype policy --plant-error gradient", EXIT_CODE_VERIFY);
@@ -180,7 +179,6 @@ TEST_IN_RANKS_FOLDER(planted_errors_are_found)
 TEST_IN_RANKS_FOLDER(late_errors_are_found)
 {
     static const char *const plants[] = {"half", "stale"};
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         OWNED char *arguments = xasprintf("--ranks 3 " FP32_SUMS "--plant-error %s", plants[i]);
         OWNED_CSV csv *c = ddp_rows_of_model("bench_ddp_bucketed", SOME_SIZE, arguments, EXIT_CODE_VERIFY);
@@ -195,7 +193,6 @@ TEST_IN_RANKS_FOLDER(late_errors_are_found)
 TEST_IN_RANKS_FOLDER(planted_errors_in_a_pass_are_found)
 {
     static const char *const plants[] = {"gradient", "parameter", "half", "stale"};
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         OWNED char *arguments = xasprintf("--ranks 2 --iters 0 --precision fp32 --grad-dtype policy --variant fused "
                                           "--plant-error %s",

@@ -269,7 +269,6 @@ TEST_IN_RANKS_FOLDER(units_in_every_order)
 TEST_IN_RANKS_FOLDER(planted_errors_in_slices_are_found)
 {
     static const char *const plants[] = {"gradient", "parameter"};
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         OWNED char *arguments =
             xasprintf("--ranks 2 --precision fp32 --grad-dtype policy --variant zero2,fsdp,fsdp-keep "

@@ -514,7 +514,6 @@ TEST_WITH(gpus_have_short_names, enter_folder, leave_folder)
                                            {"NVIDIA H200", "h200-x2"},
                                            {"NVIDIA A100-SXM4-80GB", "a100-sxm4-x2"},
                                            {"NVIDIA GeForce RTX 4090", "rtx-4090-x2"}};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         device_info info = {.count = 2};
         char slug[64];

@@ -12,7 +12,6 @@ TEST(offloading)
 {
     static const int kinds[] = {OFFLOAD_BLOCK, OFFLOAD_RESIDUAL, OFFLOAD_MLP, OFFLOAD_ATTN};
     int turn = 0;
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
             for (int mask = 0; mask < 4; mask++) {
@@ -63,7 +62,6 @@ TEST(offloaded_schedules)
 TEST(offloading_saves)
 {
     char why[200];
-    (void)state;
     step_options o = three_blocks("fp32");
     o.config.layers = 6, o.seq = 64, o.config.vocab = 16;
     o.attention = "flash";

@@ -274,7 +274,6 @@ TEST(weights_left)
     step_options o = shared_blocks("fp32");
     const model_part part = {0, o.config.layers, true, true};
     const step_table table = {&part, 1, actions, 6};
-    (void)state;
     o.micro_batches = 2;
     o.rows_apart = true;
     o.table = &table;
@@ -287,7 +286,6 @@ TEST(weights_left)
 TEST(gathered_logits)
 {
     step_options o = shared_blocks("fp32");
-    (void)state;
     o.rows_apart = true;
     const distances three = run_ranks(&o, 3, SOUND);
     o.gather_logits = true;
@@ -298,7 +296,6 @@ TEST(gathered_logits)
 TEST(faults_are_found)
 {
     static const char *const names[FAULTS] = {"none", "chunk", "partial", "gains", "keys", "ids", "padding"};
-    (void)state;
     for (fault f = CHUNK; f < FAULTS; f++) {
         step_options o = shared_blocks("fp32");
         o.rows_apart = true;
@@ -327,7 +324,6 @@ static void refuse(step_options o, const char *word)
 TEST(refused)
 {
     step_options o = shared_blocks("fp32");
-    (void)state;
     o.split_layers = (model_split){5, 0};
     refuse(o, "heads");
     o = shared_blocks("fp32");

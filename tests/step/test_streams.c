@@ -292,7 +292,6 @@ TEST(edges_of_a_table)
     const model_part part = {0, 3, true, true};
     const step_table tables[] = {{&part, 1, ahead, sizeof ahead / sizeof *ahead},
                                  {&part, 1, waiting, sizeof waiting / sizeof *waiting}};
-    (void)state;
     for (int way = OVERLAP_NONE; way <= OVERLAP_ALL; way++)
         for (int i = 0; i < 2; i++)
             steps_of((overlap)way, false, MICROS, true, &tables[i]);

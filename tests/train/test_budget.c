@@ -18,7 +18,6 @@ TEST(a_first_row_ends_by_its_target)
     static const struct {
         double parameters, target_s, step_s;
     } cases[] = {{128e6, 4, 0.003}, {1998e6, 8, 0.1}, {3407e6, 15, 0.16}, {8e9, 30, 0.34}};
-    (void)state;
     for (int i = 0; i < 4; i++)
         for (double gone = 0; gone < 30; gone += 0.7) {
             const double left = first_row((int64_t)cases[i].parameters, gone, cases[i].step_s);
@@ -42,7 +41,6 @@ TEST(later_rows_and_retune_have_their_time)
 TEST(a_block_is_lost_when_every_step_is)
 {
     samples s = {0};
-    (void)state;
     assert_false(tune_lost(&s, 100));
     samples_add(&s, 110);
     assert_false(tune_lost(&s, 100)); /* the first step of a graph is slower */
@@ -69,7 +67,6 @@ static tuned_product product(int n, float ms, int uses, int rivals)
 TEST(races_are_in_the_order_of_what_they_are_worth)
 {
     static step_products p = {.count = 5};
-    (void)state;
     p.list[0] = product(1600, 0.1f, 48, 2); /* 4.8 ms */
     p.list[1] = product(6400, 0.3f, 48, 1); /* 14.4 ms */
     p.list[2] = product(6400, 0.5f, 48, 0); /* settled */

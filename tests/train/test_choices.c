@@ -203,7 +203,6 @@ TEST_IN_FOLDER(broken_rows_are_left_out)
 TEST(shipped_choices_are_whole)
 {
     static const char *const gpus[] = {"NVIDIA H200", "NVIDIA H100 80GB HBM3"};
-    (void)state;
     assert_null(choices_shipped(nobody));
     for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++) {
         const char *text = choices_shipped(gpus[g]);

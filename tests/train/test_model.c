@@ -278,7 +278,6 @@ TEST(finite_differences)
         {"one word, one unit", {"custom", 2, 16, 1, 1, 1, 1, 10000, 1e-5f}, 3, 5},
         {"grouped, theta 100", {"custom", 31, 64, 24, 2, 4, 2, 100, 1e-3f}, 2, 33},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++) {
             char what[80];

@@ -9,7 +9,6 @@
 TEST(recomputation)
 {
     static const char *const names[] = {"none", "selective", "attn", "mlp", "block", "nested"};
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
             for (int eager = 0; eager < 2; eager++) {
@@ -110,7 +109,6 @@ TEST(loss_in_chunks)
 TEST(micro_batches)
 {
     enum { BATCH = 4 };
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int mask = 0; mask < 8; mask++) {
             const bool tf32 = strcmp(policies[i], "tf32") == 0;
@@ -155,7 +153,6 @@ static bool takes_slots_for_gradients(const trainer *t)
 TEST(sums_in_products)
 {
     enum { BATCH = 4 };
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int mask = 0; mask < 4; mask++) {
             step_options o = three_blocks(policies[i]);
@@ -269,7 +266,6 @@ TEST(fusion_levels)
     /* Bounds of gradients after one update: eager ops round what fused ones keep in registers. SwiGLU within its products or
      * apart from them differs by the order of sums at most. */
     static const double bounds[POLICIES] = {1e-4, 1e-2, 5e-2, 5e-2, 1e-2};
-    (void)state;
     for (int i = 0; i < POLICIES; i++) {
         step_options o = three_blocks(policies[i]);
         o.mode = STEP_FORWARD_BACKWARD;
@@ -293,7 +289,6 @@ TEST(fusion_levels)
 TEST(overfits)
 {
     static const double rates[POLICIES] = {3e-3, 3e-3, 3e-3, 1e-2, 3e-3};
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int eager = 0; eager < 2; eager++) {
             step_options o = small_options();

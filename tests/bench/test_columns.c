@@ -70,15 +70,13 @@ TEST(roofline)
 {
     columns_have_rules(*state, "bench_roofline", roofline_rules);
     known = false;
-    columns_hold(bench_rows(*state, "bench_roofline", "",
-                            "--variant copy,gemm_best --dtype fp32 --mnk 32x64x48 --bytes 1M --iters 10", EXIT_CODE_OK),
-                 "bench_roofline", roofline_rules);
+    columns_run(*state, "bench_roofline", "",
+                "--variant copy,gemm_best --dtype fp32 --mnk 32x64x48 --bytes 1M --iters 10", roofline_rules);
     known = true;
-    columns_hold(bench_rows(*state, "bench_roofline", clocked,
-                            "--variant gemm,copy_kernel --dtype fp32 --size 64,128 --bytes 4K,1M --iters 10 "
-                            "--sustain 1",
-                            EXIT_CODE_OK),
-                 "bench_roofline", roofline_rules);
+    columns_run(*state, "bench_roofline", clocked,
+                "--variant gemm,copy_kernel --dtype fp32 --size 64,128 --bytes 4K,1M --iters 10 "
+                "--sustain 1",
+                roofline_rules);
     columns_were_seen("bench_roofline", roofline_rules);
     ceiling = 2 * pow(128, 3) / 3e-3 / 1e12; /* from here on, in this campaign */
 }
@@ -199,26 +197,22 @@ TEST(flash)
 {
     columns_have_rules(*state, "bench_flash", flash_rules);
     known = true;
-    columns_hold(bench_rows(*state, "bench_flash", clocked,
-                            "--batch 2 --heads 4 --heads-kv 2 --seq 16,48 --seq-k 64 --head-dim 16 --dtype fp32,bf16 "
-                            "--causal 0,1 --variant unfused,flash --iters 10 --sustain 1",
-                            EXIT_CODE_OK),
-                 "bench_flash", flash_rules);
-    columns_hold(bench_rows(*state, "bench_flash", clocked,
-                            "--heads 2 --seq 40 --seq-k 64 --head-dim 16 --dtype fp32 --causal 0 --window -1,9 "
-                            "--window-right 3 --variant unfused,flash --iters 10 --sustain 1",
-                            EXIT_CODE_OK),
-                 "bench_flash", flash_rules);
-    columns_hold(bench_rows(*state, "bench_flash", clocked,
-                            "--batch 3 --heads 2 --seq 30 --seq-k 40 --head-dim 16 --dtype fp32 --causal 0,1 "
-                            "--window -1,9 --documents 4,7 --variant unfused,flash --iters 10 --sustain 1",
-                            EXIT_CODE_OK),
-                 "bench_flash", flash_rules);
-    columns_hold(bench_rows(*state, "bench_flash", clocked,
-                            "--heads 2 --seq 40 --head-dim 24 --head-dim-v 0,16,32 --dtype fp32 --causal 0,1 "
-                            "--variant unfused,flash --iters 10 --sustain 1",
-                            EXIT_CODE_OK),
-                 "bench_flash", flash_rules);
+    columns_run(*state, "bench_flash", clocked,
+                "--batch 2 --heads 4 --heads-kv 2 --seq 16,48 --seq-k 64 --head-dim 16 --dtype fp32,bf16 "
+                "--causal 0,1 --variant unfused,flash --iters 10 --sustain 1",
+                flash_rules);
+    columns_run(*state, "bench_flash", clocked,
+                "--heads 2 --seq 40 --seq-k 64 --head-dim 16 --dtype fp32 --causal 0 --window -1,9 "
+                "--window-right 3 --variant unfused,flash --iters 10 --sustain 1",
+                flash_rules);
+    columns_run(*state, "bench_flash", clocked,
+                "--batch 3 --heads 2 --seq 30 --seq-k 40 --head-dim 16 --dtype fp32 --causal 0,1 "
+                "--window -1,9 --documents 4,7 --variant unfused,flash --iters 10 --sustain 1",
+                flash_rules);
+    columns_run(*state, "bench_flash", clocked,
+                "--heads 2 --seq 40 --head-dim 24 --head-dim-v 0,16,32 --dtype fp32 --causal 0,1 "
+                "--variant unfused,flash --iters 10 --sustain 1",
+                flash_rules);
     columns_were_seen("bench_flash", flash_rules);
 }
 
@@ -248,12 +242,10 @@ TEST(attention)
 {
     columns_have_rules(*state, "bench_attention", attention_rules);
     known = true;
-    columns_hold(
-        bench_rows(*state, "bench_attention", clocked,
-                   "--batch 3 --seq 64,128 --head-dim 16 --dtype fp32,bf16 --causal 0,1 --variant unfused,flash "
-                   "--iters 10",
-                   EXIT_CODE_OK),
-        "bench_attention", attention_rules);
+    columns_run(*state, "bench_attention", clocked,
+                "--batch 3 --seq 64,128 --head-dim 16 --dtype fp32,bf16 --causal 0,1 --variant unfused,flash "
+                "--iters 10",
+                attention_rules);
     columns_were_seen("bench_attention", attention_rules);
 }
 
@@ -415,37 +407,30 @@ TEST(transformer)
                             "--iters 5 --warmup 1 --sustain 1",
                       precisions[i]);
         known = true;
-        columns_hold(bench_rows(*state, "bench_transformer", clocked, by_clock, EXIT_CODE_OK), "bench_transformer",
-                     transformer_rules);
+        columns_run(*state, "bench_transformer", clocked, by_clock, transformer_rules);
         OWNED char *moments = xasprintf(MODEL "--precision %s --moments fp32,bf16 --iters 1", precisions[i]);
         known = false;
-        columns_hold(bench_rows(*state, "bench_transformer", "", moments, EXIT_CODE_OK), "bench_transformer",
-                     transformer_rules);
+        columns_run(*state, "bench_transformer", "", moments, transformer_rules);
     }
     known = false;
-    columns_hold(bench_rows(*state, "bench_transformer", "",
-                            MODEL "--precision fp32 --mode train-step --recompute none,selective,attn,mlp,block "
-                                  "--attention flash,unfused --iters 1",
-                            EXIT_CODE_OK),
-                 "bench_transformer", transformer_rules);
-    columns_hold(bench_rows(*state, "bench_transformer", "",
-                            MODEL "--precision fp32 --offload mlp --offload-every 1 --micro-batches 1,3 "
-                                  "--clip 0,0.1 --iters 1",
-                            EXIT_CODE_OK),
-                 "bench_transformer", transformer_rules);
+    columns_run(*state, "bench_transformer", "",
+                MODEL "--precision fp32 --mode train-step --recompute none,selective,attn,mlp,block "
+                      "--attention flash,unfused --iters 1",
+                transformer_rules);
+    columns_run(*state, "bench_transformer", "",
+                MODEL "--precision fp32 --offload mlp --offload-every 1 --micro-batches 1,3 "
+                      "--clip 0,0.1 --iters 1",
+                transformer_rules);
     /* Dimensions that were not asked for: the row has them as well, or its operations could not be counted from it. */
-    columns_hold(
-        bench_rows(*state, "bench_transformer", "",
-                   "--size tiny --d-model 0,128 --heads-kv 0,2 --batch 2 --seq 16 --precision fp32 --overlap none "
-                   "--peak-tflops 2.5 --iters 1",
-                   EXIT_CODE_OK),
-        "bench_transformer", transformer_rules);
+    columns_run(*state, "bench_transformer", "",
+                "--size tiny --d-model 0,128 --heads-kv 0,2 --batch 2 --seq 16 --precision fp32 --overlap none "
+                "--peak-tflops 2.5 --iters 1",
+                transformer_rules);
     model_peak = NAN;
-    columns_hold(bench_rows(*state, "bench_transformer", "",
-                            "--size tiny --layers 3 --heads-kv 2 --batch 2 --seq 16 --overlap none --iters 1 "
-                            "--precision bf16,fp8-block,fp8-rowwise-dw16",
-                            EXIT_CODE_OK),
-                 "bench_transformer", transformer_rules);
+    columns_run(*state, "bench_transformer", "",
+                "--size tiny --layers 3 --heads-kv 2 --batch 2 --seq 16 --overlap none --iters 1 "
+                "--precision bf16,fp8-block,fp8-rowwise-dw16",
+                transformer_rules);
     model_peak = 2.5;
     columns_were_seen("bench_transformer", transformer_rules);
 }
@@ -495,13 +480,11 @@ TEST(recomputation)
 {
     known = false;
     columns_have_rules(*state, "bench_recompute", recompute_rules);
-    columns_hold(
-        bench_rows(*state, "bench_recompute", "",
-                   "--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 4 --heads 4 --heads-kv 2 --batch 8 "
-                   "--seq 32 --overlap none --peak-tflops 2.5 --precision fp32 --variant "
-                   "none,selective,attn,mlp,block,group,nested,offload --group 2 --iters 1",
-                   EXIT_CODE_OK),
-        "bench_recompute", recompute_rules);
+    columns_run(*state, "bench_recompute", "",
+                "--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 4 --heads 4 --heads-kv 2 --batch 8 "
+                "--seq 32 --overlap none --peak-tflops 2.5 --precision fp32 --variant "
+                "none,selective,attn,mlp,block,group,nested,offload --group 2 --iters 1",
+                recompute_rules);
     columns_were_seen("bench_recompute", recompute_rules);
 }
 
@@ -585,18 +568,13 @@ TEST(mixed_precision)
 {
     columns_have_rules(*state, "bench_mixed_precision", mixed_rules);
     known = true;
-    columns_hold(bench_rows(*state, "bench_mixed_precision", clocked,
-                            "--variant timing --size tiny --seq 16 --precision fp32,bf16 --overlap none "
-                            "--mode forward,train-step --attention fused --iters 5",
-                            EXIT_CODE_OK),
-                 "bench_mixed_precision", mixed_rules);
-    columns_hold(
-        bench_rows(*state, "bench_mixed_precision", "", "--variant accumulation --sum 1000x0.01,3x0.5", EXIT_CODE_OK),
-        "bench_mixed_precision", mixed_rules);
-    columns_hold(bench_rows(*state, "bench_mixed_precision", "",
-                            "--variant float8 --shape 48x32x128,16x16x64 --product bf16,tensor-fast,block --iters 3",
-                            EXIT_CODE_OK),
-                 "bench_mixed_precision", mixed_rules);
+    columns_run(*state, "bench_mixed_precision", clocked,
+                "--variant timing --size tiny --seq 16 --precision fp32,bf16 --overlap none "
+                "--mode forward,train-step --attention fused --iters 5",
+                mixed_rules);
+    columns_run(*state, "bench_mixed_precision", "", "--variant accumulation --sum 1000x0.01,3x0.5", mixed_rules);
+    columns_run(*state, "bench_mixed_precision", "",
+                "--variant float8 --shape 48x32x128,16x16x64 --product bf16,tensor-fast,block --iters 3", mixed_rules);
     columns_were_seen("bench_mixed_precision", mixed_rules);
 }
 
@@ -657,7 +635,7 @@ TEST(memory_of_a_step)
             xasprintf("--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 3 --heads 4 --heads-kv 2 --batch 2 "
                       "--seq 16 --precision fp32,bf16 %s",
                       more[i]);
-        columns_hold(bench_rows(*state, "bench_memory", "", arguments, EXIT_CODE_OK), "bench_memory", memory_rules);
+        columns_run(*state, "bench_memory", "", arguments, memory_rules);
     }
     columns_were_seen("bench_memory", memory_rules);
 }

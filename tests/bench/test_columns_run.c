@@ -82,19 +82,16 @@ TEST(columns)
     skip();
 #endif
     columns_have_rules(*state, "bench_run", rules);
-    columns_hold(bench_rows(*state, "bench_run", "",
-                            "--size tiny --precision fp32 --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --d-ff "
-                            "96 --iters 4 --steps 24 --warmup 3 --lr-warmup 2 --variant all --ranks 1,2 "
-                            "--batch 2 --micro-batches 2 --peak-tflops 0.5 --save-every 10",
-                            EXIT_CODE_OK),
-                 "bench_run", rules);
-    columns_hold(
-        bench_rows(*state, "bench_run", "",
-                   "--size tiny --precision bf16,fp8-block --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 "
-                   "--d-ff 96 --iters 0 --steps 24 --warmup 3 --lr-warmup 2 --variant log --batch 2 "
-                   "--micro-batches 2 --peak-tflops 0",
-                   EXIT_CODE_OK),
-        "bench_run", rules);
+    columns_run(*state, "bench_run", "",
+                "--size tiny --precision fp32 --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --d-ff "
+                "96 --iters 4 --steps 24 --warmup 3 --lr-warmup 2 --variant all --ranks 1,2 "
+                "--batch 2 --micro-batches 2 --peak-tflops 0.5 --save-every 10",
+                rules);
+    columns_run(*state, "bench_run", "",
+                "--size tiny --precision bf16,fp8-block --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 "
+                "--d-ff 96 --iters 0 --steps 24 --warmup 3 --lr-warmup 2 --variant log --batch 2 "
+                "--micro-batches 2 --peak-tflops 0",
+                rules);
     columns_were_seen("bench_run", rules);
 }
 

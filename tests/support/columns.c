@@ -2,6 +2,7 @@
 /* See columns.h. */
 #include "tests/support/test.h"
 
+#include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
 enum { COLUMNS = 128 };
@@ -113,6 +114,12 @@ void columns_hold(csv *c, const char *bench, const column_rule *rules)
         row_holds(c, row, bench, rules);
     }
     csv_free(c);
+}
+
+void columns_run(const char *folder, const char *bench, const char *environment, const char *arguments,
+                 const column_rule *rules)
+{
+    columns_hold(bench_rows(folder, bench, environment, arguments, EXIT_CODE_OK), bench, rules);
 }
 
 void columns_were_seen(const char *bench, const column_rule *rules)

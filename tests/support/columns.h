@@ -35,7 +35,7 @@ typedef struct column_rule {
 void columns_have_rules(const char *folder, const char *bench, const column_rule *rules);
 /* Each row that is ok follows them; others fail the test. Frees c. */
 void columns_hold(csv *c, const char *bench, const column_rule *rules);
-/* The same of the rows of a run that ends with 0. */
+/* Runs the bench, which must end with 0, and holds its rows to the rules. */
 void columns_run(const char *folder, const char *bench, const char *environment, const char *arguments,
                  const column_rule *rules);
 /* Each derived column has had a value in columns_hold since the last call. */

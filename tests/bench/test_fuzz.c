@@ -337,7 +337,7 @@ static void parse(const bench *b, const line *l)
             fail_for(l, "a case without a key", "");
         case_free(c);
     }
-    OWNED char *described = options_describe(o);
+    free(options_describe(o));
 }
 
 TEST(the_parser_takes_or_refuses)

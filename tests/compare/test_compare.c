@@ -388,7 +388,8 @@ TEST_IN_FOLDER(a_row_beside_its_baseline)
 
 TEST_IN_FOLDER(program_has_its_exit_codes)
 {
-    OWNED char *a = write_rows(*state, "a", before, BEFORE), *b = write_rows(*state, "b", after, AFTER);
+    free(write_rows(*state, "a", before, BEFORE));
+    free(write_rows(*state, "b", after, AFTER));
     expect(*state, 0, "SLOWER", "--noise 0.5 a b");
     expect(*state, 4, "2 cases are broken or slower", "--noise 0.5 --fail-on slower=3% a b");
     expect(*state, 0, "7 SAME", "--noise 0.5 --fail-on slower=3% a/bench_flash.csv a/bench_flash.csv --all");
@@ -403,7 +404,7 @@ TEST_IN_FOLDER(program_has_its_exit_codes)
     expect(*state, 0, COMPARE_CONDITIONS, "--help");
     expect(*state, 0, "| SLOWER | bench_flash | flash seq=128", "--noise 0.5 --format markdown a b");
     expect(*state, 0, "SLOWER,bench_flash,flash seq=128 dtype=bf16,fwd_ms,1,1.3,30,", "--noise 0.5 --format csv a b");
-    OWNED char *c = write_rows(*state, "c", after + AFTER - 1, 1);
+    free(write_rows(*state, "c", after + AFTER - 1, 1));
     expect(*state, 77, "no case", "--fail-on slower=3% a c");
     OWNED char *old = folder_path(*state, "old.csv");
     file_write(old, "schema,method,bench,variant,status,reason\n2,3,bench_flash,flash,ok,\n");

@@ -93,9 +93,8 @@ TEST_IN_RANKS_FOLDER(clipped)
         for (size_t row = 0; row < c->rows; row++)
             ddp_check_errors_of(c, row, csv_is(c, row, "variant", "ddp"));
     }
-    OWNED_CSV csv *c =
-        ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, "--ranks 2 --precision fp32 --grad-dtype policy --clip 1",
-                          EXIT_CODE_UNSUPPORTED); /* bucket by bucket nobody knows the norm */
+    csv_free(ddp_rows_of_model("bench_fsdp", THREE_BLOCKS, "--ranks 2 --precision fp32 --grad-dtype policy --clip 1",
+                               EXIT_CODE_UNSUPPORTED)); /* bucket by bucket nobody knows the norm */
 }
 
 /* fp32 weights apart, of which a rank draws and keeps its slices, and a loss scale that needs the norm. */
@@ -143,10 +142,9 @@ TEST_IN_RANKS_FOLDER(sums_of_another_dtype)
             assert_true(csv_real(c, row, "err_pct") == 0 && csv_real(c, row, "err_measured_pct") < 3);
         }
     }
-    OWNED_CSV csv *c =
-        ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
-                          "--ranks 2 --precision bf16,fp16 --grad-dtype policy --reduce-dtype bf16 --update after",
-                          EXIT_CODE_UNSUPPORTED); /* the same, and a loss of digits */
+    csv_free(ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
+                               "--ranks 2 --precision bf16,fp16 --grad-dtype policy --reduce-dtype bf16 --update after",
+                               EXIT_CODE_UNSUPPORTED)); /* the same, and a loss of digits */
 }
 
 /* Gains of norms that every rank has: the same checks, a bucket more, and with two ranks the same loss. */

@@ -209,13 +209,12 @@ TEST_IN_FOLDER(lint_looks_into_all_branches)
 
 TEST_IN_FOLDER(figures)
 {
-    OWNED char *text =
-        written(*state,
-                "@draw curve_{'x'}: Title of {max(variant)}\nsizes = SELECT DISTINCT size FROM drawn ORDER BY "
-                "size\ntop := SELECT max(count) FROM drawn\n"
-                "SELECT variant, size, ms, 'it''s, so' AS machine, '' AS gpu, '2026-01-01' AS utc, count FROM "
-                "bench_x ORDER BY id",
-                &(page){.figure = "curve", .drawings = *state});
+    free(written(*state,
+                 "@draw curve_{'x'}: Title of {max(variant)}\nsizes = SELECT DISTINCT size FROM drawn ORDER BY "
+                 "size\ntop := SELECT max(count) FROM drawn\n"
+                 "SELECT variant, size, ms, 'it''s, so' AS machine, '' AS gpu, '2026-01-01' AS utc, count FROM "
+                 "bench_x ORDER BY id",
+                 &(page){.figure = "curve", .drawings = *state}));
     OWNED char *path = folder_path(*state, "curve_x.gp"), *variables = file_text(path),
                *csv = folder_path(*state, "curve_x.csv"), *data = file_text(csv);
     assert_non_null(strstr(variables, "title = 'Title of b'\n"));

@@ -362,17 +362,22 @@ static void note(const peers *p, const char *op, size_t count, const char *dtype
     launch_collective(p->l, &what);
 }
 
+sb_dtype peer_dtype(comm_dtype t)
+{
+    static const sb_dtype dtypes[] = {[COMM_FP32] = SB_FP32, [COMM_BF16] = SB_BF16, [COMM_FP16] = SB_FP16};
+    return dtypes[t];
+}
+
 void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
                       void *stream)
 {
-    static const sb_dtype dtypes[] = {[COMM_FP32] = SB_FP32, [COMM_BF16] = SB_BF16, [COMM_FP16] = SB_FP16};
     if (p->m.rank < 0 || t == COMM_INT32)
         die(EXIT_CODE_FAILURE, "bug: an all-reduce between peers %s",
             p->m.rank < 0 ? "by a rank that is no member" : "of integers");
     sb_direct_all_reduce call = {.algorithm = algorithm,
                                  .rank = p->m.rank,
                                  .ranks = p->m.size,
-                                 .dtype = dtypes[t],
+                                 .dtype = peer_dtype(t),
                                  .n = count,
                                  .in = send,
                                  .out = recv,

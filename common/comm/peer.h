@@ -40,6 +40,7 @@ void peers_close(peers *p);
  * unmaps, and all have unmapped when the first one frees. */
 void peers_unmap(peers *p);
 void peers_free(peers *p);
+sb_dtype peer_dtype(comm_dtype t); /* what the kernels behind these calls know it as; t is no integer */
 /* The largest message, in bytes, of the algorithm. */
 size_t peers_message_bytes(const peers *p, sb_direct_algorithm algorithm);
 

@@ -39,12 +39,7 @@ static void reduce_by_copies(parallel *p, const void *grads, void *to, int64_t c
     const parallel_plan *plan = p->plan;
     const int first = plan->rank - plan->slice, half = (int)(p->sums++ % 2) * plan->slices;
     const size_t bytes = (size_t)count * comm_dtype_bytes(t);
-    sb_direct_sum sum = {.dtype = t == COMM_FP32   ? SB_FP32
-                                  : t == COMM_BF16 ? SB_BF16
-                                                   : SB_FP16,
-                         .count = plan->slices,
-                         .n = (size_t)count,
-                         .out = to};
+    sb_direct_sum sum = {.dtype = peer_dtype(t), .count = plan->slices, .n = (size_t)count, .out = to};
     if (p->sums == 1)
         comm_barrier(p->reduce_comm, p->reduce_stream);
     for (int k = 1; k < plan->slices; k++) { /* no two ranks begin with the same one */

@@ -71,10 +71,10 @@ static int64_t largest_bucket(const parallel *p)
     return most;
 }
 
-static int64_t most_owned(const parallel *p)
+static int64_t most_owned(const parallel *p, bool whole) /* of units that are not cut, too, or of slices alone */
 {
     int64_t most = 0;
-    for (int i = 0; i < p->plan->own.n; i++)
+    for (int i = 0; i < p->plan->own.n - (whole ? 0 : p->plan->whole); i++)
         most = p->plan->own.r[i].count > most ? p->plan->own.r[i].count : most;
     return most;
 }
@@ -109,7 +109,7 @@ static bool make_resources(parallel *p)
     if (casts(p))
         p->produced_grads = device_malloc(p->m.d, (size_t)largest_bucket(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (adds_slices(p))
-        p->batch_sum = device_malloc(p->m.d, (size_t)most_owned(p) * comm_dtype_bytes(p->m.grad_dtype));
+        p->batch_sum = device_malloc(p->m.d, (size_t)most_owned(p, true) * comm_dtype_bytes(p->m.grad_dtype));
     if (wants_norms(p)) {
         const size_t bytes_of_norms = (size_t)p->most_norms * sizeof *p->norms;
         p->norms = device_malloc(p->m.d, bytes_of_norms);
@@ -175,11 +175,11 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
 /* Likewise memory where other ranks' gradients arrive. */
 static bool open_received(parallel *p, char *why, size_t why_bytes)
 {
-    const size_t bytes = parallel_received_bytes(p->plan, p->m.grad_dtype);
     char reason[300];
-    p->most_received = (int64_t)(bytes / comm_dtype_bytes(p->m.grad_dtype)) / (2 * p->plan->slices);
-    if (!launch_all(p->l, "sums by copies", p->plan->rank >= p->plan->o.ranks || bytes > 0))
+    if (p->plan->o.reduce != GATHER_COPY || p->s->gradients != GRADIENTS_SLICED)
         return true;
+    p->most_received = most_owned(p, false);
+    const size_t bytes = 2 * (size_t)(p->plan->slices * p->most_received) * comm_dtype_bytes(p->m.grad_dtype);
     p->received = p->m.received;
     if (p->received)
         return true;

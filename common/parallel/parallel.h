@@ -107,8 +107,6 @@ void parallel_plan_free(parallel_plan *p);
 /* The ranks of the job that differ on these axes from `rank`; from the first one, if that is no member. */
 mesh_group parallel_plan_group(const parallel_plan *p, int rank, unsigned axes);
 int64_t parallel_plan_whole(const parallel_plan *p); /* elements of those buckets */
-/* Gradients that a rank receives for sums by copies, those of two units; 0: sums are collectives. */
-size_t parallel_received_bytes(const parallel_plan *p, comm_dtype grads);
 /* The index space must be a multiple of this for `ranks` ranks. */
 int64_t parallel_granularity(int ranks);
 
@@ -136,7 +134,8 @@ typedef struct parallel_model {
     /* The parameters of each member as they are reached here, for GATHER_COPY; NULL: parallel_create opens memory of
      * GPUs. */
     void *const *peers;
-    /* Likewise the memory in which each member receives gradients for sums by copies, parallel_received_bytes of it. */
+    /* Likewise the memory in which each member receives gradients for sums by copies: of two units, a slice of each rank, as
+     * large as the largest one. */
     void *const *received;
     /* What a step gathers of units [codes_first, codes_end) in place of parameters: a byte for each, one slice of a unit behind
      * the other. NULL: nothing. */

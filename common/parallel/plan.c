@@ -167,15 +167,6 @@ int64_t parallel_plan_whole(const parallel_plan *p)
     return n;
 }
 
-size_t parallel_received_bytes(const parallel_plan *p, comm_dtype grads)
-{
-    int64_t most = 0;
-    for (int i = 0; i < p->own.n - p->whole; i++)
-        most = p->own.r[i].count > most ? p->own.r[i].count : most;
-    const bool copies = p->o.reduce == GATHER_COPY && p->s->gradients == GRADIENTS_SLICED;
-    return copies ? 2 * (size_t)p->slices * (size_t)most * comm_dtype_bytes(grads) : 0;
-}
-
 void parallel_plan_free(parallel_plan *p)
 {
     if (!p)

@@ -19,7 +19,7 @@ inputs() {
         echo "$name=${!name:-}"
     done
     # Tools and libraries come and go with packages and toolkits; a GPU may be handed to a container later.
-    for tool in $CC $CXX "${NVCC:-nvcc}" /usr/local/cuda/bin/nvcc mpicc gnuplot; do
+    for tool in $CC $CXX ld.gold "${NVCC:-nvcc}" /usr/local/cuda/bin/nvcc mpicc gnuplot; do
         path=$(command -v "$tool" 2>/dev/null) && stat -L -c '%n %Y' "$path" 2>/dev/null
     done
     stat -c '%n %Y' /var/lib/dpkg/status 2>/dev/null
@@ -96,6 +96,12 @@ fi
 cc_version=$($CC --version | head -n 1)
 set_mk CC_VERSION "$cc_version"
 row 'C compiler' found "$CC: $cc_version"
+
+# Of 200 test programs: a gold that cannot link what this compiler builds is as good as none.
+if try gold cc $CXX -fuse-ld=gold @ -lstdc++ <<<'#include <string>
+    int main(int argc, char **argv) { return std::string(argv[0]).size() == (size_t)argc; }'; then
+    set_mk TEST_LINKER -fuse-ld=gold
+fi
 
 cuda=${CUDA:-1}
 cuda_home=${CUDA_HOME:-}

@@ -185,7 +185,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
 double ddp_case_estimate(const options *opt, const bench_case *c)
 {
     (void)opt;
-    enum { GRAD_UNITS = 2 }; /* one is made while the other is reduced */
+    enum { GRAD_UNITS = 2 }; /* one is made while the other is reduced; copies arrive in as many */
     step_options o;
     char why[256];
     const strategy *s = parallel_strategy(strategy_of(c));
@@ -199,7 +199,8 @@ double ddp_case_estimate(const options *opt, const bench_case *c)
     model_slices held = {.state = s->share == SHARE_NONE ? 1 : slices, .grads = 1, .params = 1};
     if (s->gradients == GRADIENTS_SLICED) {
         held.grads = slices;
-        held.grad_units = GRAD_UNITS;
+        held.grad_units =
+            case_has(c, "reduce") && text_is(case_text(c, "reduce"), "copy") ? 2 * GRAD_UNITS : GRAD_UNITS;
     }
     if (s->parameters != PARAMETERS_RESIDENT) {
         held.params = slices;

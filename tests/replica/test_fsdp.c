@@ -242,6 +242,15 @@ TEST_IN_RANKS_FOLDER(memory_before_it_starts)
             fail_msg("%s: about %g bytes, in fact %g", csv_cell(c, row, "variant"), estimate,
                      csv_real(c, row, "peak_bytes"));
     }
+
+    OWNED char *ways =
+        xstrdup("--device cpu --size tiny --ranks 2 --precision bf16 --variant fsdp --reduce nccl,copy --dry-run");
+    assert_int_equal(ranks_wait(ranks_start(path, "bench_fsdp", "", ways)), EXIT_CODE_OK);
+    double bytes[2] = {0};
+    const char *at = ranks_text("out.txt");
+    for (size_t i = 0; i < 2 && (at = strstr(at, "(about ")); i++)
+        bytes[i] = strtod(at += strlen("(about "), NULL);
+    assert_true(bytes[1] > bytes[0] && bytes[0] > 0); /* gradients of two units arrive in memory of their own */
 }
 
 /* However far ahead units are gathered, and whatever is computed again: the same sums, and the same bits. */

@@ -17,9 +17,10 @@
 ## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
 ## make test-archs  compiles the portable kernels for every other architecture, or for ARCHS=80; needs no GPU
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
-## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
-## make test-launchers  starts ranks by Open MPI, Slurm and across network namespaces, as far as this host has them
-## make test-install  installs to a temporary folder, then builds and runs a C program against what lies there
+## make install       programs, library, headers, documents, completion, manual pages to PREFIX (default /usr/local), below DESTDIR if set
+## make man           a manual page for each program, in BUILD/man; needs help2man
+## make test-launchers  starts ranks by Open MPI, Slurm, as pods do, and across network namespaces, as far as this host has them
+## make test-install  installs to a temporary folder, then builds and runs a C program against it, draws, reports and completes there
 ## make dist          stepbench-<version>.tar.gz of the last commit: builds and tests without git
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        the report.md and report.html of each of them
@@ -61,7 +62,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib dist install test-install test-launchers test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
+.PHONY: all lib dist man install test-install test-launchers test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -393,10 +394,21 @@ $(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 
+# The first line of --help says what a program asks.
+man: $(PROGRAMS)
+	@command -v help2man >/dev/null || { echo 'make man: help2man is missing; on Debian or Ubuntu: apt-get install help2man' >&2; exit 1; }
+	@mkdir -p $(BUILD)/man
+	@for program in $(BENCHES) $(BIN)/stepcmp $(BIN)/stepckpt; do \
+	    help2man --no-info --version-string='stepbench $(VERSION)' --name="$$($$program --help | sed -n '1s/^[^:]*: *//p')" \
+	        --output=$(BUILD)/man/$${program##*/}.1 $$program || exit; \
+	done
+
 BINDIR     := $(DESTDIR)$(PREFIX)/bin
 LIBDIR     := $(DESTDIR)$(PREFIX)/lib
+DATADIR    := $(DESTDIR)$(PREFIX)/share
 INCLUDEDIR := $(DESTDIR)$(PREFIX)/include/stepbench
-install: $(PROGRAMS) lib
+COMPLETIONS := $(DATADIR)/bash-completion/completions
+install: $(PROGRAMS) lib $(if $(shell command -v help2man),man)
 	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR)/kernels
 	install -m 755 $(BENCHES) $(BINDIR)
 	install -m 755 $(BIN)/stepcmp $(BIN)/stepckpt $(BINDIR)
@@ -406,6 +418,14 @@ install: $(PROGRAMS) lib
 	ln -sf $(SONAME) $(LIBDIR)/libstepbench.so
 	install -m 644 $(PUBLIC_HEADERS) $(INCLUDEDIR)/kernels
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $(SCRIPTS)/stepbench.pc.in >$(LIBDIR)/pkgconfig/stepbench.pc
+	install -d $(DATADIR)/stepbench/plots $(DATADIR)/doc/stepbench $(DATADIR)/man/man1 $(COMPLETIONS)
+	cp -R reference packages $(DATADIR)/stepbench
+	cp -R plots/draw.sh plots/style.gp plots/figures plots/shared $(DATADIR)/stepbench/plots
+	install -m 755 packages/stepbench-plots $(BINDIR)
+	cp -R README.md LICENSE CHANGELOG.md docs $(DATADIR)/doc/stepbench
+	install -m 644 packages/completion.bash $(COMPLETIONS)/stepbench
+	for bench in $(notdir $(BENCHES)); do ln -sf stepbench $(COMPLETIONS)/$$bench; done
+	! [ -d $(BUILD)/man ] || install -m 644 $(BUILD)/man/*.1 $(DATADIR)/man/man1
 
 test-launchers: $(PROGRAMS) lib
 	@bash tests/launch/launchers.sh $(BIN)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Installs to a temporary folder, moves that elsewhere, and there: compiles a small C program against the library by
-# pkg-config (or by stepbench.pc read by hand), runs it, and lets every bench answer --version and --dry-run.
+# pkg-config (or by stepbench.pc read by hand), runs it, lets every bench answer --version, draws figures, reports, completes.
 # From the environment: CC, BUILD. Ends with the plain line "N passed, N failed".
 set -u
 export LC_ALL=C
@@ -64,5 +64,21 @@ for bench in "$prefix"/bin/bench_*; do
     check "${bench##*/} --version" "$bench" --version
     check "${bench##*/} finds the installed library" bash -c "! ldd '$bench' | grep stepbench | grep -vF '$prefix/'"
 done
+mkdir -p "$work/mine/results" && cp -R results/h100-x2 "$work/mine/results/machine"
+if [ -x "$prefix/bin/stepbench-report" ]; then
+    check 'the installed programs draw figures' "$prefix/bin/stepbench-plots" "$work/mine/results/machine"
+    check 'and the installed report shows them' bash -c "cd '$work/mine' && '$prefix/bin/stepbench-report' results/machine &&
+        { ! command -v gnuplot || grep -q '<svg' results/machine/report.html; }"
+fi
+completed() { # WANTED BENCH WORD PREVIOUS_WORD
+    bash -c '. "$0/share/bash-completion/completions/$1" && _stepbench "$0/bin/$1" "$2" "$3" && printf "%s\n" "${COMPREPLY[@]}"' \
+        "$prefix" "$2" "$3" "$4" | grep -qxF -- "$1"
+}
+check 'completion of an option' completed --head-dim bench_flash --he bench_flash
+check 'completion knows every bench' bash -c '. "$0/share/bash-completion/completions/stepbench"; cd "$0/bin" || exit
+    for bench in bench_*; do complete -p "$bench" || exit; done' "$prefix"
+check 'completion in a list of words' completed bf16,fp32 bench_flash bf16,fp3 --dtype
+[ ! -e "$prefix/share/man/man1" ] || [ -z "$(ls "$prefix/share/man/man1")" ] ||
+    check 'a manual page' grep -q 'How fast is FlashAttention' "$prefix/share/man/man1/bench_flash.1"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -71,6 +71,19 @@ END
 chmod +x "$work/torchrun"
 both 'torchrun' 2 "$work/torchrun"
 
+# ---- the pods of an indexed Job of Kubernetes, without their network ----
+pods() { # PROGRAM [OPTION]...
+    local index code=0 pids=()
+    for index in 0 1; do
+        env NODES=2 GPUS=1 JOB_COMPLETION_INDEX=$index MASTER_ADDR=127.0.0.1 bash packages/pod_ranks.sh "$@" &
+        pids+=($!)
+    done
+    for index in 0 1; do wait "${pids[index]}" || code=$?; done
+    return $code
+}
+pods "${reduce[@]}" >"$work/out" 2>&1
+verdict 'packages/pod_ranks.sh: bench_allreduce in two pods' 0 $? "$work/out" ',ok,'
+
 # ---- Slurm: a controller and two nodes of one host, with munge and settings of their own ----
 slurm() {
     local dir=$work/slurm node pid
@@ -126,6 +139,18 @@ elif slurm; then
     both 'srun, one node' 2 srun -N 1 -n 2
     # Their names are Slurm's alone, so the address is given.
     both 'srun, two nodes' 2 env STEPBENCH_SECRET=$secret MASTER_ADDR=127.0.0.1 srun -N 2 -n 2
+    # The job scripts of packages/, with CPUs in place of GPUs.
+    batch() { # NAME WORDS SCRIPT [OPTION]...
+        local name=$1 words=$2 script=packages/$3
+        shift 3
+        STEPBENCH=$programs MASTER_ADDR=127.0.0.1 timeout 100 sbatch --wait --quiet --time=2 --gpus-per-node=0 --ntasks-per-node=1 \
+            --output="$work/job" "$script" "$@" >"$work/out" 2>&1
+        local code=$?
+        cat "$work/job" >>"$work/out" 2>/dev/null
+        verdict "$name" 0 $code "$work/out" "$words"
+    }
+    batch 'sbatch packages/nodes.sbatch' ',ok,' nodes.sbatch bench_allreduce "${reduce[@]:1}"
+    batch 'sbatch packages/qualify.sbatch' '^usage: bench_qualify' qualify.sbatch --help
 else
     verdict 'Slurm: both nodes come up' 0 1 "$work/out" .
 fi

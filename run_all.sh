@@ -14,7 +14,8 @@ usage() {
     cat <<'END'
 usage: ./run_all.sh [options]
 Installs what is missing, builds, says what will run and for how long, runs the benches, draws the figures and writes
-the report of this machine, results/<machine>/report.html and report.md. The last line is the path of the page.
+the report of this machine, results/<machine>/report.html and report.md. The last line sums it up
+in at most five numbers, to be passed on, and names the page.
 A bench that fails does not stop the others; the exit code is the worst of them.
 
   --quick            at least one row in every section of the report: some minutes on one GPU
@@ -352,7 +353,7 @@ else
 fi
 export STEPBENCH_RUN
 
-summary='' results='' worst=0 supported=0
+summary='' results='' last='' worst=0 supported=0
 record() { summary+=$(printf '  %-22s %5d %9s %9s' "$1" "$2" "$(duration "$3")" "$4")$'\n'; } # WHAT EXIT SECONDS ABOUT
 
 finish() { # CODE
@@ -360,6 +361,7 @@ finish() { # CODE
     [ -z "$summary" ] || text=$(printf '\n  %-22s %5s %9s %9s\n%s' bench exit time estimate "$summary")$'\n'
     [ -z "$results" ] || text+="results: $results"$'\n'
     [ -z "$results" ] || [ ! -f "$results/report.html" ] || text+="page: $PWD/$results/report.html"$'\n'
+    [ -z "$last" ] || text+="$last"$'\n'
     printf %s "$text" 2>/dev/null || {
         echo "run_all.sh: stdout can't be written: a part of the output is lost" >&2
         [ "$code" != 0 ] || code=1
@@ -451,8 +453,10 @@ if [ -n "$results" ]; then
             continue
         fi
         printf '\n== %s %s\n' "${step#sh }" "$results"
-        $step "$results" </dev/null
+        said=$($step "$results" </dev/null)
         status=$?
+        echo "$said"
+        [ "$step" != build/report ] || last=$(tail -n 1 <<<"$said" | grep -v '^wrote ')
         record "${step#sh }" "$status" $((SECONDS - start)) ''
         [ "$status" -le "$worst" ] || worst=$status
     done

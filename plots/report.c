@@ -70,9 +70,8 @@ static void warn_lost(sqlite3 *db)
 static void write_pages(sqlite3 *db, const char *dir, const char *device, const char *name, bool beside_gpus)
 {
     db_guard(db, false);
-    char *title = machine_title(db, device);
+    OWNED char *title = machine_title(db, device);
     document *doc = doc_create(title);
-    free(title);
     db_run(db, "report", "CREATE TABLE main_device(device, other)");
     char *sql = sqlite3_mprintf("INSERT INTO main_device VALUES(%Q, %d)", device, beside_gpus);
     db_run(db, "report", sql);
@@ -82,6 +81,9 @@ static void write_pages(sqlite3 *db, const char *dir, const char *device, const 
     char *md = xasprintf("%s.md", name), *html = xasprintf("%s.html", name);
     write_page(dir, md, doc, &markdown_writer);
     write_page(dir, html, doc, &html_writer);
+    OWNED char *said = db_text(db, "report", "SELECT said FROM last_line");
+    if (said)
+        printf("%s: %s; %s/%s\n", title, said, dir, html);
     free(md);
     free(html);
     doc_free(doc);
@@ -101,11 +103,11 @@ static int write_report(const char *dir)
             : NULL;
     sqlite3 *db = db_open(dir, device);
     warn_lost(db);
-    write_pages(db, dir, device, "report", ranks);
     if (ranks)
         write_pages(cpu, dir, "cpu", "report-cpu", true);
     else
         sqlite3_close(cpu);
+    write_pages(db, dir, device, "report", ranks); /* last: ./run_all.sh ends with its last line */
     return EXIT_CODE_OK;
 }
 

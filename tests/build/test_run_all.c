@@ -305,6 +305,15 @@ TEST_WITH(any_shell_will_do, tree_create, folder_remove)
     }
 }
 
+TEST_WITH(its_last_line_is_that_of_the_report, tree_create, folder_remove)
+{
+    plant(*state, "build/report", "#!/bin/sh\necho wrote report.html\necho 2 x GPU: five numbers\n");
+    assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
+    OWNED char *said = folder_text(*state, "out");
+    static const char end[] = "\nresults: results/lab\n2 x GPU: five numbers\n";
+    assert_string_equal(said + strlen(said) - strlen(end), end);
+}
+
 TEST_WITH(a_full_stdout_is_a_failure, tree_create, folder_remove)
 {
     if (access("/dev/full", W_OK) != 0)

@@ -64,6 +64,16 @@ TEST_IN_FOLDER(the_same_cases_on_every_machine)
     text_has(text, "The largest step takes 44.7 GiB of 140 GiB (2.7b, batch 4, S 512, bf16).");
     text_lacks(text, "## bench_flash"); /* what is folded is in the page in HTML */
     free(text);
+    OWNED char *build = build_folder(), *said_of = xasprintf("'%s/report' '%s' | tail -n 1", build, (char *)*state);
+    FILE *said = popen(said_of, "r");
+    char line[300] = "";
+    assert_non_null(said);
+    assert_non_null(fgets(line, sizeof line, said));
+    pclose(said);
+    OWNED char *wanted =
+        xasprintf("1 x NVIDIA H200: bf16 680 TFLOP/s, copy 4200 GB/s, xl 38462 tokens/s (MFU 48 %%); %s/report.html\n",
+                  (char *)*state);
+    assert_string_equal(line, wanted);
     text = folder_text(*state, "report.html");
     text_has(text, "<summary>bench_flash: FlashAttention against unfused attention</summary>");
     text_has(text, "<a href=\"#bench_flash-flashattention-against-unfused-attention\">");

@@ -119,6 +119,13 @@ LEFT JOIN strongest p ON p.table_ = m.table_ AND p.work LIKE m.like_
 LEFT JOIN judged r ON r.why IS NOT NULL AND r.table_ = m.table_ AND r.work LIKE m.like_
     AND iif(m.where_ IS NULL, r.row_id = m.row_id, r.place = m.where_) GROUP BY c.column1 ORDER BY c.column1
 
+-- Five of them on one line, which ./run_all.sh ends with.
+@into last_line
+SELECT group_concat(column2 || ' ' || substr(value, 1, instr(value || ', median', ', median') - 1)
+    || iif(nth = 5 AND share <> '', ' (' || share || ')', ''), ', ') AS said
+FROM (SELECT * FROM first JOIN (VALUES (1, 'bf16'), (2, 'copy'), (5, 'xl'), (8, 'FSDP 2.7b'), (9, 'all-reduce'))
+    ON column1 = nth WHERE value <> '' ORDER BY nth)
+
 -- The ranks of a machine's CPU, beside those of its GPUs, are no case of these.
 @table
 SELECT what AS "what (fixed cases)", value AS "value:", share AS "of its limit:",

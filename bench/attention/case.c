@@ -16,9 +16,7 @@
 void attention_start(session *s)
 {
     attention_context *b = xcalloc(1, sizeof *b);
-    b->kernels = session_kernels(s);
-    if (b->kernels->create(device_ordinal(s->dev), &b->ctx) != SB_OK)
-        die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", b->kernels->name, sb_last_message());
+    b->kernels = session_kernels(s, &b->ctx);
     s->user = b;
 }
 

@@ -25,9 +25,7 @@ static void start(session *s, bool anew)
 {
     model_bench *b = xcalloc(1, sizeof *b);
     char *path = choices_path(s);
-    b->kernels = session_kernels(s);
-    if (b->kernels->create(device_ordinal(s->dev), &b->ctx) != SB_OK)
-        die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", b->kernels->name, sb_last_message());
+    b->kernels = session_kernels(s, &b->ctx);
     b->known = choices_open(device_get_info(s->dev)->name, path, anew);
     free(path);
     s->user = b;

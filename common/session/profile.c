@@ -13,10 +13,12 @@
 #include "common/record/ops.h"
 #include "common/session/profile_internal.h"
 
-const sb_kernels *session_kernels(const session *s)
+const sb_kernels *session_kernels(const session *s, sb_context **ctx)
 {
     const bool gpu = device_kind_of(s->dev) == DEVICE_CUDA;
     const sb_kernels *k = gpu ? sb_kernels_cuda() : sb_kernels_cpu();
+    if (k->create(device_ordinal(s->dev), ctx) != SB_OK)
+        die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", k->name, sb_last_message());
     return !gpu || option_flag(s->opt, "profile") ? profiled_kernels(k) : k;
 }
 

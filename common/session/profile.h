@@ -8,8 +8,9 @@
 #include "common/session/session.h"
 #include "kernels/kernels.h"
 
-/* The table of the session's device; under --profile, and on the CPU, whose spans they are, with a range around each op. */
-const sb_kernels *session_kernels(const session *s);
+/* The table of the session's device, with a context of it that the caller destroys; under --profile, and on the CPU, whose spans
+ * they are, with a range around each op. Ends the program if there is no context. */
+const sb_kernels *session_kernels(const session *s, sb_context **ctx);
 
 /* This is the pass that records: its rows are dropped, and samples are few. */
 bool session_profiling(const session *s);

@@ -19,7 +19,7 @@ static const option_spec option_table[] = {
      .unit = "sequences"},
     {"causal", OPTION_FLAG, OPTION_LIST, "1", .help = "mask keys after the query"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32",
-     .help = "precision; the course uses fp32; bf16x3: fp32 with products of bf16 parts, of flash alone",
+     .help = "precision; the course uses fp32; bf16x3: fp32 with products of bf16 parts, only for flash",
      .choices = "bf16|fp16|tf32|fp32|bf16x3"},
     {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", .help = "columns of q, k and v", .def_cpu = "16,64", .min = 1,
      .max = 1024},

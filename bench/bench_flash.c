@@ -38,7 +38,7 @@ static const option_spec option_table[] = {
     {"deterministic", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0",
      .help = "the backward gives the same bits on every run"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp32",
-     .help = "precision; bf16x3: fp32 with products of bf16 parts, of flash alone", .def_cpu = "fp32",
+     .help = "precision; bf16x3: fp32 with products of bf16 parts, only for flash", .def_cpu = "fp32",
      .choices = "bf16|fp16|tf32|fp32|bf16x3"},
     {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", .help = "columns of q and k", .def_cpu = "16,64", .min = 1,
      .max = 1024},
@@ -175,7 +175,7 @@ static const bench_info info = {
         "They and the ceiling of bench_roofline are of the same run (or ./run_all.sh) on the same GPU, else nan.\n"
         "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
         "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
-        "its own one alone; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
+        "its own document only; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
         "head_dim, of queries or values, is a multiple of 8 from 16 to 256; above 128, flash on CUDA is of bf16 and "
         "fp16.\n"
         "Values of another width (--head-dim-v) have a Hopper forward in bf16 and fp16, and a Hopper backward where\n"

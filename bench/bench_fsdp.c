@@ -49,7 +49,7 @@ static option_spec option_table[] = {
              "backward",
      .choices = "sharded|replicated"},
     {"replicas", OPTION_INT, OPTION_LIST, "2",
-     .help = "of hsdp: so many groups of ranks hold the model, each in slices", .min = 2, .max = 65536,
+     .help = "hsdp: groups of ranks, each of which holds the whole model in slices", .min = 2, .max = 65536,
      .unit = "replicas"},
     {"cp", OPTION_INT, OPTION_LIST, "1",
      .help = "neighbouring ranks that share each sequence: --batch is then that of all of them, and each has --seq / "

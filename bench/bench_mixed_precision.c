@@ -49,8 +49,7 @@ static option_spec option_table[] = {
      .help = "float8: N(0,1); in A a feature 2^14 times larger, rows over 2^16, or N(0,1) exp(2 N(0,1)); or |N(0,1)|",
      .choices = MIXED_VALUES},
     {"product", OPTION_CHOICE, OPTION_LIST, "all",
-     .help = "float8: by scaling and sums (fast, else exact); mx is the CPU's alone",
-     .choices = "bf16|" FLOAT8_PRODUCTS},
+     .help = "float8: by scaling and sums (fast, else exact); mx only on the CPU", .choices = "bf16|" FLOAT8_PRODUCTS},
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "256", "32", "fp32,tf32,fp16,bf16-pure,bf16", "train-step"),
     {"iters", OPTION_INT, 0, "10", .help = "timing: measured steps", .def_cpu = "5", .min = 1, .max = 1000000,
      .unit = "steps"},
@@ -131,7 +130,7 @@ static const column_spec column_table[] = {
     {"product_peak_pct", COLUMN_REAL, false, "float8: share of the data sheet's dense rate of this dtype"},
     {"speedup_bf16", COLUMN_REAL, true, "float8: product_ms of bf16 in this run, shape and values / product_ms"},
     {"speedup_with_cast", COLUMN_REAL, true,
-     "float8: the same over product_ms + cast_ms + amax_ms: A is cast for this product alone"},
+     "float8: the same over product_ms + cast_ms + amax_ms: A is cast for this product only"},
     {"algorithm", COLUMN_TEXT, false, "float8: what the tuner chose"},
     {0}};
 

@@ -33,7 +33,7 @@ static const option_spec option_table[] = {
     {"group", OPTION_INT, OPTION_LIST, "2,4,8", .help = "group: blocks of a group", .min = 1, .max = RECOMPUTE_LAYERS,
      .unit = "blocks"},
     {"budget", OPTION_BYTES, OPTION_LIST, "0", .help = "plan: device memory that the step may take", .max = 1e15,
-     .unit = "bytes", .unset = "0: halfway between keeping everything and keeping inputs alone"},
+     .unit = "bytes", .unset = "0: halfway between keeping everything and keeping only inputs"},
     {"offload", OPTION_CHOICE, OPTION_LIST, "block",
      .help = "offload, plan-offload: what leaves of a block: its input and residual stream, what its attention or "
              "feed-forward "
@@ -72,7 +72,7 @@ static const column_spec column_table[] = {
     {"forwards_passed", COLUMN_INT, false, "those that it runs only to reach another block"},
     {"budget_bytes", COLUMN_INT, false, "plan: the budget; 0 is resolved"},
     {"peak_bytes", COLUMN_INT, true, "device memory of the step, by its plan"},
-    {"driver_bytes", COLUMN_INT, false, "the same by the device's driver; a GPU's alone"},
+    {"driver_bytes", COLUMN_INT, false, "the same by the driver; GPUs only"},
     {"err_bytes_pct", COLUMN_REAL, false, "|peak_bytes - driver_bytes| / driver_bytes"},
     {"offloaded_bytes", COLUMN_INT, true, "that go to the host's memory in a step, and come back"},
     {"offload_exposed_ms", COLUMN_REAL, true, "how long the last step waited for these copies"},

@@ -43,7 +43,7 @@ static const option_spec option_table[] = {
      .help = "time the algorithms of all matrix products again, whatever is shipped for this GPU or kept from earlier "
              "runs"},
     {"plant-error", OPTION_CHOICE, 0, "none",
-     .help = "test the check of float8: weights cast in the first step alone, a transposed copy that is not, products "
+     .help = "test the check of float8: weights cast only in the first step, a transposed copy that is not, products "
              "without the scale of A, largest magnitudes of another matrix or a quarter of what they are, codes read "
              "as the other format",
      .choices = FLOAT8_FAULT_CHOICES},
@@ -164,7 +164,7 @@ static const bench_info info = {
         "anything is timed; products are tuned before the first step. opt_ms is the part of AdamW that runs after\n"
         "the backward; with --overlap all the rest runs beside it, and auto measures which is fastest.\n"
         "MFU counts 6 N T + 6 L S d T operations per step (causal) or 12 L S d T (full), N without embedding and\n"
-        "norms; a forward alone a third. It is nan for a GPU whose peak is not known; --peak-tflops gives it.\n"
+        "norms; a third of that for a forward. It is nan for a GPU whose peak is not known; --peak-tflops gives it.\n"
         "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
         "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale), fp8-tensorwise, fp8-rowwise,\n"
         "fp8-rowwise-dw16, fp8-block, fp8-block-dw2d: bf16 with the products of the blocks in float8 (docs/float8.md). "

@@ -224,7 +224,7 @@ static const char *wrong_options(const options *o)
     if (!check && !text_is(option_text(o, "plant-error"), "none"))
         return "--plant-error is for the check, which --check 0 leaves out";
     if (!check && option_int(o, "iters") == 0)
-        return "--iters 0 is the check alone, which --check 0 leaves out";
+        return "--iters 0 runs only the check, which --check 0 leaves out";
     return NULL;
 }
 

@@ -27,7 +27,7 @@
      .choices = "kernels|graph"},                                                                                      \
     {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},                \
     {"iters", OPTION_INT, 0, "20",                                                                                     \
-     .help = "measured steps, alternating in blocks with as many compute-only steps; 0: the check alone",              \
+     .help = "measured steps, alternating in blocks with as many compute-only steps; 0: only the check",              \
      .max = 1000000, .unit = "steps"},                                                                                 \
     {"max-time", OPTION_REAL, 0, "0",                                                                                  \
      .help = "measure fewer steps, at least 2 per block, if they would take longer than this", .max = 86400,           \

@@ -23,8 +23,8 @@
     "  comm_alone_ms   the step's collectives with nothing beside them\n"                                              \
     "  tail_ms         time that compute waits for sums after the backward\n"                                          \
     "  contention_ms   exposed_ms - tail_ms: by how much collectives slow down the compute beside them\n"              \
-    "  hidden_pct      100 (1 - exposed_ms / comm_alone_ms): what of its time alone the step does not pay for\n"       \
-    "  overlapped_pct  share of the communication in a recorded step beside which compute ran (--timeline 1)\n"        \
+    "  hidden_pct      100 (1 - exposed_ms / comm_alone_ms): the share of that time that the step does not pay for\n"       \
+    "  overlapped_pct  share of the communication in a recorded step during which compute ran (--timeline 1)\n"        \
     "Overlapped communication still slows compute down, so hidden_pct is the smaller one. Gradients are sent and\n"    \
     "summed in wire_dtype: --grad-dtype, or what --reduce-dtype says where there is one.\n"
 /* clang-format on */

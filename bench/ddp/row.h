@@ -24,7 +24,7 @@
     {"contention_ms", COLUMN_REAL, false,                                                                              \
      "exposed_ms - tail_ms: how far collectives slow down compute; for zero1 also the waits of the forward"},          \
     {"comm_alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing beside them, slowest rank, median"},  \
-    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / comm_alone_ms): share of its time alone that the step "   \
+    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / comm_alone_ms): share of that time that the step "   \
      "does not pay for; contention counts as not hidden"},                                                             \
     {"comm_pct", COLUMN_REAL, false, "100 exposed_ms / step_ms"},                                                      \
     {"wire_bytes", COLUMN_REAL, false, "bytes that a rank sends per step, by the count of a ring"},                    \
@@ -52,11 +52,11 @@
      "memory that the driver gave out since before the model was made, largest of all ranks; nan on the CPU"},         \
     {"recorded_comm_ms", COLUMN_REAL, false,                                                                           \
      "--timeline: time in which the recorded step communicated, largest of all ranks"},                                \
-    {"recorded_exposed_ms", COLUMN_REAL, false, "--timeline: the part of it beside which no compute ran"},             \
+    {"recorded_exposed_ms", COLUMN_REAL, false, "--timeline: the part of it during which no compute ran"},             \
     {"overlapped_pct", COLUMN_REAL, false,                                                                             \
-     "--timeline: share of recorded communication beside which compute ran, however slowed; smallest of all ranks"},   \
+     "--timeline: share of recorded communication during which compute ran, however slowed; smallest of all ranks"},   \
     {"clock_err_us", COLUMN_REAL, false,                                                                               \
-     "--timeline: by so much at most a host's recorded times are off the clock of rank 0's; 0 on one host"},           \
+     "--timeline: the most by which a host's recorded times are off rank 0's clock; 0 on one host"},           \
     {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \

@@ -49,7 +49,7 @@ int64_t model_dimension(const bench_case *c, const char *option);
      .help = "AdamW's moments: as the precision says, fp32, or bf16 with the second rounded stochastically",           \
      .choices = MOMENTS_CHOICES},                                                                                      \
     {"loss-chunk", OPTION_INT, OPTION_LIST, "0",                                                                       \
-     .help = "logits of so many tokens exist at once, in the backward", .max = 1048576, .unit = "tokens",              \
+     .help = "tokens whose logits exist at once, in the backward", .max = 1048576, .unit = "tokens",              \
      .unset = "0: all, from the forward on"},                                                                          \
     {"d-model", OPTION_INT, OPTION_LIST, "0", .help = "width; heads and d-ff follow it unless they are given",         \
      .max = 65536, .unset = "0: that of the size", .settled = model_dimension},                                        \

@@ -18,7 +18,7 @@
     {"exposed_lo_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, lower end"},                         \
     {"exposed_hi_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, upper end"},                         \
     {"alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing beside them, slowest rank, median"},       \
-    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / alone_ms): share of its time alone that the step does "   \
+    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / alone_ms): share of that time that the step does "   \
      "not pay for"},                                                                                                   \
     {"one_ms", COLUMN_REAL, false, "a step of the whole model on one rank, on all of them at once, slowest; nan where it " \
      "does not fit"},                                                                                                  \

@@ -13,9 +13,9 @@ static const option_spec common_options[] = {
     {"warmup", OPTION_INT, 0, "3", .help = "unmeasured calls before the samples", .max = 1000000, .unit = "calls"},
     {"iters", OPTION_INT, 0, "20", .help = "samples of each measurement", .min = 1, .max = 1000000, .unit = "samples"},
     {"settle", OPTION_REAL, 0, "0.15",
-     .help =
-         "run a call for so long before its samples, and sample at least as long: lets clocks settle; steps are not "
-         "settled",
+     .help = "repeat a call for this long before its samples, and sample at least as long, so that clocks settle; "
+             "steps are not "
+             "settled",
      .def_cpu = "0", .max = 3600, .unit = "s"},
     {"max-time", OPTION_REAL, 0, "2", .help = "end a measurement early after this time, but not before 3 samples",
      .max = 86400, .unit = "s", .unset = "0: never"},

@@ -40,7 +40,7 @@ static const column_spec run_columns[] = {
     {"campaign", COLUMN_TEXT, false, "the ./run_all.sh that the run is part of; else the same as run_id"},
     {"machine", COLUMN_TEXT, false, "short name of the machine"},
     {"device", COLUMN_TEXT, false, "cuda or cpu"},
-    {"settle_s", COLUMN_REAL, false, "a call ran so long before its samples, which took at least as long (--settle)"},
+    {"settle_s", COLUMN_REAL, false, "how long a call ran before its samples, which took at least as long (--settle)"},
     {"seed", COLUMN_INT, false, "seed of the inputs (--seed)"},
     {"idle_w", COLUMN_REAL, false, "power of the GPU before the first case: median of 0.2 s in which nothing ran"},
     {"dirty", COLUMN_INT, false, "1: built from files that differ from the commit; nan: git does not say"},

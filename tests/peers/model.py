@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The language model of the benches in PyTorch: pre-norm RMSNorm, RoPE, SwiGLU of three matrices, an untied head."""
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -86,15 +88,28 @@ def quiet():
     logging.getLogger(select_algorithm.__name__).setLevel(logging.CRITICAL)
 
 
-def compile_blocks(model, tuned):
-    """Blocks are alike and compiled once. `tuned`: products are raced, and the head's loss is compiled, too. The mode max-autotune would
-    also try settings of each other kernel by coordinate descent: minutes for a block on an H100."""
-    options = {"options": {"max_autotune_gemm": True}} if tuned else {}
-    if tuned:
-        quiet()
+# Rows and columns of a result, the depth of a turn, stages and warps: what ptxas makes of a product of x and a transposed W in a second or
+# two. Of the library's own twenty, some take it ten times as long, or have more shared memory than there is, and most suit small products.
+TILES = ((128, 128, 64, 4, 4), (128, 128, 64, 3, 8), (64, 256, 64, 3, 4), (128, 64, 64, 3, 4))
+
+
+def race_few():
+    """Products are raced between cuBLAS and these tiles of Triton."""
+    quiet()
+    from torch._inductor.template_heuristics import triton as heuristics
+    few = [heuristics.GemmConfig(*tile) for tile in TILES]
+    heuristics.BaseConfigHeuristic.get_mm_configs = lambda self: functools.partial(self.preprocess_mm_configs, configs=few)
+
+
+def compile_blocks(model, tail, raced=False):
+    """Blocks are alike and compiled once. `tail`: the head's loss is compiled, too. `raced`: products are raced. By the mode
+    max-autotune, or with all of the library's tiles, a step of xl had not ended after 3 minutes on an H100."""
+    options = {"options": {"max_autotune_gemm": True}} if raced else {}
+    if raced:
+        race_few()
     for place, block in enumerate(model.blocks):
         model.blocks[place] = torch.compile(block, dynamic=False, **options)
-    if tuned:
+    if tail:
         model.tail = torch.compile(loss_of_rows, dynamic=False, **options)
 
 
@@ -111,9 +126,9 @@ def batch_of(count, seq, seed=1):
     return [torch.randint(0, VOCAB, (count, seq), device="cuda", generator=generator) for _ in range(2)]
 
 
-def loss_of(function, inputs, targets, tuned=False):
-    """`tuned`: by the compiled tail of the model within `function`."""
-    if tuned:
+def loss_of(function, inputs, targets, tail=False):
+    """`tail`: by the compiled tail of the model within `function`."""
+    if tail:
         return function(inputs, targets)
     return F.cross_entropy(function(inputs).float().flatten(0, 1), targets.flatten())
 

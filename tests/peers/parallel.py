@@ -82,12 +82,12 @@ class Strategy:
 
     def __init__(self, case, model):
         self.name, self.model, self.handles, self.function = case.strategy, model, [], model
-        tuned, graph = case.mode in parallel_cases.TUNED, case.mode in parallel_cases.GRAPHS
-        if tuned or case.mode in ("compile-blocks", "block-graph"):
-            models.compile_blocks(model, tuned)
+        fused, graph = case.mode in parallel_cases.FUSED, case.mode in parallel_cases.GRAPHS
+        if fused or case.mode in ("compile-blocks", "block-graph"):
+            models.compile_blocks(model, fused)
         if case.strategy in ("fsdp2", "fsdp2-keep"):  # after blocks were compiled, as FSDP2's authors advise
-            ranks.shard(model, free=case.strategy == "fsdp2", blocks=2 if case.mode == "tuned-pairs" else 1,
-                        ahead=2 if case.mode in ("tuned-prefetch", "tuned-pairs") else 0)
+            ranks.shard(model, free=case.strategy == "fsdp2", blocks=2 if case.mode == "fused-pairs" else 1,
+                        ahead=2 if case.mode in ("fused-prefetch", "fused-pairs") else 0)
         elif case.strategy in ("ddp", "ddp25", "zero1"):
             self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=case.bucket_mb, gradient_as_bucket_view=True,
                                                     broadcast_buffers=False)
@@ -152,8 +152,8 @@ def measure(case, gpu, warmup, iters):
     """Medians of the slowest rank, the share in which the least busy GPU was busy, and the memory that this rank's tensors take by
     phase. Python's collector of garbage does not run meanwhile: it would stop a rank, and with it all of them."""
     torch.cuda.reset_peak_memory_stats()
-    base, graph, tuned = torch.cuda.memory_allocated(), case.mode in parallel_cases.GRAPHS, case.mode in parallel_cases.TUNED
-    model = models.create(case.size, case.seq, fused=tuned)
+    base, graph, fused = torch.cuda.memory_allocated(), case.mode in parallel_cases.GRAPHS, case.mode in parallel_cases.FUSED
+    model = models.create(case.size, case.seq, fused=fused)
     if case.precision == "bf16pure":
         model = model.bfloat16()
     memory, stream = {"mem_init_gib": allocated(base)}, torch.cuda.Stream()
@@ -166,7 +166,7 @@ def measure(case, gpu, warmup, iters):
     def step():
         marks[0].record()
         with torch.autocast("cuda", torch.bfloat16, enabled=autocast, cache_enabled=not graph):
-            loss = models.loss_of(run.function, inputs, targets, tuned)
+            loss = models.loss_of(run.function, inputs, targets, fused)
         marks[1].record()
         loss.backward()
         marks[2].record()

@@ -19,17 +19,18 @@ def xl(strategy, precision, mode, bucket_mb, beside, seconds=25):
     return Case(strategy, precision, mode, bucket_mb, "xl", 512, 2, beside, seconds)
 
 
-GRAPHS = ("block-graph", "tuned-graph")  # the whole step with its all-reduces is one CUDA graph
-# Products are fused (q, k, v; gate, up) and raced, the loss is compiled, too. FSDP2 with a unit for each block, with
-# the next two units gathered ahead, and so with two blocks a unit.
-TUNED = ("tuned-graph", "tuned-blocks", "tuned-prefetch", "tuned-pairs")
+GRAPHS = ("block-graph", "fused-graph")  # the whole step with its all-reduces is one CUDA graph
+# Products are fused (q, k, v; gate, up), and the loss is compiled, too. FSDP2 with a unit for each block, with the next two units gathered
+# ahead, and so with two blocks a unit.
+FUSED = ("fused-graph", "fused-blocks", "fused-prefetch", "fused-pairs")
 CASES = [
-    full_load("fsdp2", "bf16", 0, 4, "fsdp"), full_load("fsdp2", "bf16", 0, 4, "fsdp", "tuned-prefetch", 75), full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed", "tuned-graph", 60),
-    full_load("fsdp2", "bf16", 0, 2, "fsdp", "tuned-prefetch", 55), full_load("fsdp2-keep", "bf16", 0, 4, "fsdp", "tuned-blocks"),
-    full_load("fsdp2", "bf16", 0, 4, "fsdp", "tuned-pairs"), full_load("fsdp2", "bf16", 0, 4, "fsdp", "tuned-blocks"),
-    full_load("fsdp2", "bf16", 0, 2, "fsdp"), *(full_load("fsdp2-keep", "bf16", 0, batch, "fsdp") for batch in (4, 2)),
+    full_load("fsdp2", "bf16", 0, 4, "fsdp", "fused-prefetch", 40), full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed", "fused-graph", 45),
+    full_load("fsdp2", "bf16", 0, 4, "fsdp"), full_load("fsdp2", "bf16", 0, 2, "fsdp", "fused-prefetch"),
+    full_load("fsdp2-keep", "bf16", 0, 4, "fsdp", "fused-blocks"), full_load("fsdp2", "bf16", 0, 4, "fsdp", "fused-pairs", 40),
+    full_load("fsdp2", "bf16", 0, 4, "fsdp", "fused-blocks"), full_load("fsdp2", "bf16", 0, 2, "fsdp"),
+    *(full_load("fsdp2-keep", "bf16", 0, batch, "fsdp") for batch in (4, 2)),
     full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed"), full_load("ddp25", "bf16pure", 25, 2, "ddp_bucketed"),
-    xl("ddp25", "bf16pure", "tuned-graph", 25, "ddp_bucketed", 60),
+    xl("ddp25", "bf16pure", "fused-graph", 25, "ddp_bucketed", 40),
     *(xl("ddp25", precision, "block-graph", 25, "ddp_bucketed", 30) for precision in ("bf16", "bf16pure")),
     xl("zero1", "bf16", "compile-blocks", 25, "zero1"), xl("fsdp2", "bf16", "compile-blocks", 0, "fsdp"),
     xl("ddp25", "bf16", "compile-blocks", 25, "ddp_bucketed"), xl("ddp25", "bf16pure", "compile-blocks", 25, "ddp_bucketed"),
@@ -41,8 +42,8 @@ CASES = [
 SMALL = [Case(*case, "small", 128, 2, "", 0) for case in (
     ("ddp", "bf16", "eager", 1), ("ddp25", "bf16", "compile-blocks", 25), ("ddp25", "bf16", "compile", 25), ("naive", "bf16", "eager", 0),
     ("flat", "bf16", "eager", 0), ("overlap", "bf16", "eager", 0), ("zero1", "bf16", "eager", 25), ("fsdp2", "bf16", "eager", 0),
-    ("ddp25", "bf16pure", "tuned-graph", 25), ("ddp25", "bf16", "block-graph", 25), ("fsdp2", "bf16", "tuned-prefetch", 0),
-    ("fsdp2", "bf16", "tuned-pairs", 0), ("fsdp2", "bf16", "compile-blocks", 0), ("fsdp2-keep", "bf16", "compile-blocks", 0))]
+    ("ddp25", "bf16pure", "fused-graph", 25), ("ddp25", "bf16", "block-graph", 25), ("fsdp2", "bf16", "fused-prefetch", 0),
+    ("fsdp2", "bf16", "fused-pairs", 0), ("fsdp2", "bf16", "compile-blocks", 0), ("fsdp2-keep", "bf16", "compile-blocks", 0))]
 
 POLICIES = {
     "fp32": "all fp32",

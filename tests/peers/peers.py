@@ -397,13 +397,13 @@ def test_cases():
     wrong = [] if parallel_cases.CASES[:len(full)] == full else ["full loads do not come first"]
     fsdp = [parallel_cases.CASES[i][:7] for i in parallel_cases.chosen(["fsdp"], True)]
     plain = [(strategy, "bf16", "compile-blocks", 0, "2.7b", 2048, batch) for strategy in ("fsdp2", "fsdp2-keep") for batch in (4, 2)]
-    wrong += [] if sorted(case for case in fsdp if not case[2].startswith("tuned")) == sorted(plain) else [f"full loads beside bench_fsdp: {fsdp}"]
+    wrong += [] if sorted(case for case in fsdp if not case[2].startswith("fused")) == sorted(plain) else [f"full loads beside bench_fsdp: {fsdp}"]
     for cases in (steps.CASES, parallel_cases.CASES):
         wrong += [f"twice in a list: {case}" for case in cases if [c[:-1] for c in cases].count(case[:-1]) > 1]
         wrong += [f"its seconds are not known: {case}" for case in cases if not case.seconds > 0]
-    tuned = record.chosen(steps.CASES, "xl 1024 tuned-graph,naive eager")
-    if {(c.mode, c.attn) for c in tuned} != {("tuned-graph", a) for a in ("sdpa", "fa4")} | {("eager", "naive")}:
-        wrong.append(f"--cases chooses {tuned}")
+    fused = record.chosen(steps.CASES, "xl 1024 fused-graph,naive eager")
+    if {(c.mode, c.attn) for c in fused} != {("fused-graph", a) for a in ("sdpa", "fa4")} | {("eager", "naive")}:
+        wrong.append(f"--cases chooses {fused}")
     float8 = record.chosen(steps.CASES, "xl 1024 fp8")
     if {c.precision for c in float8} != {*steps.FLOAT8, *steps.TORCHAO} or {c[:2] for c in float8} != {("xl", 1024)}:
         wrong.append(f"--cases chooses {float8} for fp8")
@@ -494,7 +494,7 @@ def main():
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
     parser.add_argument("--cases", default="", help="of the peers model, ddp, tp and pp only the cases that have all of these "
-                        "words, or what begins so: 'xl 1024 tuned,fsdp2'; --list shows them, each with about the seconds it takes")
+                        "words, or what begins so: 'xl 1024 fused,fsdp2'; --list shows them, each with about the seconds it takes")
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
     parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)

@@ -28,14 +28,14 @@ POLICIES = {
     **{name: f"as bf16rest; the blocks' linear layers by torchao, recipe {recipe}" for name, recipe in TORCHAO.items()},
 }
 FLOAT8 = ("fp8-tensorwise", "fp8-rowwise")
-GRAPHS = ("step-graph", "block-graph", "tuned-graph")  # the whole step is one CUDA graph
+GRAPHS = ("step-graph", "block-graph", "fused-graph", "tuned-graph")  # the whole step is one CUDA graph
+FUSED = ("fused-graph", "tuned-graph")  # q, k, v are one product, gate and up one, and the loss is compiled, too
 EARLY = 3  # steps whose losses are compared with ours
 
 
-def tuned(size, seq, seconds, optimizer="compiled", precision="bf16rest", attn="sdpa"):
-    """The strongest: q, k, v by one product, gate and up by one, products raced (max_autotune_gemm), the loss compiled, too, an update
-    that is one kernel for each tensor."""
-    return Case(size, seq, precision, attn, "tuned-graph", optimizer, seconds)
+def fused(size, seq, seconds, optimizer="compiled", precision="bf16rest", attn="sdpa", mode="fused-graph"):
+    """With an update that is one kernel for each tensor; `tuned-graph` races products, too (max_autotune_gemm)."""
+    return Case(size, seq, precision, attn, mode, optimizer, seconds)
 
 
 def grid(sizes, contexts, precisions, seconds, mode="block-graph", attn="sdpa", optimizer="fused"):
@@ -46,23 +46,23 @@ def grid(sizes, contexts, precisions, seconds, mode="block-graph", attn="sdpa", 
 # each size and context the strongest. Blocks are alike and compiled once; those of a case that another one compiled come from PyTorch's
 # cache. Seconds are those of an H100; the first case of a process takes some 20 more.
 CASES = [
-    *grid(("xl",), (1024, 512), ("bf16master",), 15), *grid(("2.7b",), (1024, 512), ("bf16master",), 18),
-    tuned("xl", 1024, 60), tuned("xl", 1024, 20, "beside"), tuned("2.7b", 2048, 65), tuned("2.7b", 2048, 25, "beside"),
-    tuned("xl", 512, 45), tuned("xl", 512, 20, "beside"),
-    tuned("small", 1024, 40), tuned("small", 512, 40), *grid(("xl",), (1024,), (*FLOAT8, *TORCHAO), 20, optimizer="compiled"),
-    tuned("xl", 1024, 20, "fused", "bf16pure"), *grid(("xl",), (1024, 512), ("bf16pure",), 10),
-    tuned("2.7b", 1024, 45), tuned("2.7b", 512, 45),
+    fused("xl", 1024, 25), fused("2.7b", 2048, 30), fused("xl", 1024, 15, "beside"), fused("2.7b", 2048, 20, "beside"),
+    fused("xl", 512, 15), fused("xl", 512, 15, "beside"), fused("small", 1024, 15), fused("small", 512, 12),
+    *grid(("xl",), (1024, 512), ("bf16master",), 20), *grid(("2.7b",), (1024, 512), ("bf16master",), 20),
+    fused("2.7b", 1024, 20), fused("2.7b", 512, 15), *grid(("xl",), (1024,), (*TORCHAO, *FLOAT8), 35, optimizer="compiled"),
+    fused("xl", 1024, 15, "fused", "bf16pure"), *grid(("xl",), (1024, 512), ("bf16pure",), 12),
+    fused("xl", 1024, 90, mode="tuned-graph"), fused("2.7b", 2048, 90, mode="tuned-graph"),
     *grid(("small",), (512, 1024, 128), ("bf16master",), 9), *grid(("xl", "small"), (512,), ("tf32", "fp32"), 20),
-    *grid(("2.7b",), (2048,), (*FLOAT8, *TORCHAO), 25, optimizer="compiled"), *grid(("xl", "2.7b"), (128,), ("bf16master",), 14),
-    *grid(("small",), (1024, 512), ("bf16pure",), 8), tuned("xl", 1024, 45, attn="fa4"), tuned("2.7b", 2048, 50, attn="fa4"),
-    tuned("xl", 512, 60, "fused", "tf32"), *grid(("xl", "small"), (512,), ("bf16", "fp32"), 15, "eager"),
+    *grid(("2.7b",), (2048,), (*TORCHAO, *FLOAT8), 35, optimizer="compiled"), *grid(("xl", "2.7b"), (128,), ("bf16master",), 14),
+    *grid(("small",), (1024, 512), ("bf16pure",), 8), fused("xl", 1024, 40, attn="fa4"), fused("2.7b", 2048, 40, attn="fa4"),
+    fused("xl", 512, 15, "fused", "tf32"), *grid(("xl", "small"), (512,), ("bf16", "fp32"), 15, "eager"),
     *grid(("xl", "small", "2.7b", "medium", "large"), (512,), ("bf16",), 12),
     *grid(("medium", "large"), (512, 1024, 128), ("bf16master",), 11), *grid(("small",), (1024,), FLOAT8, 12, optimizer="compiled"),
     *grid(("2.7b",), (2048,), ("bf16master",), 20), *grid(("small",), (512,), ("bf16",), 10, "eager", "naive"),
     *grid(("small",), (512,), ("bf16",), 12, "block-graph", "naive"), *grid(("small",), (512,), ("bf16master",), 60, "step-graph"),
     *grid(("small",), (512,), ("bf16",), 60, "compile"), *grid(("small",), (512,), ("bf16",), 60, "compile-graph"),
 ]
-SMALL = [tuned("small", 128, 0), tuned("small", 128, 0, "beside", attn="cudnn"), tuned("small", 128, 0, attn="fa4"),
+SMALL = [fused("small", 128, 0), fused("small", 128, 0, "beside", attn="cudnn", mode="tuned-graph"), fused("small", 128, 0, attn="fa4"),
          *grid(("small",), (128,), ("bf16", "bf16master"), 0, "eager"), *grid(("small",), (128,), ("bf16master",), 0, "step-graph"),
          *grid(("small",), (128,), ("bf16master",), 0), *grid(("small",), (128,), (*FLOAT8, *TORCHAO), 0, optimizer="compiled"),
          *grid(("small",), (128,), ("fp32",), 0, "eager", "naive")]
@@ -102,8 +102,8 @@ class Step:
         import model as models
         import start
         self.torch, self.losses = torch, []
-        strongest = case.mode == "tuned-graph"
-        self.model = models.create(case.size, case.seq, "naive" if case.attn == "naive" else "sdpa", strongest, device)
+        whole = case.mode in FUSED
+        self.model = models.create(case.size, case.seq, "naive" if case.attn == "naive" else "sdpa", whole, device)
         if case.precision not in ("fp32", "tf32", "bf16"):
             self.model = self.model.bfloat16()
         if case.precision in (*FLOAT8, *TORCHAO):
@@ -115,9 +115,9 @@ class Step:
             self.optimizer = adamw.Compiled(self.model.parameters(), halves, case.optimizer == "beside", device)
         self.autocast, self.device = case.precision == "bf16", device
         self.inputs, self.targets = start.batch(batch, case.seq, load.VOCAB, device)
-        self.function, self.loss_of = self.model, functools.partial(models.loss_of, tuned=strongest)
-        if case.mode in ("block-graph", "tuned-graph"):
-            models.compile_blocks(self.model, strongest)
+        self.function, self.loss_of = self.model, functools.partial(models.loss_of, tail=whole)
+        if case.mode in ("block-graph", *FUSED):
+            models.compile_blocks(self.model, whole, case.mode == "tuned-graph")
         elif case.mode != "eager":
             kind = "reduce-overhead" if case.mode == "compile-graph" else "default"
             self.function = torch.compile(self.model, mode=kind, dynamic=False)

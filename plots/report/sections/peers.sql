@@ -85,6 +85,8 @@ SELECT column1 AS mode, column2 AS master, column3 AS named
 FROM (VALUES
     ('tuned-graph', 'bf16rest', 'tuned, in one graph, fp32 by remainders'),
     ('tuned-graph', NULL, 'tuned, in one graph'),
+    ('fused-graph', 'bf16rest', 'fused, in one graph, fp32 by remainders'),
+    ('fused-graph', NULL, 'fused, in one graph'),
     ('step-graph', 'bf16master', 'in one graph, fp32 master'),
     ('step-graph', NULL, 'in one graph'),
     ('step-graph', 'ao', 'with torchao, in one graph'),

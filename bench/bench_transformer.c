@@ -123,6 +123,8 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 20, "--size xl --seq 512 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_FULL, 1, 14, "--size small,xl --seq 512,1024 --precision bf16-pure"},
     {RUN_FULL, 1, 8, "--size xl --seq 512 --precision bf16 --offload block"},
+    {RUN_FULL, 1, 40, "--size mlp-1024,mlp-4096 --seq 1024 --precision fp32,bf16,bf16-pure --variant all"},
+    {RUN_FULL, 1, 12, "--size mlp-1024,mlp-4096 --seq 1024 --precision bf16 --recompute mlp,block"},
     {RUN_FULL, 1, 12, "--size xl --batch 2 --seq 512 --precision bf16 --micro-batches 1,2,4 --clip 0,1"},
     /* One dimension at a time. */
     {RUN_DEFAULT, 1, 8, "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16"},

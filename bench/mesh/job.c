@@ -17,7 +17,7 @@ static const struct {
 bool planner_model(const char *name, mesh_job *job)
 {
     const model_config *c = model_size_find(name);
-    if (c) {
+    if (c && c->heads) {
         *job = (mesh_job){.vocab = c->vocab,
                           .d_model = c->d_model,
                           .d_ff = c->d_ff,

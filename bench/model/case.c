@@ -27,7 +27,7 @@ static bool step_can_run(const model_config *c, char *why, size_t why_bytes)
     const int head_dim = model_head_dim(c);
     if (c->vocab < 2)
         snprintf(why, why_bytes, "--vocab %d leaves nothing to predict; it must be at least 2", c->vocab);
-    else if (head_dim < SB_HEAD_DIM_MIN || head_dim > SB_HEAD_DIM_MAX || head_dim % SB_HEAD_DIM_STEP != 0)
+    else if (c->heads && (head_dim < SB_HEAD_DIM_MIN || head_dim > SB_HEAD_DIM_MAX || head_dim % SB_HEAD_DIM_STEP != 0))
         snprintf(why, why_bytes, "head_dim %d (d_model %d / heads %d) is not a multiple of %d from %d to %d", head_dim,
                  c->d_model, c->heads, SB_HEAD_DIM_STEP, SB_HEAD_DIM_MIN, SB_HEAD_DIM_MAX);
     else
@@ -43,7 +43,7 @@ static bool config_of(const dimensions *x, model_config *out, char *why, size_t 
         return false;
     }
     const int head_dim = model_head_dim(size);
-    if (x->d_model && !x->heads && x->d_model % head_dim != 0) {
+    if (x->d_model && !x->heads && head_dim && x->d_model % head_dim != 0) {
         snprintf(why, why_bytes, "d_model %d is not a multiple of the head_dim %d of %s; give --heads", x->d_model,
                  head_dim, x->size);
         return false;

@@ -117,6 +117,10 @@ bool checkpoint_export(const checkpoint *c, const char *to, const char *folder, 
 {
     const bool llama = strcmp(to, "llama") == 0;
     size_t bytes;
+    if (llama && !c->m.layout->model.config.heads) {
+        snprintf(why, why_bytes, "a model without attention is no Llama");
+        return false;
+    }
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         snprintf(why, why_bytes, "can't make %s: %s", folder, strerror(errno));
         return false;

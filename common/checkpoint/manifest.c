@@ -236,8 +236,8 @@ static bool read_model(const json *j, checkpoint_model *m, char *why, size_t why
                                .d_model = (int)get_int(&g, "d_model", 1, most),
                                .d_ff = (int)get_int(&g, "d_ff", 1, most),
                                .layers = (int)get_int(&g, "layers", 1, 4096),
-                               .heads = (int)get_int(&g, "heads", 1, most),
-                               .heads_kv = (int)get_int(&g, "heads_kv", 1, most),
+                               .heads = (int)get_int(&g, "heads", 0, most),
+                               .heads_kv = (int)get_int(&g, "heads_kv", 0, most),
                                .rope_theta = (float)get_real(&g, "rope_theta"),
                                .norm_eps = (float)get_real(&g, "norm_eps")};
     m->param = get_dtype(&g, "weights");

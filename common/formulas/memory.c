@@ -41,7 +41,7 @@ memory_bytes memory_resident(const memory_step *p)
 {
     const int64_t elements = memory_index_space(p, NULL);
     const int64_t state = p->state_elements ? p->state_elements : elements;
-    const int64_t head_dim = p->shape.d_model / p->shape.heads;
+    const int64_t head_dim = p->shape.heads ? p->shape.d_model / p->shape.heads : 0;
     memory_bytes b = {.param = elements * p->param_bytes};
     b.other =
         3 * 4 * memory_tokens(p) + 4 + p->shape.seq * head_dim * 4 + p->state_bytes; /* ids, targets, losses, angles */

@@ -161,13 +161,14 @@ static own block_backward(walk *w, int64_t l)
 {
     const tensors *t = &w->t;
     fetch(w, l);
-    if (recompute_whole(&w->p->schedule, (int)l) && !w->now[l].attention)
+    if (recompute_whole(&w->p->schedule, (int)l) && !w->now[l].mlp)
         block_again(w, l);
     const kept k = w->now[l];
     const int64_t before = memory_kept_before(w, l);
     own o = {memory_kept_bytes(t, k), t->x}; /* with the gradient of its output */
     o = mlp_backward(w, before, k, o);
-    o = attention_backward(w, before, k, o);
+    if (t->attends)
+        o = attention_backward(w, before, k, o);
     o.temporary -= t->x; /* the gradient of its input goes on to the block before */
     return o;
 }

@@ -26,7 +26,7 @@ int64_t memory_padded(const memory_step *p, int64_t elements)
 
 int64_t memory_kv_width(const transformer_shape *s)
 {
-    return s->d_model / s->heads * s->heads_kv;
+    return s->heads ? s->d_model / s->heads * s->heads_kv : 0;
 }
 
 tensors memory_tensors(const memory_step *p)
@@ -40,7 +40,8 @@ tensors memory_tensors(const memory_step *p)
                      .scores = memory_tokens(p) * s->heads * 4 + p->scratch.attention_saved,
                      .gate_up = row * 2 * s->d_ff,
                      .h = row * s->d_ff,
-                     .logits = row * s->vocab};
+                     .logits = row * s->vocab,
+                     .attends = s->heads > 0};
 }
 
 kept memory_kept_by(const memory_step *p, int64_t block)
@@ -56,7 +57,7 @@ kept memory_kept_by(const memory_step *p, int64_t block)
 
 int64_t memory_attention_half(const tensors *t, bool norm)
 {
-    return t->rstd + (norm ? t->x : 0) + t->qkv + t->scores + t->x;
+    return t->attends ? t->rstd + (norm ? t->x : 0) + t->qkv + t->scores + t->x : 0;
 }
 
 int64_t memory_mlp_half(const tensors *t, bool norm, bool product)
@@ -67,7 +68,7 @@ int64_t memory_mlp_half(const tensors *t, bool norm, bool product)
 int64_t memory_kept_bytes(const tensors *t, kept k)
 {
     return (k.input ? t->x : 0) + (k.attention ? memory_attention_half(t, k.norms) : 0) +
-           (k.attention || k.mlp ? t->x : 0) + (k.mlp ? memory_mlp_half(t, k.norms, k.product) : 0);
+           (t->attends && (k.attention || k.mlp) ? t->x : 0) + (k.mlp ? memory_mlp_half(t, k.norms, k.product) : 0);
 }
 
 static int64_t away_bytes(const walk *w, int64_t block)
@@ -87,8 +88,9 @@ int64_t memory_index_space(const memory_step *p, int64_t *behind)
 {
     const transformer_shape *s = &p->shape;
     const int64_t d = s->d_model, gain = memory_padded(p, d), table = memory_padded(p, s->vocab * d);
-    const int64_t block = memory_padded(p, d * s->d_ff) + memory_padded(p, 2 * d * s->d_ff) + memory_padded(p, d * d) +
-                          memory_padded(p, d * (d + 2 * memory_kv_width(s))) + 2 * gain;
+    const int64_t attention =
+        s->heads ? memory_padded(p, d * d) + memory_padded(p, d * (d + 2 * memory_kv_width(s))) + gain : 0;
+    const int64_t block = memory_padded(p, d * s->d_ff) + memory_padded(p, 2 * d * s->d_ff) + gain + attention;
     const int64_t tensors = 2 * table + gain + s->layers * block, unit = p->granularity > 1 ? p->granularity : 1;
     const int64_t all = (tensors + unit - 1) / unit * unit;
     if (behind)
@@ -146,10 +148,13 @@ void memory_block_forward(const walk *w, int64_t before, kept k, bool output, in
     const tensors *t = &w->t;
     const memory_scratch *s = &w->p->scratch;
     const int64_t sum = w->p->eager ? t->x : 0; /* a product to which the residual stream is yet to be added */
-    memory_attention_half_forward(w, before + t->x, temporary);
-    memory_moment(w, before + t->x + memory_attention_half(t, k.norms) + t->x, temporary + sum, s->forward[PRODUCT_O]);
-    const int64_t held =
-        before + (k.input ? t->x : 0) + (k.attention ? memory_attention_half(t, k.norms) : 0) + t->x; /* x_mid */
+    if (t->attends) {
+        memory_attention_half_forward(w, before + t->x, temporary);
+        memory_moment(w, before + t->x + memory_attention_half(t, k.norms) + t->x, temporary + sum,
+                      s->forward[PRODUCT_O]);
+    }
+    const int64_t held = before + (t->attends && k.input ? t->x : 0) +
+                         (k.attention ? memory_attention_half(t, k.norms) : 0) + t->x; /* x_mid */
     memory_mlp_half_forward(w, held, temporary, k.mlp);
     if (output)
         memory_moment(w, held + mlp_half_made(w, k.norms, k.mlp) + t->x, temporary + sum, s->forward[PRODUCT_W2]);

@@ -10,6 +10,7 @@ typedef struct tensors {
     int64_t x;   /* also both norms, the attention's output and the gradients of these */
     int64_t x32; /* the same in fp32 */
     int64_t rstd, qkv, scores, gate_up, h, logits;
+    bool attends; /* blocks have attention; without it x is x_mid, too */
 } tensors;
 
 typedef struct kept { /* of a block, by its forward */

@@ -14,12 +14,12 @@ double transformer_tokens(const transformer_shape *s)
 /* Weights of one block by product. */
 static double square_parameters(const transformer_shape *s) /* q, or o */
 {
-    return (double)s->d_model * (double)s->d_model;
+    return s->heads ? (double)s->d_model * (double)s->d_model : 0;
 }
 
 static double kv_parameters(const transformer_shape *s) /* k and v */
 {
-    return 2.0 * (double)s->d_model * (double)(s->d_model / s->heads * s->heads_kv);
+    return s->heads ? 2.0 * (double)s->d_model * (double)(s->d_model / s->heads * s->heads_kv) : 0;
 }
 
 static double mlp_parameters(const transformer_shape *s) /* gate, or up, or w2 */
@@ -36,7 +36,7 @@ double transformer_matmul_parameters(const transformer_shape *s)
 /* Q K^T of one block: 2 S d for each token, or half of it. P V costs the same. */
 static double score_flops(const transformer_shape *s, flops_convention c)
 {
-    double full = 2.0 * (double)s->seq * (double)s->d_model * transformer_tokens(s);
+    double full = s->heads ? 2.0 * (double)s->seq * (double)s->d_model * transformer_tokens(s) : 0;
     return c == FLOPS_CAUSAL ? full / 2 : full;
 }
 

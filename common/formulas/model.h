@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 typedef struct transformer_shape {
-    int64_t vocab, d_model, d_ff, layers, heads, heads_kv, batch, seq;
+    int64_t vocab, d_model, d_ff, layers, heads, heads_kv, batch, seq; /* no heads: no attention */
 } transformer_shape;
 
 typedef enum flops_convention { FLOPS_CAUSAL, FLOPS_FULL } flops_convention;

@@ -22,6 +22,8 @@ const model_config model_sizes[] = {
     SIZE("xl-2026", 10000, 2560, 10240, 32, 32),
     SIZE("10b", 10000, 4608, 12288, 50, 36),
     SIZE("8b", 151936, 4096, 11008, 34, 32),
+    SIZE("mlp-1024", 10000, 1024, 4096, 3, 0),
+    SIZE("mlp-4096", 10000, 4096, 16384, 4, 0),
     {0},
 };
 #undef SIZE
@@ -41,17 +43,18 @@ const char *model_config_problem(const model_config *c, char *out, size_t out_by
         int value;
     } counts[] = {{"vocab", c->vocab},   {"d_model", c->d_model}, {"d_ff", c->d_ff},
                   {"layers", c->layers}, {"heads", c->heads},     {"heads_kv", c->heads_kv}};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    const bool attends = c->heads || c->heads_kv;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts - (attends ? 0 : 2); i++)
         if (counts[i].value < 1) {
             snprintf(out, out_bytes, "%s is %d; it must be at least 1", counts[i].what, counts[i].value);
             return out;
         }
-    if (c->d_model % c->heads != 0)
+    if (attends && c->d_model % c->heads != 0)
         snprintf(out, out_bytes, "d_model %d is not a multiple of heads %d", c->d_model, c->heads);
-    else if (c->d_model / c->heads % 2 != 0)
+    else if (attends && c->d_model / c->heads % 2 != 0)
         snprintf(out, out_bytes, "head_dim %d (d_model / heads) is odd; rotary embedding turns pairs",
                  c->d_model / c->heads);
-    else if (c->heads % c->heads_kv != 0)
+    else if (attends && c->heads % c->heads_kv != 0)
         snprintf(out, out_bytes, "heads %d is not a multiple of heads_kv %d", c->heads, c->heads_kv);
     else if (!(c->rope_theta > 0))
         snprintf(out, out_bytes, "rope_theta %g is not positive", c->rope_theta);
@@ -64,7 +67,12 @@ const char *model_config_problem(const model_config *c, char *out, size_t out_by
 
 int model_head_dim(const model_config *c)
 {
-    return c->d_model / c->heads;
+    return c->heads ? c->d_model / c->heads : 0;
+}
+
+int model_sharers_kv(const model_config *c, int ranks)
+{
+    return c->heads_kv && ranks > c->heads_kv ? ranks / c->heads_kv : 1;
 }
 
 model_config model_config_resized(const model_config *size, const model_config *asked)
@@ -72,7 +80,7 @@ model_config model_config_resized(const model_config *size, const model_config *
     model_config c = *size;
     if (asked->d_model) {
         c.d_model = asked->d_model;
-        c.heads = asked->d_model / model_head_dim(size);
+        c.heads = size->heads ? asked->d_model / model_head_dim(size) : 0;
         c.d_ff = (int)((int64_t)size->d_ff * asked->d_model / size->d_model);
     }
     c.d_ff = asked->d_ff ? asked->d_ff : c.d_ff;
@@ -89,7 +97,7 @@ model_config model_config_departures(const model_config *size, const model_confi
 {
     model_config d = {.d_model = c->d_model != size->d_model ? c->d_model : 0};
     const model_config follows = model_config_resized(size, &d);
-    const bool divides = c->d_model % model_head_dim(size) == 0;
+    const bool divides = !size->heads || c->d_model % model_head_dim(size) == 0;
     d.heads = divides && c->heads == follows.heads ? 0 : c->heads;
     d.heads_kv = c->heads_kv == c->heads ? 0 : c->heads_kv;
     d.d_ff = c->d_ff == follows.d_ff ? 0 : c->d_ff;
@@ -106,7 +114,7 @@ int model_kv_dim(const model_config *c)
 layer_shape layer_shape_of(const model_config *c, model_split s)
 {
     enum { ALIGNMENT = 64 };
-    const int n = s.ranks, sharers = n > c->heads_kv ? n / c->heads_kv : 1, id_block = n > 1 ? ALIGNMENT : 1;
+    const int n = s.ranks, sharers = model_sharers_kv(c, n), id_block = n > 1 ? ALIGNMENT : 1;
     if (n < 1 || s.rank < 0 || s.rank >= n || c->heads % n || c->d_ff % n || c->heads_kv * sharers % n)
         die(EXIT_CODE_FAILURE, "bug: heads %d, heads_kv %d and d_ff %d for rank %d of %d", c->heads, c->heads_kv,
             c->d_ff, s.rank, n);
@@ -127,5 +135,6 @@ layer_shape layer_shape_of(const model_config *c, model_split s)
 int64_t model_parameters(const model_config *c)
 {
     const int64_t v = c->vocab, d = c->d_model, kv = model_kv_dim(c), f = c->d_ff;
-    return 2 * v * d + c->layers * (2 * d * d + 2 * d * kv + 3 * d * f + 2 * d) + d;
+    const int64_t attention = c->heads ? 2 * d * d + 2 * d * kv + d : 0;
+    return 2 * v * d + c->layers * (attention + 3 * d * f + d) + d;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The transformer of CS336: pre-norm RMSNorm, RoPE, causal multi-head attention, SwiGLU with three matrices, an untied
- * head and no biases. Its dimensions, named sizes and exact parameter count. */
+ * head and no biases. Its dimensions, named sizes and exact parameter count. With no heads its blocks are feed-forward
+ * alone: no attention, and no norm before it. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,11 +12,12 @@ typedef struct model_config {
     const char *name; /* "small" ... or "custom" */
     int vocab, d_model, d_ff, layers, heads, heads_kv;
     float rope_theta, norm_eps;
-} model_config; /* head_dim = d_model / heads */
+} model_config; /* head_dim = d_model / heads; heads, heads_kv 0: no attention */
 
-/* tiny; small, medium, large, xl, 2.7b (2025); xl-2026, 10b; 8b (the leaderboard model of 2026). */
+/* tiny; small, medium, large, xl, 2.7b (2025); xl-2026, 10b; 8b (the leaderboard model of 2026); mlp-1024 and mlp-4096,
+ * 3 and 4 wide blocks without attention. */
 extern const model_config model_sizes[]; /* ends with name == NULL */
-#define MODEL_SIZE_CHOICES "tiny|small|medium|large|xl|2.7b|xl-2026|10b|8b"
+#define MODEL_SIZE_CHOICES "tiny|small|medium|large|xl|2.7b|xl-2026|10b|8b|mlp-1024|mlp-4096"
 
 const model_config *model_size_find(const char *name); /* NULL when there is none */
 /* Why these dimensions make no model ("d_model 100 is not a multiple of heads 3"), or NULL. */
@@ -29,16 +31,18 @@ typedef struct layer_shape {
     int width, kv; /* of attention: heads head_dim, heads_kv head_dim */
     int vocab;     /* of several ranks a multiple of 64, the last ones' ids past the end: padding */
     int first_head, first_head_kv, first_id;
-    int sharers_kv; /* so many neighbours hold the same key and value heads */
+    int sharers_kv; /* model_sharers_kv */
 } layer_shape;
 layer_shape layer_shape_of(const model_config *c, model_split s);
 
-int model_head_dim(const model_config *c);
+int model_head_dim(const model_config *c); /* 0 without attention */
+/* So many neighbours hold the same key and value heads, where ranks share each layer. */
+int model_sharers_kv(const model_config *c, int ranks);
 /* The size with those dimensions of `asked` that are not 0. Heads and d_ff follow another d_model unless they are asked for, so that
  * head_dim and the ratio d_ff / d_model stay; heads_kv are as many as heads. */
 model_config model_config_resized(const model_config *size, const model_config *asked);
 /* What has to be asked for so that the size becomes `c`; 0 for what it has by itself. */
 model_config model_config_departures(const model_config *size, const model_config *c);
 int model_kv_dim(const model_config *c); /* heads_kv * head_dim */
-/* 2 V d + L (2 d^2 + 2 d kv + 3 d F + 2 d) + d */
+/* 2 V d + L (2 d^2 + 2 d kv + 3 d F + 2 d) + d; 2 V d + L (3 d F + d) + d without attention */
 int64_t model_parameters(const model_config *c);

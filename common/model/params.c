@@ -31,7 +31,7 @@ static const struct {
     [PARAM_LN1] = {"ln1.weight", DIM_ONE, DIM_D, false, SPLIT_NONE},
     [PARAM_EMBEDDING] = {"token_embeddings.weight", DIM_V, DIM_D, false, SPLIT_ROWS},
 };
-enum { BLOCK_TENSORS = PARAM_EMBEDDING - PARAM_W2, GAINS_OF_BLOCK = 2 };
+enum { BLOCK_TENSORS = PARAM_EMBEDDING - PARAM_W2 };
 
 static int dimension_of(const model_config *c, const layer_shape *s, dimension d)
 {
@@ -113,11 +113,12 @@ static bool holds(const params *p, int layer)
 static void append_all(params *p, bool weights, bool gains)
 {
     const int layers = p->config.layers;
+    const param_kind block_end = p->config.heads ? PARAM_EMBEDDING : PARAM_O;
     for (int u = 0; u < p->units - p->gains_apart; u++) {
         const int layer = p->layer_of[u];
         const bool head = layer < 0, block = !head && layer < layers;
         const param_kind first = head ? PARAM_LM_HEAD : block ? PARAM_W2 : PARAM_EMBEDDING;
-        const param_kind end = head ? PARAM_W2 : block ? PARAM_EMBEDDING : PARAM_KINDS;
+        const param_kind end = head ? PARAM_W2 : block ? block_end : PARAM_KINDS;
         for (param_kind kind = first; kind < end; kind++)
             append_wanted(p, kind, block ? layer : -1, weights, gains);
     }
@@ -224,7 +225,7 @@ const param_tensor *params_find(const params *p, param_kind kind, int layer)
     if (kind >= PARAM_KINDS || (in_block && (layer < 0 || layer >= layers)))
         return NULL;
     const int of = in_block ? layer : kind == PARAM_EMBEDDING ? layers : -1;
-    if (!holds(p, of))
+    if (!holds(p, of) || (!p->config.heads && kind >= PARAM_O && kind <= PARAM_LN1))
         return NULL;
     if (!p->gains_apart || !param_is_gain(kind)) {
         int at = p->unit_starts_at[p->unit_of[of + 1]];
@@ -233,7 +234,8 @@ const param_tensor *params_find(const params *p, param_kind kind, int layer)
         return &p->tensors[at];
     }
     const bool head = holds(p, -1);
-    const int before = in_block ? head + GAINS_OF_BLOCK * (p->unit_of[of + 1] - head) + (kind == PARAM_LN1) : 0;
+    const int of_block = p->config.heads ? 2 : 1;
+    const int before = in_block ? head + of_block * (p->unit_of[of + 1] - head) + (kind == PARAM_LN1) : 0;
     return &p->tensors[p->unit_starts_at[p->units - 1] + before];
 }
 

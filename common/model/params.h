@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The one index space: parameters, gradients, master weights and both Adam moments are arenas over the same element
  * indices, in the order in which backward finishes gradients: lm_head, ln_final, then for each block from the last to
- * the first w2, w1, w3, ln2, o, q, k, v, ln1, and finally the embedding. A bucket or a shard is a range of it.
+ * the first w2, w1, w3, ln2, o, q, k, v, ln1, and finally the embedding. A bucket or a shard is a range of it. Blocks
+ * without attention end with ln2.
  *
  * q, k, v of a block lie side by side without padding, so that one product with a (d + 2 kv, d) matrix makes all three;
  * likewise w1 (gate) and w3 (up). Every other tensor starts at a multiple of PARAMS_ALIGNMENT elements; what lies
@@ -51,7 +52,7 @@ typedef struct param_tensor {
 
 typedef struct params {
     model_config config;
-    int count;             /* tensors: 9 L + 3 of a whole model */
+    int count;             /* tensors: 9 L + 3 of a whole model, 4 L + 3 without attention */
     param_tensor *tensors; /* in index order */
     int64_t elements;      /* of an arena, padding included */
     int64_t parameters;    /* without padding: of a whole model, model_parameters(config) */

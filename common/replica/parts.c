@@ -214,9 +214,8 @@ parts *parts_create(const replica_place *at, const step_options *o, int ranks, c
 {
     parts *p = xcalloc(1, sizeof *p);
     char why[400] = "no memory for windows";
-    const int kv = o->config.heads_kv;
     bool ok = true;
-    *p = (parts){.at = *at, .count = ranks, .sharers = ranks > kv ? ranks / kv : 1};
+    *p = (parts){.at = *at, .count = ranks, .sharers = model_sharers_kv(&o->config, ranks)};
     p->window_bytes = (size_t)o->batch * (size_t)o->seq * (size_t)o->config.d_model *
                       (size_t)sb_dtype_bytes(o->precision->activations);
     pthread_mutex_init(&p->lock, NULL);

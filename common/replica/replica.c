@@ -139,9 +139,8 @@ static params *params_of(const step_options *o, const parallel_options *p)
 static bool counted_elsewhere(const step_options *o, const param_tensor *t)
 {
     const model_split s = o->split_layers;
-    const int sharers = s.ranks > o->config.heads_kv ? s.ranks / o->config.heads_kv : 1;
     return (param_is_gain(t->kind) && s.rank > 0) ||
-           ((t->kind == PARAM_K || t->kind == PARAM_V) && s.rank % sharers > 0);
+           ((t->kind == PARAM_K || t->kind == PARAM_V) && s.rank % model_sharers_kv(&o->config, s.ranks) > 0);
 }
 
 static parallel_plan *plan_of(const replica *r, const parallel_options *p, char *why, size_t bytes)

@@ -131,7 +131,7 @@ static void break_loss(void *user, sb_vocab_loss *p)
 static bool open_groups(team *x, int max_ctas, char *why, size_t why_bytes)
 {
     const comm_options o = {.name = "layers", .max_ctas = max_ctas};
-    const int kv = x->o.config.heads_kv, sharers = x->m.tp > kv ? x->m.tp / kv : 1;
+    const int sharers = model_sharers_kv(&x->o.config, x->m.tp);
     mesh pairs = x->m;
     pairs.cp *= pairs.tp / sharers;
     pairs.tp = sharers;

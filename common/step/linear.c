@@ -213,7 +213,7 @@ void head_chunk_backward(step *s, int first, int rows, arena_slot dy, arena_slot
 size_t linear_side_workspace(const step *s)
 {
     size_t most = 0;
-    for (int which = 0; which < LINEARS; which++) {
+    for (int which = s->heads ? 0 : LINEAR_GATE_UP; which < LINEARS; which++) {
         if (which == LINEAR_HEAD && s->o.loss_chunk) /* not on the side stream */
             continue;
         const linear l = parts_of(s, which), whole = linear_of(s, which);

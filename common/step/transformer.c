@@ -4,7 +4,7 @@
  * give each other x and its gradient in hops.c.
  *
  * x = E[ids]; for each block: x_mid = x + Wo attention(rope(Wqkv norm1(x))); x = x_mid + W2 swiglu(W13 norm2(x_mid));
- * logits = Whead norm(x). */
+ * logits = Whead norm(x). Without attention x_mid is x, in the same slot. */
 #include "common/step/transformer.h"
 
 #include "common/record/nvtx.h"
@@ -115,10 +115,9 @@ static bool by_sequences(const step *s)
     return s->o.windows && !s->attention_needs.saved && s->rows % s->o.seq == 0 && step_context_ranks(&s->o) == 1;
 }
 
-/* From b->x to m->x (-1 where the output is not wanted). */
-static void block_forward(step *s, int layer, block_slots *b, keep k)
+/* From b->x to b->x_mid. */
+static void attention_residual(step *s, int layer, block_slots *b, keep k)
 {
-    range_push("block forward");
     const bool apart = by_sequences(s);
     attention_half(s, layer, b, k);
     if (!apart)
@@ -134,6 +133,16 @@ static void block_forward(step *s, int layer, block_slots *b, keep k)
         drop_attention_half(s, b);
     if (!k.input)
         step_drop(s, &b->x);
+}
+
+/* From b->x to m->x (-1 where the output is not wanted). */
+static void block_forward(step *s, int layer, block_slots *b, keep k)
+{
+    range_push("block forward");
+    if (s->heads)
+        attention_residual(s, layer, b, k);
+    else
+        b->x_mid = b->x;
     mlp_half(s, layer, b, k);
     if (!k.norms)
         step_drop(s, &b->n2);
@@ -147,8 +156,11 @@ static void block_forward(step *s, int layer, block_slots *b, keep k)
         step_drop(s, &b->h);
     if (!k.mlp) {
         drop_mlp_half(s, b);
-        if (!k.attention)
-            step_drop(s, &b->x_mid);
+        if (!k.attention) {
+            if (s->heads || !k.input)
+                step_drop(s, s->heads ? &b->x_mid : &b->x);
+            b->x_mid = -1;
+        }
     }
     range_pop();
 }
@@ -381,7 +393,10 @@ static void block_backward(step *s, int layer, arena_slot *dy)
     unit_grads_begin(s, layer);
     block_recompute(s, layer, b, k);
     mlp_backward(s, layer, b, k, dy);
-    attention_half_backward(s, layer, b, k, dy);
+    if (s->heads)
+        attention_half_backward(s, layer, b, k, dy);
+    else
+        b->x = -1; /* it was x_mid */
     unit_release(s);
     unit_made(s, layer);
     range_pop();

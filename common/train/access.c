@@ -240,6 +240,8 @@ static int position(const step *s, int at)
 static void fill_rope(step *s)
 {
     const int half = s->head_dim / 2;
+    if (!half)
+        return;
     OWNED float *table = xmalloc((size_t)s->o.seq * (size_t)s->head_dim * sizeof *table);
     for (int i = 0; i < half; i++) {
         const double turn = pow(s->o.config.rope_theta, -2.0 * i / s->head_dim);

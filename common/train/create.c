@@ -51,6 +51,18 @@ static bool check_split(const step_options *o, char *why, size_t why_bytes)
     return true;
 }
 
+/* What blocks of feed-forward alone do not have; NULL: nothing of it is asked for. */
+static const char *without_attention(const step_options *o, const recompute_schedule *schedule)
+{
+    if (o->config.heads)
+        return NULL;
+    if (step_split(o).ranks > 1 || o->context.ranks > 1)
+        return "ranks share neither layers nor sequences of a model without attention";
+    if (o->precision->float8 || offload_count(schedule))
+        return "blocks without attention have neither products in float8 nor offloaded activations";
+    return recompute_count(schedule, RECOMPUTE_ATTN) > 0 ? "there is no attention that could be computed again" : NULL;
+}
+
 static bool check(step *s, char *why, size_t why_bytes)
 {
     const step_options *o = &s->o;
@@ -89,6 +101,8 @@ static bool check(step *s, char *why, size_t why_bytes)
     if (!float8_supported(s->k, s->ctx, o->precision))
         return refuse(why, why_bytes, sb_last_message());
     s->attention = sb_attention_find(s->k, o->attention);
+    if (without_attention(o, &schedule))
+        return refuse(why, why_bytes, without_attention(o, &schedule));
     if (!s->attention) {
         snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", s->k->name, o->attention);
         return false;
@@ -284,6 +298,8 @@ static void create_params(step *s)
 
 static bool create_attention(step *s, char *why, size_t why_bytes)
 {
+    if (!s->heads)
+        return true;
     const sb_attention a = step_attention(&s->o);
     if (s->attention->supported(s->ctx, &a) != SB_OK)
         return refuse(why, why_bytes, sb_last_message());

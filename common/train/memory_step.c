@@ -139,7 +139,7 @@ memory_step memory_step_of(const step_options *o, const sb_kernels *k, sb_contex
         .loss_chunk = o->loss_chunk,
     };
     const int tokens = o->batch * o->seq, chunk = o->loss_chunk;
-    for (int i = 0; i < PRODUCT_HEAD; i++)
+    for (int i = c->heads ? 0 : PRODUCT_GATE_UP; i < PRODUCT_HEAD; i++)
         ask_products(o, k, ctx, (memory_product)i, tokens, false, &m.scratch);
     ask_products(o, k, ctx, PRODUCT_HEAD, chunk && chunk < tokens ? chunk : tokens, false, &m.scratch);
     if (chunk && chunk < tokens) {
@@ -148,7 +148,8 @@ memory_step memory_step_of(const step_options *o, const sb_kernels *k, sb_contex
         if (tokens % chunk)
             ask_products(o, k, ctx, PRODUCT_HEAD_REST, tokens % chunk, true, &m.scratch);
     }
-    ask_attention(o, k, ctx, &m.scratch);
+    if (c->heads)
+        ask_attention(o, k, ctx, &m.scratch);
     ask_rows(o, k, ctx, &m.scratch);
     ask_update(o, k, ctx, &m);
     return m;

@@ -255,17 +255,23 @@ TEST(attention)
     "--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 3 --heads 4 --heads-kv 2 --batch 2 --seq 16 --overlap "   \
     "none --peak-tflops 2.5 "
 
-FORMULA(kv, N("d_model") / N("heads") * N("heads_kv"))
+static bool attends(const csv *c, size_t row)
+{
+    return N("heads") > 0;
+}
+
+FORMULA(kv, attends(c, row) ? N("d_model") / N("heads") * N("heads_kv") : 0)
 FORMULA(micro, csv_column(c, "micro_batches") < 0 ? 1 : N("micro_batches"))
 FORMULA(tokens, N("batch") * micro(c, row) * N("seq"))
-FORMULA(qkv_weights, N("d_model") * (N("d_model") + 2 * kv(c, row)))
-FORMULA(o_weights, N("d_model") * N("d_model"))
+FORMULA(qkv_weights, attends(c, row) ? N("d_model") * (N("d_model") + 2 * kv(c, row)) : 0)
+FORMULA(o_weights, attends(c, row) ? N("d_model") * N("d_model") : 0)
 FORMULA(mlp_weights, N("d_model") * N("d_ff"))
 FORMULA(block_weights, qkv_weights(c, row) + o_weights(c, row) + 3 * mlp_weights(c, row))
 FORMULA(multiplying, N("layers") * block_weights(c, row) + N("vocab") * N("d_model"))
-FORMULA(params, multiplying(c, row) + N("vocab") * N("d_model") + (2 * N("layers") + 1) * N("d_model"))
+FORMULA(params,
+        multiplying(c, row) + N("vocab") * N("d_model") + ((attends(c, row) ? 2 : 1) * N("layers") + 1) * N("d_model"))
 FORMULA(passes, IS("mode", "forward") ? 1 : 3)
-FORMULA(attention_full, 4 * N("layers") * N("seq") * N("d_model") * tokens(c, row))
+FORMULA(attention_full, attends(c, row) ? 4 * N("layers") * N("seq") * N("d_model") * tokens(c, row) : 0)
 FORMULA(causal_flops, passes(c, row) * (2 * multiplying(c, row) * tokens(c, row) + attention_full(c, row) / 2))
 FORMULA(full_flops, passes(c, row) * (2 * multiplying(c, row) * tokens(c, row) + attention_full(c, row)))
 FORMULA(step_tflops, causal_flops(c, row) / N("step_ms") / 1e9)
@@ -425,6 +431,10 @@ TEST(transformer)
     columns_run(*state, "bench_transformer", "",
                 "--size tiny --d-model 0,128 --heads-kv 0,2 --batch 2 --seq 16 --precision fp32 --overlap none "
                 "--peak-tflops 2.5 --iters 1",
+                transformer_rules);
+    columns_run(*state, "bench_transformer", "",
+                "--size mlp-1024 --vocab 96 --d-model 64 --batch 2 --seq 16 --precision bf16 --overlap none "
+                "--recompute none,mlp,block --peak-tflops 2.5 --iters 1",
                 transformer_rules);
     model_peak = NAN;
     columns_run(*state, "bench_transformer", "",
@@ -597,10 +607,10 @@ FORMULA(memory_predicted, fmax(N("predicted_forward_peak_bytes"),
 FORMULA(memory_err, fmax(off_pct(c, row, "forward"), fmax(off_pct(c, row, "backward"), off_pct(c, row, "optimizer"))))
 FORMULA(other_bytes, N("peak_bytes") - (KINDS - N("other_bytes")))
 FORMULA(residual, tokens(c, row) * N("d_model") * element(c, row))
-FORMULA(saved_elements, 6 * N("d_model") + 2 * kv(c, row) + 3 * N("d_ff"))
-FORMULA(saved_per_block, IS("mode", "forward")
-                             ? NAN
-                             : tokens(c, row) * (saved_elements(c, row) * element(c, row) + 4 * (2 + N("heads"))))
+FORMULA(saved_elements, (attends(c, row) ? 6 : 2) * N("d_model") + 2 * kv(c, row) + 3 * N("d_ff"))
+FORMULA(saved_per_block, IS("mode", "forward") ? NAN
+                                               : tokens(c, row) * (saved_elements(c, row) * element(c, row) +
+                                                                   4 * (attends(c, row) ? 2 + N("heads") : 1)))
 FORMULA(saved_per_token, N("saved_per_block_bytes") / tokens(c, row))
 FORMULA(param_bytes, params(c, row) * element(c, row))
 FORMULA(moment_bytes, IS("mode", "train-step") ? (IS("moments", "bf16") ? 2 : 4) * params(c, row) : NAN)
@@ -637,6 +647,7 @@ TEST(memory_of_a_step)
                       more[i]);
         columns_run(*state, "bench_memory", "", arguments, memory_rules);
     }
+    columns_run(*state, "bench_memory", "", "--size mlp-1024 --vocab 96 --d-model 64 --batch 2 --seq 16", memory_rules);
     columns_were_seen("bench_memory", memory_rules);
 }
 

@@ -235,9 +235,9 @@ static step_options draw_options(bench_of_steps *b)
     static const char *const attentions[] = {"unfused", "fused", "flash"};
     static const struct {
         int d, f, vocab, heads, heads_kv;
-    } widths[] = {{32, 48, 40, 2, 2}, {48, 40, 500, 3, 1}, {96, 24, 30, 4, 2}, {40, 128, 11, 1, 1}};
+    } widths[] = {{32, 48, 40, 2, 2}, {48, 40, 500, 3, 1}, {96, 24, 30, 4, 2}, {40, 128, 11, 1, 1}, {24, 56, 21, 0, 0}};
     step_options o = step_defaults();
-    const int w = draw(b, 4);
+    const int w = draw(b, 5);
     o.config = (model_config){"custom",        widths[w].vocab,    widths[w].d, widths[w].f, 1 + draw(b, 12),
                               widths[w].heads, widths[w].heads_kv, 10000,       1e-5f};
     o.batch = 1 + draw(b, 3);
@@ -266,6 +266,11 @@ static step_options draw_options(bench_of_steps *b)
         if (offload_problem(&b->schedule))
             b->schedule.away[l] = 0;
         b->schedule.behind = draw(b, 5), b->schedule.ahead = draw(b, 5);
+        o.schedule = &b->schedule;
+    }
+    for (int l = 0; l < o.config.layers && !o.config.heads; l++) { /* what a block without attention does not have */
+        b->schedule.away[l] = 0;
+        b->schedule.what[l] = b->schedule.what[l] == RECOMPUTE_ATTN ? RECOMPUTE_MLP : b->schedule.what[l];
         o.schedule = &b->schedule;
     }
     return o;

@@ -6,7 +6,7 @@
   make_golden_model.py OUTDIR --random 6 --seed 1    so many others, whose sizes are drawn
 
 The transformer of CS336 (pre-norm RMSNorm, rotary embedding of interleaved pairs, causal attention with grouped heads,
-SwiGLU, an untied head, no biases) and three steps of torch.optim.AdamW, computed in float64 by autograd from fp32
+SwiGLU, an untied head, no biases; without heads its blocks are feed-forward alone) and three steps of torch.optim.AdamW, computed in float64 by autograd from fp32
 parameters, and rounded to fp32 when written. Parameters and tokens are not stored: both sides draw them from the Philox
 generator of common/core/rng.h, exactly. With u(stream, i) = rng_uniform(SEED, stream, i) and t the index of a tensor in
 the order below:
@@ -15,7 +15,7 @@ the order below:
   gain of a norm  fp32 of 1 + (2 u(t, i) - 1) / 2
   ids, targets of step s: floor(vocab u(1000 + s, i)) for i < B S, and for B S <= i < 2 B S
 Order of tensors, as in common/model/params.h: lm_head, ln_final, then for each block from the last to the first w2, w1,
-w3, ln2, output, q, k, v, ln1, and at last the embedding.
+w3, ln2, output, q, k, v, ln1, and at last the embedding; blocks without attention end with ln2.
 
 Writes model_<name>.bin a model, and MANIFEST_MODEL with the versions used and a checksum of each file. Format of a .bin,
 little-endian, no padding:
@@ -43,6 +43,7 @@ import torch.nn.functional as F
 MODELS = {
     "two_blocks": (23, 32, 40, 2, 2, 2, 13, 2),
     "grouped": (17, 64, 16, 1, 4, 2, 9, 3),
+    "mlp": (19, 32, 24, 2, 0, 0, 7, 2),
 }
 SEED, STEPS, THETA, NORM_EPS = 20260101, 3, 10000.0, 1e-5
 ADAMW = {"lr": 1e-2, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
@@ -79,11 +80,11 @@ def check_philox():
 
 def tensor_shapes(vocab, d, d_ff, layers, heads, heads_kv):
     """(name, shape) in the order of the index space."""
-    kv = d // heads * heads_kv
+    kv = d // heads * heads_kv if heads else 0
     shapes = [("lm_head", (vocab, d)), ("ln_final", (d,))]
     for layer in reversed(range(layers)):
-        block = [("w2", (d, d_ff)), ("w1", (d_ff, d)), ("w3", (d_ff, d)), ("ln2", (d,)), ("o", (d, d))]
-        block += [("q", (d, d)), ("k", (kv, d)), ("v", (kv, d)), ("ln1", (d,))]
+        block = [("w2", (d, d_ff)), ("w1", (d_ff, d)), ("w3", (d_ff, d)), ("ln2", (d,))]
+        block += [("o", (d, d)), ("q", (d, d)), ("k", (kv, d)), ("v", (kv, d)), ("ln1", (d,))] if heads else []
         shapes += [(f"{layer}.{name}", shape) for name, shape in block]
     return shapes + [("embedding", (vocab, d))]
 
@@ -122,23 +123,26 @@ def rope(x):
     return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(3)
 
 
-def forward(p, ids, layers, heads, heads_kv):
-    batch, seq = ids.shape
-    x = p["embedding"][ids]
-    visible = torch.ones(seq, seq, dtype=torch.bool).tril()
+def attention(n, w, heads, heads_kv):
+    batch, seq, _ = n.shape
 
     def split(y, count):
         return y.reshape(batch, seq, count, -1).transpose(1, 2)
 
+    q, k = rope(split(F.linear(n, w["q"]), heads)), rope(split(F.linear(n, w["k"]), heads_kv))
+    v = split(F.linear(n, w["v"]), heads_kv)
+    k, v = (y.repeat_interleave(heads // heads_kv, dim=1) for y in (k, v))
+    visible = torch.ones(seq, seq, dtype=torch.bool).tril()
+    scores = (q @ k.transpose(2, 3) / q.shape[3] ** 0.5).masked_fill(~visible, float("-inf"))
+    return F.linear((torch.softmax(scores, dim=3) @ v).transpose(1, 2).reshape(batch, seq, -1), w["o"])
+
+
+def forward(p, ids, layers, heads, heads_kv):
+    x = p["embedding"][ids]
     for layer in range(layers):
-        w = {name: p[f"{layer}.{name}"] for name in ("w1", "w2", "w3", "ln1", "ln2", "q", "k", "v", "o")}
-        n = rmsnorm(x, w["ln1"])
-        q, k = rope(split(F.linear(n, w["q"]), heads)), rope(split(F.linear(n, w["k"]), heads_kv))
-        v = split(F.linear(n, w["v"]), heads_kv)
-        k, v = (y.repeat_interleave(heads // heads_kv, dim=1) for y in (k, v))
-        scores = (q @ k.transpose(2, 3) / q.shape[3] ** 0.5).masked_fill(~visible, float("-inf"))
-        attention = (torch.softmax(scores, dim=3) @ v).transpose(1, 2).reshape(batch, seq, -1)
-        x = x + F.linear(attention, w["o"])
+        w = {name.split(".")[1]: y for name, y in p.items() if name.startswith(f"{layer}.")}
+        if heads:
+            x = x + attention(rmsnorm(x, w["ln1"]), w, heads, heads_kv)
         n = rmsnorm(x, w["ln2"])
         x = x + F.linear(F.silu(F.linear(n, w["w1"])) * F.linear(n, w["w3"]), w["w2"])
     return F.linear(rmsnorm(x, p["ln_final"]), p["lm_head"])

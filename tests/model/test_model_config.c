@@ -27,6 +27,8 @@ static const struct {
     {{"xl-2026", 10000, 2560, 10240, 32, 32, 32, 10000, 1e-5f}, 3406809600, 291},
     {{"10b", 10000, 4608, 12288, 50, 36, 36, 10000, 1e-5f}, 12832823808, 453},
     {{"8b", 151936, 4096, 11008, 34, 32, 32, 10000, 1e-5f}, 8125698048, 309},
+    {{"mlp-1024", 10000, 1024, 4096, 3, 0, 0, 10000, 1e-5f}, 58232832, 15},
+    {{"mlp-4096", 10000, 4096, 16384, 4, 0, 0, 10000, 1e-5f}, 887246848, 19},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -50,7 +52,7 @@ TEST(sizes)
         assert_true(c->rope_theta == want->rope_theta && c->norm_eps == want->norm_eps);
         assert_null(model_config_problem(c, why, sizeof why));
         assert_true(model_parameters(c) == known[i].parameters);
-        assert_int_equal(model_kv_dim(c), c->d_model);
+        assert_int_equal(model_kv_dim(c), c->heads ? c->d_model : 0);
         snprintf(choices + strlen(choices), sizeof choices - strlen(choices), "%s%s", i ? "|" : "", c->name);
     }
     assert_null(model_sizes[KNOWN].name);
@@ -88,6 +90,9 @@ TEST(departures)
     const model_config said = {.layers = 12, .heads_kv = 12, .vocab = 10000}, nothing = {0}; /* what it has anyway */
     const model_config c = model_config_resized(size, &said), d = model_config_departures(size, &c);
     assert_true(same_dimensions(&c, size) && same_dimensions(&d, &nothing));
+    const model_config *mlp = model_size_find("mlp-1024"), wide = {.d_model = 1000}; /* no heads follow */
+    const model_config w = model_config_resized(mlp, &wide), e = model_config_departures(mlp, &w);
+    assert_true(w.heads == 0 && w.heads_kv == 0 && same_dimensions(&e, &wide));
 }
 
 static void problem_is(model_config c, const char *words)
@@ -110,6 +115,12 @@ TEST(problems)
     c.heads_kv = 4;
     problem_is(c, "heads 6 is not a multiple of heads_kv 4");
     c = odd;
+    c.heads = 0;
+    problem_is(c, "heads is 0");
+    c = odd;
+    c.heads_kv = 0;
+    problem_is(c, "heads_kv is 0");
+    c = odd;
     c.layers = 0;
     problem_is(c, "layers is 0");
     c = odd;
@@ -131,8 +142,9 @@ static bool follows(param_kind kind)
 /* Order, alignment, adjacency and sums of one index space. */
 static void check_space(const model_config *c)
 {
+    const int of_block = c->heads ? 9 : 4;
     params *p = params_create(c);
-    assert_int_equal(p->count, 9 * c->layers + 3);
+    assert_int_equal(p->count, of_block * c->layers + 3);
     assert_true(p->parameters == model_parameters(c));
     int64_t end = 0, sum = 0;
     for (int i = 0; i < p->count; i++) {
@@ -149,8 +161,8 @@ static void check_space(const model_config *c)
         assert_ptr_equal(params_find(p, t->kind, t->layer), t);
         assert_ptr_equal(params_named(p, t->name), t);
         if (i > 0 && i < p->count - 1) /* head, final norm, blocks from the last to the first, embedding */
-            assert_int_equal(t->layer, i == 1 ? -1 : c->layers - 1 - (i - 2) / 9);
-        assert_int_equal(t->kind, i < 2 ? i : i == p->count - 1 ? PARAM_EMBEDDING : 2 + (i - 2) % 9);
+            assert_int_equal(t->layer, i == 1 ? -1 : c->layers - 1 - (i - 2) / of_block);
+        assert_int_equal(t->kind, i < 2 ? i : i == p->count - 1 ? PARAM_EMBEDDING : 2 + (i - 2) % of_block);
     }
     assert_true(sum == p->parameters);
     assert_true(p->elements % PARAMS_ALIGNMENT == 0 && p->elements >= end && p->elements - end < PARAMS_ALIGNMENT);
@@ -295,7 +307,7 @@ static void check_ranges(const model_config *c)
             assert_int_equal(in, of == layer);
             inside += in;
         }
-        assert_int_equal(inside, layer < 0 ? 2 : layer < c->layers ? 9 : 1);
+        assert_int_equal(inside, layer < 0 ? 2 : layer == c->layers ? 1 : c->heads ? 9 : 4);
     }
     assert_true(next == p->elements);
     params_free(p);

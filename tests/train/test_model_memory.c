@@ -156,6 +156,16 @@ TEST(refusals)
     o.config.heads = o.config.heads_kv = 4;
     refused(&o, "head_dim 8");
     o = small_options();
+    o.config.heads = o.config.heads_kv = 0;
+    o.precision = precision_find("fp8-block");
+    refused(&o, "neither products in float8");
+    o.precision = precision_find("bf16");
+    o.offload = OFFLOAD_RESIDUAL;
+    refused(&o, "nor offloaded");
+    o.offload = 0;
+    o.recompute = RECOMPUTE_ATTN;
+    refused(&o, "no attention");
+    o = small_options();
     o.attention = "magic";
     refused(&o, "magic");
     o = small_options();

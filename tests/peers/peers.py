@@ -174,6 +174,13 @@ def run_cases(name, options):
     return int(well == 0 < len(numbers) if name == "pp" else well < len(numbers))
 
 
+def asked(names, options):
+    """Of these peers, those beside the benches that are named; where cases are chosen and some peer has a list of them, no others."""
+    names = [name for name in names if not options.beside or set(PEERS[name][3]) & set(options.beside)]
+    listed = [name for name in names if name in LISTS]
+    return [name for name in listed if name in ("ddp", "tp")] if options.full_loads else options.cases and listed or names
+
+
 def run_all(names, options):
     record.begin_run()
     ran, failed = 0, []
@@ -409,6 +416,10 @@ def test_cases():
         wrong.append(f"--cases chooses {float8} for fp8")
     if {c.strategy for c in record.chosen(parallel_cases.CASES, "fsdp2")} != {"fsdp2"}:
         wrong.append("--cases takes fsdp2-keep for fsdp2")
+    for beside, words, full_loads, wanted in (("transformer", "xl", False, ["model"]), ("transformer", "", False, ["adamw", "model"]),
+                                              ("run", "fp32", False, ["run"]), ("fsdp", "", True, ["ddp"])):
+        names = asked(list(PEERS), argparse.Namespace(beside=[beside], cases=words, full_loads=full_loads))
+        wrong += [] if names == wanted else [f"beside {beside} and cases '{words}' run {names}"]
     names = {bench for *_, benches in PEERS.values() for bench in benches}
     wrong += [f"no bench is called {case.beside}" for case in parallel_cases.CASES if case.beside not in names]
     unknown = set(parallel_cases.columns(full[0], 2)) - set(record.header("ddp"))
@@ -505,9 +516,7 @@ def main():
     if unknown:
         parser.error(f"--only: there is no peer '{unknown[0]}'; there are: {', '.join(PEERS)}")
     options.beside = [bench.removeprefix("bench_") for bench in options.beside.split(",") if bench]
-    names = [name for name in names if not options.beside or set(PEERS[name][3]) & set(options.beside)]
-    if options.full_loads:
-        names = [name for name in names if name in ("ddp", "tp")]
+    names = asked(names, options)
     if options.lib and not os.path.exists(options.lib):
         parser.error(f"--lib: there is no {options.lib}")
     if options.self_test:

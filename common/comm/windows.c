@@ -2,14 +2,13 @@
 /* The order of copies, flags and waits; see windows.h. */
 #include "common/comm/windows.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/comm/peer.h"
+#include "common/comm/shared.h"
 #include "common/core/error.h"
 
 enum {
@@ -32,8 +31,7 @@ typedef struct gather {
 struct windows {
     launch *l; /* NULL: of windows_create */
     device *d;
-    peer_memory *peers; /* NULL on the CPU */
-    void *block;        /* this rank's own, to be freed; NULL: not a member, or not ours */
+    shared *memory; /* NULL: of windows_create */
     int on, rank, ranks;
     size_t row_bytes;
     char *at[SB_DIRECT_RANKS_MAX];
@@ -401,82 +399,25 @@ windows *windows_create(device *d, int rank, int ranks, size_t row_bytes, void *
     return w;
 }
 
-/* On the CPU: a name that is gone once all ranks have opened it. */
-static void *map_block(const char *name, size_t bytes, bool make)
-{
-    const int fd = shm_open(name, make ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
-    if (fd < 0)
-        return NULL;
-    const bool sized = !make || ftruncate(fd, (off_t)bytes) == 0;
-    void *at = sized ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-    close(fd);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-static bool share_on_cpu(windows *w, const int *members, size_t bytes, char *why, size_t why_bytes)
-{
-    static int opened;
-    long own = getpid(), *all = xcalloc((unsigned long)launch_size(w->l), sizeof *all);
-    char name[64];
-    const int number = opened++;
-    launch_gather(w->l, "windows", &own, sizeof own, all);
-    snprintf(name, sizeof name, "/stepbench-%ld-%d", own, number);
-    w->block = w->rank < 0 ? NULL : map_block(name, bytes, true);
-    bool ok = launch_all(w->l, "windows are made", w->rank < 0 || w->block);
-    for (int r = 0; r < w->ranks && ok && w->rank >= 0; r++) {
-        char of[64];
-        snprintf(of, sizeof of, "/stepbench-%ld-%d", all[members ? members[r] : r], number);
-        w->at[r] = r == w->rank ? w->block : map_block(of, bytes, false);
-        ok = w->at[r];
-    }
-    ok = launch_all(w->l, "windows are open", ok);
-    if (w->block)
-        shm_unlink(name);
-    if (!ok)
-        snprintf(why, why_bytes, "no shared memory of %zu bytes", bytes);
-    free(all);
-    return ok;
-}
-
-static bool share_on_gpu(windows *w, const int *members, size_t bytes, char *why, size_t why_bytes)
-{
-    w->block = w->rank < 0 ? NULL : device_malloc(w->d, bytes);
-    if (!launch_all(w->l, "windows are made", w->rank < 0 || w->block)) {
-        snprintf(why, why_bytes, "no memory for windows of %zu bytes", bytes);
-        return false;
-    }
-    if (w->block) {
-        device_memset(w->d, w->block, 0, bytes);
-        device_sync(w->d);
-    }
-    w->peers = peer_memory_open(w->l, w->d, members, w->ranks, w->block, why, why_bytes);
-    for (int r = 0; r < w->ranks && w->peers; r++)
-        w->at[r] = peer_memory_at(w->peers)[r];
-    return w->peers;
-}
-
 windows *windows_open(launch *l, device *d, const int *members, int ranks, size_t row_bytes, char *why,
                       size_t why_bytes)
 {
-    if (ranks < 2 || ranks > SB_DIRECT_RANKS_MAX || launch_hosts(l) > 1) {
-        snprintf(why, why_bytes, "rows are put into memory of 2 to %d ranks of one host", SB_DIRECT_RANKS_MAX);
+    windows *w = xcalloc(1, sizeof *w);
+    *w = (windows){.l = l, .d = d, .ranks = ranks, .row_bytes = row_bytes};
+    w->leave = peer_leave_word(l, d, why, why_bytes);
+    if (launch_all(l, "a word to leave", w->leave))
+        w->memory = shared_open(l, d, members, ranks, windows_bytes(ranks, row_bytes), why, why_bytes);
+    if (!w->memory) {
+        free(w);
         return NULL;
     }
-    windows *w = xcalloc(1, sizeof *w);
-    const size_t bytes = windows_bytes(ranks, row_bytes);
-    *w = (windows){.l = l, .d = d, .rank = -1, .ranks = ranks, .row_bytes = row_bytes};
-    for (int r = 0; r < ranks; r++)
-        w->rank = (members ? members[r] : r) == launch_rank(l) ? r : w->rank;
+    w->rank = shared_rank(w->memory);
     w->on = launch_communicator(l, "rows", members ? members[0] : 0, w->rank, ranks);
-    w->leave = peer_leave_word(l, d, why, why_bytes);
-    bool ok = launch_all(l, "a word to leave", w->leave);
-    ok = ok && (on_cpu(d) ? share_on_cpu : share_on_gpu)(w, members, bytes, why, why_bytes);
-    if (ok && w->rank >= 0)
+    for (int r = 0; r < ranks; r++)
+        w->at[r] = shared_at(w->memory)[r];
+    if (w->rank >= 0)
         make_streams(w);
-    if (ok)
-        return w;
-    windows_free(w);
-    return NULL;
+    return w;
 }
 
 static void free_streams(windows *w)
@@ -499,18 +440,11 @@ void windows_free(windows *w)
         return;
     if (w->l) {
         device_sync(w->d);
-        launch_barrier(w->l, "rows are done"); /* none may still send where another unmaps or frees */
+        launch_barrier(w->l, "rows are done"); /* none waits any more for what this rank's streams send */
     }
     free_streams(w);
-    peer_memory_close(w->peers);
-    for (int r = 0; r < w->ranks && w->l && on_cpu(w->d); r++)
-        if (w->at[r])
-            munmap(w->at[r], windows_bytes(w->ranks, w->row_bytes));
-    if (w->l) {
-        launch_barrier(w->l, "rows are apart");
-        if (w->block && !on_cpu(w->d))
-            device_free(w->d, w->block);
+    shared_close(w->memory);
+    if (w->l)
         launch_communicator_end(w->l, w->on);
-    }
     free(w);
 }

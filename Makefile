@@ -376,6 +376,7 @@ $(BUILD)/tests/bench/test_collective_graph: LIBS += $(addprefix -Wl$(comma)--wra
 $(BUILD)/tests/launch/test_launch: LIBS += -Wl,--wrap=getaddrinfo
 # Rows between ranks with copy engines that take their time.
 $(BUILD)/tests/comm/test_windows: LIBS += -Wl,--wrap=device_stream_copy
+$(BUILD)/tests/context/test_moves: LIBS += -Wl,--wrap=device_stream_copy -Wl,--wrap=context_attend
 # bench_roofline with a device that never closes.
 $(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $(BUILD)/bench/roofline/%,$(BENCH_O))
 $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
@@ -442,7 +443,7 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 
 # Gloo itself is built without it: what it does inside is left out.
 tsan-tests: $(addprefix $(BUILD)/tests/,device/test_cpu_stream launch/test_launch comm/test_comm record/test_record \
-            comm/test_peer comm/test_windows parallel/test_parallel replica/test_copies step/test_offload data/test_data)
+            comm/test_peer comm/test_windows context/test_moves parallel/test_parallel replica/test_copies step/test_offload data/test_data)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 

@@ -41,6 +41,9 @@ static option_spec option_table[] = {
      .help = "groups of key and value heads that are moved one after another: they divide --heads-kv, of all-to-all a "
              "rank's part of them",
      .max = 256, .unit = "groups", .unset = "0: the fewest that are at least 4, or all heads"},
+    {"transport", OPTION_CHOICE, OPTION_LIST, "nccl",
+     .help = "what moves pieces: NCCL (on the CPU Gloo), or copy engines (threads) into the other ranks' memory",
+     .choices = "nccl|copy"},
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL op", .max = 64,
      .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "gather,all-to-all,ring",
@@ -136,16 +139,20 @@ static bool applies(const char *option, const char *variant)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK, 2, 12, "--ranks {gpus} --seq 32768 --iters 10"},
-    {RUN_DEFAULT, 2, 28, "--ranks {gpus} --seq 65536 --iters 10"},
-    {RUN_DEFAULT, 2, 14, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --iters 10"},
+    {RUN_QUICK, 2, 12, "--ranks {gpus} --seq 32768 --transport copy --iters 10"},
+    {RUN_DEFAULT, 2, 34, "--ranks {gpus} --seq 65536 --transport nccl,copy --iters 10"},
+    {RUN_DEFAULT, 2, 14, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --transport copy --iters 10"},
+    {RUN_FULL, 2, 14, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --iters 10"},
     {RUN_FULL, 2, 10, "--ranks {gpus} --seq 16384"},
     {RUN_FULL, 2, 14, "--ranks {gpus} --seq 65536 --variant gather --order contiguous --iters 10"},
+    {RUN_FULL, 2, 40, "--ranks {gpus} --seq 131072 --variant gather,all-to-all --transport copy --iters 6"},
     {RUN_FULL, 2, 40, "--ranks {gpus} --seq 131072 --variant gather,all-to-all --iters 6"},
-    {RUN_FULL, 2, 40, "--ranks {gpus} --seq 65536 --variant gather,all-to-all --groups 1,2,8 --iters 10"},
+    {RUN_FULL, 2, 50,
+     "--ranks {gpus} --seq 65536 --variant gather,all-to-all --transport copy --groups 1,2,8 --iters 10"},
     {RUN_FULL, 2, 16, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --causal 0"},
     {RUN_FULL, 2, 50, "--ranks {gpus} --head-dim 64 --seq 65536 --deterministic 0,1 --iters 10"},
     {RUN_CPU, 0, 10, "--ranks 2,3,4 --order head-tail,contiguous --seq 1536"},
+    {RUN_CPU, 0, 3, "--ranks 2,4 --transport copy --seq 1536"},
     {0}};
 
 static const bench_info info = {
@@ -219,7 +226,7 @@ static void fill_case(cp_case *k, const cp_times *t)
 {
     fill_moved(k, t);
     row_int(k->w, "peak_bytes", (int64_t)launch_most(k->l, "peak", (double)k->peak_bytes, k->setup.shape.ranks));
-    row_text(k->w, "backend", comm_backend(k->comm));
+    row_text(k->w, "backend", k->copies ? "copies" : comm_backend(k->comm));
     row_int(k->w, "hosts", launch_hosts(k->l));
 }
 

@@ -2,10 +2,12 @@
 /* A case from its options to its tensors; see case.h. */
 #include "bench/cp/case.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "common/model/dtypes.h"
 #include "common/replica/replica.h"
 
@@ -66,6 +68,7 @@ static void case_of(cp_case *k, session *s, const bench_case *c, row *w)
     const attention_problem p = problem_of(c);
     const int ranks = (int)case_int(c, "ranks"), rank = launch_rank(k->l);
     k->member = rank < ranks;
+    k->copies = text_is(case_text(c, "transport"), "copy");
     k->setup = (context_setup){.d = s->dev,
                                .kernels = at->kernels,
                                .ctx = at->ctx,
@@ -91,11 +94,21 @@ static bool applicable(cp_case *k)
     return row_status_get(k->w) == ROW_OK;
 }
 
+/* The next bytes of what other ranks reach, too; before it is there, they are only counted. */
+static void *taken(cp_case *k, size_t bytes)
+{
+    char *base =
+        k->memory ? shared_at(k->memory)[k->setup.rank] : (char *)(uintptr_t)256; /* NOLINT: nothing is there */
+    void *at = base + k->taken;
+    k->taken += (bytes + 255) / 256 * 256;
+    return at;
+}
+
 /* NaN: what nobody writes can't pass the check. */
 static void *filled(cp_case *k, size_t bytes, const char *tag)
 {
-    void *data = memory_alloc(k->s->mem, bytes, tag);
-    if (data)
+    void *data = k->copies ? taken(k, bytes) : memory_alloc(k->s->mem, bytes, tag);
+    if (data && (!k->copies || k->memory))
         device_memset(k->s->dev, data, 0xff, bytes);
     return data;
 }
@@ -132,6 +145,21 @@ static bool allocate(cp_case *k)
            tensor_alloc(k, &k->dv, &p->dv, true, "dv");
 }
 
+/* Places are the same on all ranks: each counts the same tensors. */
+static bool open_memory(cp_case *k)
+{
+    char why[256] = "";
+    k->taken = CONTEXT_WORDS_BYTES;
+    allocate(k);
+    if (launch_most(k->l, "bytes", (double)k->taken, launch_size(k->l)) > (double)k->taken)
+        die(EXIT_CODE_FAILURE, "bug: ranks that copy into each other's memory need %zu bytes and more", k->taken);
+    k->memory = shared_open(k->l, k->s->dev, NULL, k->setup.shape.ranks, k->taken, why, sizeof why);
+    k->taken = CONTEXT_WORDS_BYTES;
+    if (!k->memory)
+        row_status_set(k->w, ROW_SKIP, "%s", why);
+    return k->memory;
+}
+
 bool cp_ran(cp_case *k)
 {
     const context *x = k->x;
@@ -148,6 +176,7 @@ bool cp_pass(cp_case *k, bool backward)
 void cp_finish(cp_case *k)
 {
     context_free(k->x);
+    shared_close(k->memory);
 }
 
 /* ---- pieces ---- */
@@ -199,11 +228,13 @@ bool cp_prepare(cp_case *k, session *s, const bench_case *c, row *w)
     const size_t before = memory_current(s->mem);
     memory_peak_reset(s->mem);
     k->x = context_create(&k->setup);
+    if (k->copies && !open_memory(k))
+        return false;
     if (k->member) {
-        context_connect(k->x, k->comm);
+        context_connect(k->x, k->comm, k->memory ? shared_at(k->memory) : NULL);
         if (cp_ran(k) && allocate(k))
             take_inputs(k);
-        k->peak_bytes = memory_peak(s->mem) - before;
+        k->peak_bytes = memory_peak(s->mem) - before + (k->copies ? k->taken : 0);
     }
     return cp_agree(k, "memory");
 }

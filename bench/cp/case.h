@@ -7,6 +7,7 @@
 #pragma once
 
 #include "bench/attention/case.h"
+#include "common/comm/shared.h"
 #include "common/context/context.h"
 #include "common/launch/launch.h"
 
@@ -21,7 +22,9 @@ typedef struct cp_case {
     const bench_case *c;
     row *w;
     comm *comm;
-    bool member;
+    shared *memory; /* of a case whose moves are copies: this rank's tensors lie there */
+    size_t taken;   /* of it */
+    bool member, copies;
     context_setup setup;  /* of this rank */
     context *x;           /* connected where this rank is a member */
     attention_case whole; /* the whole sequence on this rank, (B, S, H, D) */

@@ -69,11 +69,13 @@ static void plan(context *k)
 {
     const bool any = k->as.any_rank, asked = k->as.whole.deterministic;
     const int own[] = {k->at[0], k->at[1]}, ranks = k->as.shape.ranks;
+    const context_fault fault = k->as.fault;
     k->planning = true;
     for (int rank = any ? 0 : ranks; rank <= ranks; rank++)
         for (int deterministic = asked; deterministic <= (any || asked); deterministic++) {
             for (int i = 0; i < 2; i++)
                 k->at[i] = rank == ranks ? own[i] : context_chunk(&k->as.shape, rank, i);
+            k->as.fault = rank == ranks ? fault : CONTEXT_NONE; /* which sees fewer keys on one rank */
             k->as.whole.deterministic = deterministic;
             plan_pass(k, false);
             plan_pass(k, true);
@@ -115,9 +117,15 @@ static void each_event(context *k, device_event *(*make)(device *d), void (*drop
                 drop(k->as.d, pairs[i][place]);
 }
 
-void context_connect(context *k, comm *c)
+void context_connect(context *k, comm *c, void *const *at)
 {
     k->comm = c;
+    for (int r = 0; r < k->as.shape.ranks && at; r++) {
+        k->at_rank[r] = at[r];
+        k->push[r] = device_stream_create(k->as.d, STREAM_URGENT, "push");
+        k->sent[r] = device_event_create(k->as.d);
+    }
+    k->reached = device_event_create(k->as.d);
     k->side = device_stream_create(k->as.d, STREAM_URGENT, "context");
     k->begun = device_event_create(k->as.d);
     each_event(k, device_event_create, NULL);
@@ -127,6 +135,11 @@ void context_free(context *k)
 {
     if (k && k->side) {
         device_stream_destroy(k->as.d, k->side);
+        for (int r = 0; r < k->as.shape.ranks && k->at_rank[0]; r++) {
+            device_stream_destroy(k->as.d, k->push[r]);
+            device_event_destroy(k->as.d, k->sent[r]);
+        }
+        device_event_destroy(k->as.d, k->reached);
         device_event_destroy(k->as.d, k->begun);
         each_event(k, NULL, device_event_destroy);
     }

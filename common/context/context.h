@@ -64,7 +64,10 @@ typedef struct context_setup {
         any_rank; /* workspace for the calls of attention of every rank, deterministic or not: a check runs them on one */
 } context_setup;
 
-enum { CONTEXT_PLACES = 2 }; /* a group is computed from one place while the next one arrives in the other */
+enum {
+    CONTEXT_PLACES = 2,    /* a group is computed from one place while the next one arrives in the other */
+    CONTEXT_COPIES_MAX = 8 /* ranks that copy into each other's memory */
+};
 
 struct context {
     context_setup as;
@@ -82,6 +85,10 @@ struct context {
     void *main, *side;
     device_event *begun, *arrived[CONTEXT_PLACES], *first_arrived[CONTEXT_PLACES], *used[CONTEXT_PLACES],
         *computed[CONTEXT_PLACES], *returned[CONTEXT_PLACES];
+    char *at_rank[CONTEXT_COPIES_MAX]; /* of context_connect; NULL: the communicator moves */
+    void *push[CONTEXT_COPIES_MAX];    /* streams of copies to each rank */
+    device_event *reached, *sent[CONTEXT_COPIES_MAX];
+    unsigned gives, takes;  /* bits of ranks that these moves go to, and come from */
     bool planning;          /* the pass only asks for workspace */
     bool computing, moving; /* passes run attention; passes run moves */
     bool
@@ -98,8 +105,11 @@ int context_groups(int heads_kv);
 const char *context_problem(const context_setup *x, char *out, size_t bytes);
 /* The shape has no problem. The status says whether attention takes the calls. */
 context *context_create(const context_setup *x);
-void context_free(context *k);             /* NULL is fine */
-void context_connect(context *k, comm *c); /* its ranks are those of the context; before the first pass */
+void context_free(context *k); /* NULL is fine */
+/* Before the first pass; the ranks of c are those of the context. at: NULL, or memory of each rank as it is reached here, into
+ * which copy engines then move: CONTEXT_WORDS_BYTES that are 0, and at the same places on all ranks all that passes are given. */
+enum { CONTEXT_WORDS_BYTES = 256 };
+void context_connect(context *k, comm *c, void *const *at);
 
 size_t context_saved_bytes(const context *k);
 size_t context_workspace(const context *k, bool backward);

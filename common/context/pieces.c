@@ -168,41 +168,7 @@ void merge(context *k, const sb_attention *a, bool first, float *o_sum, float *l
     note(k, k->as.kernels->train->attention_merge(k->as.ctx, &m, k->main));
 }
 
-/* ---- moves ---- */
-
-static bool sends(const context *k)
-{
-    return !k->planning && k->moving && k->comm;
-}
-
-void moves_begin(context *k)
-{
-    if (sends(k))
-        comm_group_begin(k->comm);
-}
-
-void moves_end(context *k)
-{
-    if (sends(k))
-        comm_group_end(k->comm);
-}
-
-void move(context *k, int from, int to, const void *src, void *dst, size_t elements, comm_dtype t)
-{
-    const size_t bytes = elements * comm_dtype_bytes(t);
-    const bool stays = from == to;
-    if (k->planning || (from != k->rank && to != k->rank))
-        return;
-    if (to == k->rank && (sends(k) ? stays : k->stands_in)) {
-        if (src != dst)
-            device_stream_copy(k->as.d, k->side, dst, src, bytes);
-    } else if (sends(k) && to == k->rank) {
-        comm_recv(k->comm, dst, elements, t, from, k->side);
-        k->received_bytes += (double)bytes;
-    } else if (sends(k)) {
-        comm_send(k->comm, src, elements, t, to, k->side);
-    }
-}
+/* ---- order ---- */
 
 void record(context *k, void *stream, device_event *e)
 {

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
@@ -255,8 +256,11 @@ static void raise_flag(void *arg)
 static void lower_flag(void *arg)
 {
     uint32_t *flag = *(uint32_t **)arg;
-    while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
-        sched_yield();
+    for (int spins = 0; !__atomic_load_n(flag, __ATOMIC_ACQUIRE);)
+        if (++spins < 20)
+            sched_yield();
+        else
+            usleep(20); /* ranks may be more than cores */
     __atomic_store_n(flag, 0, __ATOMIC_RELAXED);
 }
 

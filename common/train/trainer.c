@@ -230,7 +230,7 @@ void trainer_set_hops(trainer *t, const step_hops *hops)
 
 void trainer_connect(trainer *t, comm *c)
 {
-    context_connect(t->step.context, c);
+    context_connect(t->step.context, c, NULL);
 }
 
 context *trainer_context(const trainer *t)

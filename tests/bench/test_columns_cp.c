@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_cp from outside, on CPU ranks over Gloo: every way and order gives what one rank gives, each planted error is
+/* bench_cp from outside, on CPU ranks: every way, order and transport gives what one rank gives, each planted error is
  * found, bad input is refused, and every numeric column is measured or recomputed from the others of its row. */
 #include "tests/support/test.h"
 
@@ -31,8 +31,9 @@ TEST_IN_FOLDER(no_way_differs_from_one_rank)
 {
     csv *c =
         rows_of(*state, EXIT_CODE_OK,
-                "--iters 0 --ranks 2,3,4 --heads 12 --head-dim 16 --seq 48 --order head-tail,contiguous --causal 0,1");
-    all_ok(c, 3 * 2 * 2 * 3);
+                "--iters 0 --ranks 2,3,4 --heads 12 --head-dim 16 --seq 48 --order head-tail,contiguous --causal 0,1 "
+                "--transport nccl,copy");
+    all_ok(c, 3 * 2 * 2 * 3 * 2);
     csv_free(c);
     c = rows_of(*state, EXIT_CODE_OK,
                 "--iters 0 --ranks 2 --heads 8 --heads-kv 4 --batch 2 --seq 256 --groups 1,2 --head-dim 64,128 "
@@ -81,14 +82,14 @@ static const struct {
 TEST_IN_FOLDER(planted_errors_are_found)
 {
     for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
-        OWNED char *arguments = xasprintf("--iters 0 --ranks 2 --heads 2 --seq 64 --plant-error %s", planted[i].name);
+        OWNED char *arguments =
+            xasprintf("--iters 0 --ranks 2 --heads 2 --seq 64 --transport nccl,copy --plant-error %s", planted[i].name);
         OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
         const char *const wanted[] = {planted[i].gather, planted[i].all_to_all, planted[i].ring};
-        assert_int_equal(c->rows, 3);
-        for (size_t r = 0; r < 3; r++) {
-            const char *status = csv_cell(c, r, "status"), *reason = csv_cell(c, r, "reason");
-            if (strcmp(status, wanted[r] ? "fail" : "skip") != 0 ||
-                (wanted[r] && strncmp(reason, wanted[r], strlen(wanted[r])) != 0))
+        assert_int_equal(c->rows, 6);
+        for (size_t r = 0; r < 6; r++) {
+            const char *status = csv_cell(c, r, "status"), *reason = csv_cell(c, r, "reason"), *want = wanted[r / 2];
+            if (strcmp(status, want ? "fail" : "skip") != 0 || (want && strncmp(reason, want, strlen(want)) != 0))
                 fail_msg("%s, %s: %s, %s", planted[i].name, csv_cell(c, r, "variant"), status, reason);
         }
     }

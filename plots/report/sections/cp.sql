@@ -21,7 +21,8 @@ take {moves_ms} ms, of which {exposed_ms} ms are exposed.
 @table
 SELECT status, variant, ranks AS "ranks:", attention, seq AS "S:",
     substr(iif("order" <> 'head-tail', ', ' || "order", '')
-    || iif(variant = 'gather', ', ' || counted(n_groups, 'group'), ''), 3) AS "how?", fwd_ms AS "fwd ms:",
+    || iif(variant <> 'ring', ', ' || counted(n_groups, 'group'), '')
+    || iif(transport = 'copy', ', copies', ''), 3) AS "how?", fwd_ms AS "fwd ms:",
     bwd_ms AS "bwd ms:", speedup AS "times one rank:", efficiency_pct AS "efficiency %:", exposed_ms AS "exposed ms:",
     moved_bytes / gib() AS "moved GiB:", balance_pct AS "balance %:", predicted_ms AS "predicted ms:",
     err_pct AS "off by %:", rank_fwd_tflops AS "fwd TFLOP/s a rank:", rank_bwd_tflops AS "bwd TFLOP/s a rank:",

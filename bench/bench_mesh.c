@@ -198,6 +198,9 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 1,
      "--variant measured --model 2.7b --gpus 2 --seq 2048 --global-batch 4 --precision bf16-pure --grad-dtype policy"},
     {RUN_FULL, 2, 1,
+     "--variant measured --model 2.7b --gpus {gpus} --seq 1024 --global-batch 8 --precision bf16-pure --grad-dtype "
+     "policy"},
+    {RUN_FULL, 2, 1,
      "--variant measured --model 8b --gpus 2 --seq 4096 --global-batch 4 --precision bf16-pure --grad-dtype policy "
      "--recomputed block"},
     {RUN_FULL, 4, 1,

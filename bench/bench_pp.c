@@ -154,12 +154,14 @@ static const bench_run run_table[] = {
      "1f1b,zb-h1,zb-v "
      "--iters 5"},
     {RUN_FULL, 4, 60, "--ranks 4 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
-    {RUN_FULL, 4, 40, "--ranks 4 --mesh pp2+tp2 --seq 2048 --micro-batches 4 --transport copy --variant 1f1b,zb-v"},
-    {RUN_FULL, 4, 40,
-     "--ranks 4 --mesh pp2+dp_shard2 --seq 2048 --micro-batches 2 --transport copy --variant 1f1b,zb-v"},
+    {RUN_FULL, 4, 34,
+     "--ranks 4 --mesh pp2+tp2 --seq 2048 --micro-batches 4 --transport copy --variant 1f1b,zb-v --iters 8"},
+    {RUN_FULL, 4, 34,
+     "--ranks 4 --mesh pp2+dp_shard2 --seq 2048 --micro-batches 2 --transport copy --variant 1f1b,zb-v --iters 8"},
     {RUN_FULL, 4, 20,
      "--ranks 4 --mesh pp2+dp_shard2 --strategy fsdp-keep --seq 2048 --micro-batches 2 --transport copy --variant "
-     "1f1b"},
+     "1f1b --iters 8"},
+    {RUN_FULL, 4, 45, "--ranks 4 --micro-batches 16 --transport copy --iters 8"},
     {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},
     {0}};
 

@@ -65,6 +65,10 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --max-ctas 4,8,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --recompute block"},
+    /* At which d_ff gathers and sums are hidden (the course's tp_calcs). */
+    {RUN_FULL, 2, 50,
+     "--ranks 2 --size 2.7b --layers 4 --d-ff 640,2560,10240 --seq 2048 --precision bf16-pure --fusion graph --overlap "
+     "none --variant nccl,copy --iters 8"},
     /* bench_mesh --variant measured predicts these and the first run of 2.7b. */
     {RUN_FULL, 4, 60,
      "--ranks 4 --mesh tp2+dp_shard2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --fusion graph --variant "

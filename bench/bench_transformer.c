@@ -150,6 +150,10 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 16, "--size 2.7b --seq 2048 --batch 2,4 --precision bf16-pure --overlap none"},
     {RUN_FULL, 2, 8, "--size 2.7b --seq 2048 --batch 1 --precision bf16-pure --overlap none"},
     {RUN_FULL, 2, 8, "--size 2.7b --seq 1024 --batch 1 --precision bf16-pure --overlap none"},
+    /* Gradients that products add up, beside those of one micro-batch. */
+    {RUN_FULL, 1, 24,
+     "--size 2.7b --seq 1024 --batch 4 --precision bf16-pure --grad-dtype fp32 --micro-batches 1,8 --overlap none "
+     "--iters 6"},
     {RUN_FULL, 2, 30, "--size 8b --layers 8 --seq 4096 --batch 1,2,4 --precision bf16-pure --overlap none"},
     {RUN_HEADLINE, 1, 10, "--size xl --seq 1024 --precision bf16"},
     {RUN_HEADLINE, 1, 12, "--size 2.7b --seq 2048 --precision bf16"},

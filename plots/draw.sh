@@ -68,7 +68,10 @@ draw() {
     if [ $code = 3 ]; then # the figure finds that it has nothing to show
         rm -f "$work/figure"
     elif [ $code = 0 ] && [ -s "$work/figure" ]; then
-        mv "$work/figure" "$out/$name.svg"
+        awk '/^[ \t]*$/ { next } # without blank lines and empty groups
+            held { empty = /^<\/g>$/; if (!empty) print held; held = ""; if (empty) next }
+            /^<g fill="none"/ { held = $0; next }
+            { print }' "$work/figure" >"$out/$name.svg"
         echo "$name" >>"$work/drawn"
     else
         echo "plots/draw.sh: $name could not be drawn:" >&2

@@ -197,11 +197,15 @@ TEST_IN_FOLDER(zero1_is_drawn_as_one_step)
         "communication 6.000 ms, of it exposed 2.000 ms; idle 1.000 ms\n" SPAN("compute", "gemm", "0,1000")
             SPAN("communication", "reduce_scatter", "500,900") SPAN("communication", "all_gather", "2000,2500")
                 SPAN("communication", "all_gather", "2600,2800") SPAN("compute", "gemm", "2100,4000")
-                    SPAN("communication", "reduce_scatter", "3000,4000") SPAN("compute", "adamw", "5000,6000")
-                        SPAN("communication", "all_gather", "7000,9000"));
+                    SPAN("compute", "matmul", "4001,4003") SPAN("communication", "reduce_scatter", "3000,4000")
+                        SPAN("compute", "adamw", "5000,6000") SPAN("communication", "all_gather", "7000,9000"));
     expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
     OWNED char *text = figure(*state, "ddp_timeline");
     assert_non_null(strstr(text, ">5.0 ms, the second of two<"));
+    size_t spans = 0;
+    for (const char *at = text; (at = strstr(at, "<polygon")); at++)
+        spans++;
+    assert_int_equal(spans, 5); /* two products less than half a pixel apart are one */
 }
 
 /* The shell, sed and gnuplot each have a language in which a cell of somebody's file could be a command. */

@@ -28,10 +28,11 @@ __global__ void __launch_bounds__(THREADS) amax_kernel(sb_amax p, bool whole)
         const int row = blockIdx.y * ROWS + i * WARPS + warp;
         if (row >= p.rows)
             break;
+        eight_inputs<SOURCE, T> in;
         eight<T> x[2];
-        make_eight<SOURCE>(x[0], x[1], (const T *)p.x + (int64_t)row * p.ld + column,
-                           PARTS == 2 ? (const T *)p.dh + (int64_t)row * f + column : (const T *)nullptr, f, there,
-                           whole);
+        in.load((const T *)p.x + (int64_t)row * p.ld + column,
+                PARTS == 2 ? (const T *)p.dh + (int64_t)row * f + column : (const T *)nullptr, f, there, whole);
+        in.make(x[0], x[1]);
         unsigned along = 0;
 #pragma unroll
         for (int k = 0; k < PARTS; k++) {

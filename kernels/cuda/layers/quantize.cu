@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Casts to float8, with the transposed copy in one pass.
  *
- * Bound: bytes. A block of threads casts a tile of 128 x 128: it reads x once, keeps it in registers as it is stored, and writes
- * whole lines of 128 bytes of both copies. A thread has a square of 8 x 8, so that the 8 bytes of a row and the 8 of a
- * column are both its own; the transposed copy passes through shared memory, whose units of 8 bytes are swizzled. Scales of blocks
- * are found in the tile: along rows by shuffles among 16 lanes, down columns by maxima in shared memory. Elements outside of the
- * matrix count as zeros and are not written. Where SwiGLU makes the matrix, its inputs are what is read, and a tile of gate's
- * gradients is followed by that of up's. Sources of the recipe: kernels/float8.h. */
+ * Bound: bytes, and close behind them instructions. A block of threads casts a tile of 128 x 128: it reads x once, keeps it in registers as it is
+ * stored, and writes whole lines of 128 bytes of both copies. A thread has a square of 8 x 8, so that the 8 bytes of a row and the
+ * 8 of a column are both its own; the transposed copy passes through shared memory, whose units of 8 bytes are swizzled. Each thread
+ * makes the scale of one row or column of the tile for all; where scales are of blocks, of largest magnitudes that are found
+ * in the tile, two elements of 16 bits at a time. Where one scale serves both copies, the codes of the one are turned to be the other's. bf16
+ * is multiplied as pairs. Elements outside of the matrix count as zeros and are not written. Where SwiGLU makes the matrix, its
+ * inputs are what is read, and a tile of gate's gradients is followed by that of up's. Sources of the recipe: kernels/float8.h. */
 #include <cuda_fp8.h>
 
 #include "kernels/cuda/primitives/early.cuh"
@@ -18,32 +19,41 @@
 namespace
 {
 
-constexpr int THREADS = 256, TILE = SB_FLOAT8_BLOCK;
+constexpr int THREADS = 256, WARPS = THREADS / 32, TILE = SB_FLOAT8_BLOCK;
 constexpr int LANES = TILE / SQUARE; /* of a warp, along a row of the tile */
 constexpr int MAX_GRID_Y = 65535;
-/* Blocks that a multiprocessor is to hold where elements of 16 bits are as they lie. Before Hopper codes take many instructions, and
- * with them registers. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr int BLOCKS_OF_16_BITS = 2;
-#else
-constexpr int BLOCKS_OF_16_BITS = 3;
-#endif
 
-/* ---- casts ---- */
+/* ---- numbers ---- */
 
-/* Codes of two numbers, the first in the low byte. What is not finite becomes NaN, where the conversion alone would make the
- * largest value of infinity. */
-template <sb_dtype FORMAT>
-__device__ __forceinline__ unsigned codes_of(float x, float y, float factor)
+/* Two neighbours of a row times two factors, which are bf16 and powers of two or NaN. What is not finite becomes NaN, where the
+ * conversion alone would make the largest value of infinity. In bf16 a product loses bits only where it is far below the smallest code. */
+template <typename T>
+__device__ __forceinline__ float2 scaled(const eight<T> &x, int pair, unsigned factors)
 {
-    const float2 scaled =
-        make_float2(__fmaf_rn(x, 0.0f, __fmul_rn(x, factor)), __fmaf_rn(y, 0.0f, __fmul_rn(y, factor)));
-    return __nv_cvt_float2_to_fp8x2(scaled, __NV_SATFINITE, FORMAT == SB_E4M3 ? __NV_E4M3 : __NV_E5M2);
+    float y[2], f[2];
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        __nv_bfloat162 a, b;
+        memcpy(&a, &x.w[pair], sizeof a), memcpy(&b, &factors, sizeof b);
+        a = __hfma2(a, __nv_bfloat162(0, 0), __hmul2(a, b));
+        unsigned both;
+        memcpy(&both, &a, sizeof both);
+        word<T>::unpack(both, y);
+    } else {
+        word<__nv_bfloat16>::unpack(factors, f);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            y[i] = __fmaf_rn(x.at(2 * pair + i), 0.0f, __fmul_rn(x.at(2 * pair + i), f[i]));
+    }
+    return make_float2(y[0], y[1]);
 }
 
-__device__ __forceinline__ void store_scale(float *scales, int64_t at, unsigned bits)
+/* Codes of four numbers, the first in the lowest byte. */
+template <sb_dtype FORMAT>
+__device__ __forceinline__ unsigned codes_of(float a, float b, float c, float d)
 {
-    scales[at] = __uint_as_float(bits);
+    constexpr __nv_fp8_interpretation_t AS = FORMAT == SB_E4M3 ? __NV_E4M3 : __NV_E5M2;
+    return __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, AS) |
+           (unsigned)__nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, AS) << 16;
 }
 
 /* What a thread counts of the codes that it wrote. */
@@ -57,30 +67,18 @@ __device__ __forceinline__ void count(float x, float factor, unsigned &cut, unsi
     zeros += finite && x != 0.0f && scaled <= (FORMAT == SB_E4M3 ? 0x1p-10f : 0x1p-17f);
 }
 
-/* Casts of blocks do not: a step of fp8-block was 4 % slower on two H100s when they did, and no other recipe was. Perhaps gradients
- * of weights, on another stream, cannot run where blocks of threads wait behind a product. */
-__host__ __device__ __forceinline__ bool starts_early(sb_scaling scaling)
-{
-    return scaling == SB_SCALE_TENSOR || scaling == SB_SCALE_ROW;
-}
+/* ---- places ---- */
 
 struct shared_tile {
-    uint2 transposed[TILE * LANES]; /* unit (column, rows / 8) at column * LANES + (rows / 8 ^ column / 8) */
-    unsigned down[TILE];            /* largest of each column; of the tile in the first for squares */
-    alignas(8) unsigned char exponents[THREADS]; /* of scales that are given: of the rows of y, then of y_t */
+    union {
+        uint2 transposed[TILE * LANES]; /* unit (column, rows / 8) at column * LANES + (rows / 8 ^ column / 8) */
+        struct {                        /* largest magnitudes, as they are stored or in fp32: */
+            unsigned down[WARPS * TILE], along[TILE]; /* of each column by warp, and of each row */
+        } largest;
+    };
+    unsigned of_warp[WARPS];
+    alignas(16) unsigned short factors[THREADS]; /* bf16: of the rows of y, then of y_t */
 };
-
-__device__ __forceinline__ void store_eight(unsigned char *to, uint2 codes, int there, bool whole)
-{
-    if (whole && there >= SQUARE) {
-        *reinterpret_cast<uint2 *>(to) = codes;
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < SQUARE; i++)
-        if (i < there)
-            to[i] = (unsigned char)((i < 4 ? codes.x >> (8 * i) : codes.y >> (8 * (i - 4))) & 0xff);
-}
 
 /* A thread's square in the tile and in the matrix. */
 struct place {
@@ -91,42 +89,34 @@ struct place {
     int rows, columns;           /* how many of its 8 x 8 elements exist */
 };
 
-/* In the tile of this block whose columns begin and end there. */
-__device__ __forceinline__ place place_in(int rows, int first_column, int end_column)
+__device__ __forceinline__ place place_in(int rows, int first_row, int first_column, int end_column)
 {
-    place at = {(int)threadIdx.x % LANES, (int)threadIdx.x / LANES, (int)blockIdx.y * TILE, first_column, end_column};
-    at.row = at.first_row + at.unit * SQUARE, at.column = first_column + at.along * SQUARE;
+    int thread = (int)threadIdx.x;
+    asm volatile("" : "+r"(thread)); /* what follows of it is made anew for each tile: registers are short */
+    place at = {thread % LANES, thread / LANES, first_row, first_column, end_column};
+    at.row = first_row + at.unit * SQUARE, at.column = first_column + at.along * SQUARE;
     at.rows = min(max(rows - at.row, 0), SQUARE), at.columns = min(max(end_column - at.column, 0), SQUARE);
     return at;
 }
 
-/* Scales of eight rows or columns, as exponents, for registers are short: 255 is NaN. */
-struct powers {
-    unsigned exponents[SQUARE / 4];
+/* WHOLE: there are 8 or none, at a multiple of 8 bytes. */
+template <bool WHOLE>
+__device__ __forceinline__ void store_eight(unsigned char *to, uint2 codes, int there)
+{
+    if (WHOLE) {
+        if (there > 0)
+            *reinterpret_cast<uint2 *>(to) = codes;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < SQUARE; i++)
+        if (i < there)
+            to[i] = (unsigned char)((i < 4 ? codes.x >> (8 * i) : codes.y >> (8 * (i - 4))) & 0xff);
+}
 
-    __device__ __forceinline__ void set(int i, unsigned scale_bits)
-    {
-        const unsigned at = scale_bits >> 23 << 8 * (i % 4);
-        exponents[i / 4] = i % 4 == 0 ? at : exponents[i / 4] | at;
-    }
-    __device__ __forceinline__ void load(const unsigned char *from)
-    {
-        exponents[0] = reinterpret_cast<const unsigned *>(from)[0];
-        exponents[1] = reinterpret_cast<const unsigned *>(from)[1];
-    }
-    __device__ __forceinline__ unsigned scale_bits(int i) const
-    {
-        const unsigned exponent = exponents[i / 4] >> 8 * (i % 4) & 0xffu;
-        return exponent == 0xffu ? 0x7fffffffu : exponent << 23;
-    }
-    __device__ __forceinline__ float factor(int i) const
-    {
-        return __uint_as_float(sb_float8_inverse_bits(scale_bits(i)));
-    }
-};
+/* ---- scales: that of row threadIdx.x of y, then of y_t ---- */
 
-/* Where one scale serves all, or each row has one: the word of which this thread makes a scale of the tile, that of row threadIdx.x of y
- * or of y_t. It is read before the elements, so that one wait is enough. */
+/* Where one serves all, or each row has one: its word. It is read before the elements, so that one wait is enough. */
 __device__ __forceinline__ unsigned word_given(const sb_quantize &p, const place &at)
 {
     const bool transposed = threadIdx.x >= TILE;
@@ -138,184 +128,234 @@ __device__ __forceinline__ unsigned word_given(const sb_quantize &p, const place
     return transposed ? (p.y_t ? p.amax_t[i] : 0) : p.y ? p.amax[i] : 0;
 }
 
-template <sb_dtype FORMAT>
-__device__ __forceinline__ void scales_given(const sb_quantize &p, const place &at, unsigned word, shared_tile &tile,
-                                             powers &of_row, powers &of_column)
+/* N words of this thread's to memory that all see. */
+template <int N>
+__device__ __forceinline__ void share(unsigned *to, const unsigned (&words)[N])
 {
-    const unsigned scale = sb_float8_scale_bits(word, FORMAT);
-    const bool rows = p.scaling == SB_SCALE_ROW, transposed = threadIdx.x >= TILE;
-    const int i = (int)threadIdx.x % TILE + (transposed ? at.first_column : at.first_row);
-    tile.exponents[threadIdx.x] = (unsigned char)(scale >> 23);
-    if (transposed) {
-        if (p.y_t && at.first_row == 0 && i < at.end_column && (rows || i == 0))
-            store_scale(p.scales_t, i, scale);
-    } else if (p.y && at.first_column == 0 && i < p.rows && (rows || i == 0)) {
-        store_scale(p.scales, i, scale);
-    }
-    __syncthreads();
-    of_row.load(tile.exponents + at.unit * SQUARE);
-    of_column.load(tile.exponents + TILE + at.along * SQUARE);
+#pragma unroll
+    for (int i = 0; i < N; i += 4)
+        *reinterpret_cast<uint4 *>(to + i) = make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
 }
 
-/* The largest magnitudes of this thread's rows in the tile, and of its warp's part of its columns. */
+/* The largest magnitudes in the tile: of rows for 1x128 of y, of columns for that of y_t, of all for squares. Of two neighbours of
+ * 16 bits at a time. */
 template <typename T>
-__device__ __forceinline__ void largest_of(const eight<T> (&x)[SQUARE], unsigned (&of_row)[SQUARE],
-                                           unsigned (&down)[SQUARE])
+__device__ __forceinline__ void find_largest(const sb_quantize &p, const place &at, const eight<T> (&x)[SQUARE],
+                                             shared_tile &tile)
 {
     constexpr bool PAIRS = sizeof(T) == 2;
     constexpr int N = PAIRS ? SQUARE / 2 : SQUARE;
-    unsigned rows[N] = {}, columns[N] = {};
+    const auto larger = [](unsigned a, unsigned b) { return PAIRS ? __vmaxu2(a, b) : max(a, b); };
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    unsigned rows[N], columns[N] = {}, along[SQUARE] = {}, all = 0;
 #pragma unroll
     for (int i = 0; i < SQUARE; i++)
-        if constexpr (PAIRS) {
-            unsigned along = 0;
 #pragma unroll
-            for (int j = 0; j < N; j++) {
-                const unsigned pair = magnitudes(x[i].w[j]);
-                columns[j] = __vmaxu2(columns[j], pair);
-                along = __vmaxu2(along, pair);
-            }
-            rows[i / 2] |= max(along & 0xffffu, along >> 16) << 16 * (i % 2);
-        } else {
-#pragma unroll
-            for (int j = 0; j < N; j++) {
-                const unsigned bits = magnitude(x[i].at(j));
-                columns[j] = max(columns[j], bits);
-                rows[i] = max(rows[i], bits);
-            }
+        for (int j = 0; j < N; j++) {
+            const unsigned bits = PAIRS ? magnitudes(x[i].w[j]) : magnitude(x[i].at(j));
+            columns[j] = larger(columns[j], bits), along[i] = larger(along[i], bits);
         }
 #pragma unroll
     for (int i = 0; i < N; i++) {
-#pragma unroll
-        for (int d = LANES / 2; d > 0; d /= 2) {
-            const unsigned other = __shfl_xor_sync(0xffffffffu, rows[i], d);
-            rows[i] = PAIRS ? __vmaxu2(rows[i], other) : max(rows[i], other);
-        }
-        const unsigned other = __shfl_xor_sync(0xffffffffu, columns[i], LANES);
-        columns[i] = PAIRS ? __vmaxu2(columns[i], other) : max(columns[i], other);
+        rows[i] = PAIRS ? larger(__byte_perm(along[2 * i], along[2 * i + 1], 0x5410),
+                                 __byte_perm(along[2 * i], along[2 * i + 1], 0x7632))
+                        : along[i];
+        all = larger(all, rows[i]);
     }
+    if (p.scaling == SB_SCALE_128X128 || p.scaling_t == SB_SCALE_128X128) {
+        all = __reduce_max_sync(0xffffffffu, PAIRS ? max(all & 0xffffu, all >> 16) : all);
+        if (lane == 0)
+            tile.of_warp[warp] = all;
+    }
+    if (p.scaling == SB_SCALE_1X128) {
 #pragma unroll
-    for (int i = 0; i < SQUARE; i++)
-        if constexpr (PAIRS) {
-            of_row[i] = wide_magnitude<T>(rows[i / 2], i % 2);
-            down[i] = wide_magnitude<T>(columns[i / 2], i % 2);
-        } else {
-            of_row[i] = rows[i], down[i] = columns[i];
-        }
+        for (int i = 0; i < N; i++)
+#pragma unroll
+            for (int d = LANES / 2; d > 0; d /= 2)
+                rows[i] = larger(rows[i], __shfl_xor_sync(0xffffffffu, rows[i], d));
+        if (at.along == 0)
+            share(tile.largest.along + at.unit * N, rows);
+    }
+    if (p.scaling_t == SB_SCALE_1X128) {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            columns[j] = larger(columns[j], __shfl_xor_sync(0xffffffffu, columns[j], LANES));
+        if (lane < LANES)
+            share(tile.largest.down + (warp * LANES + lane) * N, columns);
+    }
 }
 
-/* The tile is one block: its scale, and zeros where the last block of a row of scales ends short of a whole unit. */
-__device__ __forceinline__ void store_square(float *scales, int row, int column, int columns, int ld, unsigned scale)
-{
-    store_scale(scales, (int64_t)row * ld + column, scale);
-    for (int j = column + 1; column + 1 == columns && j < ld; j++)
-        scales[(int64_t)row * ld + j] = 0;
-}
-
-/* Scales of blocks: each row of the tile is one of y, or the tile is; each column is one of y_t, or the tile. */
-template <typename T, sb_dtype FORMAT>
-__device__ __forceinline__ void scales_found(const sb_quantize &p, const place &at, const eight<T> (&x)[SQUARE],
-                                             shared_tile &tile, powers &of_row, powers &of_column)
-{
-    const bool lines = p.scaling == SB_SCALE_1X128, lines_t = p.scaling_t == SB_SCALE_1X128;
-    unsigned along[SQUARE], down[SQUARE], largest = 0;
-    largest_of(x, along, down);
-#pragma unroll
-    for (int i = 0; i < SQUARE; i++) {
-        largest = max(largest, along[i]);
-        of_row.set(i, sb_float8_scale_bits(along[i], FORMAT));
-        if (lines_t && at.unit % 2 == 0)
-            atomicMax(&tile.down[at.along * SQUARE + i], down[i]);
-        if (lines && p.y && at.along == 0 && i < at.rows)
-            store_scale(p.scales, (int64_t)(at.first_column / TILE) * p.rows + at.row + i, of_row.scale_bits(i));
-    }
-    if (!lines_t && at.along == 0)
-        atomicMax(&tile.down[0], largest);
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < SQUARE; i++) {
-        of_column.set(i, sb_float8_scale_bits(tile.down[lines_t ? at.along * SQUARE + i : 0], FORMAT));
-        if (lines_t && p.y_t && at.unit == 0 && i < at.columns)
-            store_scale(p.scales_t, (int64_t)blockIdx.y * p.columns + at.column + i, of_column.scale_bits(i));
-    }
-    if (!lines)
-        of_row = of_column;
-    if (!lines && p.y && threadIdx.x == 0)
-        store_square(p.scales, blockIdx.y, at.first_column / TILE, (p.columns + TILE - 1) / TILE,
-                     sb_float8_square_ld(p.columns), of_row.scale_bits(0));
-    if (!lines_t && p.y_t && threadIdx.x == 0)
-        store_square(p.scales_t, at.first_column / TILE, blockIdx.y, gridDim.y, sb_float8_square_ld(p.rows),
-                     of_column.scale_bits(0));
-}
-
-/* No copies in fp32 outlive this point: registers are short. */
 template <typename T>
-__device__ __forceinline__ void stay_packed(eight<T> (&x)[SQUARE], unsigned zero)
+__device__ __forceinline__ unsigned word_found(const sb_quantize &p, const shared_tile &tile)
 {
+    using stored = std::conditional_t<sizeof(T) == 2, unsigned short, unsigned>;
+    const bool transposed = threadIdx.x >= TILE;
+    unsigned largest = 0;
+    const bool lines = (transposed ? p.scaling_t : p.scaling) == SB_SCALE_1X128;
+    if (lines && !transposed)
+        largest = ((const stored *)tile.largest.along)[threadIdx.x];
 #pragma unroll
-    for (int i = 0; i < SQUARE; i++)
-        x[i].stay_packed(zero);
+    for (int i = 0; i < WARPS; i++)
+        if (!lines)
+            largest = max(largest, tile.of_warp[i]);
+        else if (transposed)
+            largest = max(largest, (unsigned)((const stored *)tile.largest.down)[i * TILE + threadIdx.x - TILE]);
+    return sizeof(T) == 2 ? wide_magnitude<T>(largest, 0) : largest;
 }
 
-/* The codes of a tile whose elements the threads hold. `whole_*`: rows of y and y_t begin at multiples of 8 bytes. `word`: word_given. */
-template <typename T, sb_dtype FORMAT>
-__device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at, eight<T> (&x)[SQUARE], unsigned word,
-                                          shared_tile &tile, bool whole_y, bool whole_t)
+__device__ __forceinline__ void store_scale(const sb_quantize &p, const place &at, unsigned scale)
 {
-    const unsigned zero = (unsigned)p.rows >> 31;
-    powers of_row, of_column; /* of this thread's rows of y, and of y_t */
-    stay_packed(x, zero);
-    if (p.scaling == SB_SCALE_TENSOR || p.scaling == SB_SCALE_ROW) {
-        scales_given<FORMAT>(p, at, word, tile, of_row, of_column);
-    } else {
-        for (int i = threadIdx.x; i < TILE; i += THREADS)
-            tile.down[i] = 0;
-        __syncthreads();
-        scales_found<T, FORMAT>(p, at, x, tile, of_row, of_column);
+    const bool transposed = threadIdx.x >= TILE;
+    const int rows = transposed ? p.columns : p.rows, columns = transposed ? p.rows : p.columns; /* of the copy */
+    const int i = threadIdx.x % TILE, row = i + (transposed ? at.first_column : at.first_row);
+    const int block = (transposed ? at.first_row : at.first_column) / TILE;
+    float *scales = transposed ? p.scales_t : p.scales;
+    if (!(transposed ? p.y_t : p.y) || row >= (transposed ? at.end_column : p.rows))
+        return;
+    switch (transposed ? p.scaling_t : p.scaling) {
+    case SB_SCALE_TENSOR:
+        if (row == 0 && block == 0)
+            scales[0] = __uint_as_float(scale);
+        break;
+    case SB_SCALE_ROW:
+        if (block == 0)
+            scales[row] = __uint_as_float(scale);
+        break;
+    case SB_SCALE_1X128: scales[(int64_t)block * rows + row] = __uint_as_float(scale); break;
+    case SB_SCALE_128X128:
+        if (i == 0) { /* and zeros where the last square ends short of a whole unit */
+            const int ld = sb_float8_square_ld(columns);
+            float *line = scales + (int64_t)(row / TILE) * ld;
+            line[block] = __uint_as_float(scale);
+            for (int j = block + 1; block + 1 == (columns + TILE - 1) / TILE && j < ld; j++)
+                line[j] = 0;
+        }
+        break;
+    default: break;
     }
+}
 
-    stay_packed(x, zero);
-    unsigned cut = 0, zeros = 0;
+/* ---- codes ---- */
+
+/* Codes of a row of the thread's square. */
+template <sb_dtype FORMAT, typename T>
+__device__ __forceinline__ uint2 row_codes(const eight<T> &x, unsigned factor)
+{
+    float2 y[SQUARE / 2];
 #pragma unroll
-    for (int i = 0; p.y && i < SQUARE; i++) {
-        const float f = of_row.factor(i);
-        uint2 codes;
-        codes.x = codes_of<FORMAT>(x[i].at(0), x[i].at(1), f) | codes_of<FORMAT>(x[i].at(2), x[i].at(3), f) << 16;
-        codes.y = codes_of<FORMAT>(x[i].at(4), x[i].at(5), f) | codes_of<FORMAT>(x[i].at(6), x[i].at(7), f) << 16;
-        if (i < at.rows)
-            store_eight((unsigned char *)p.y + (int64_t)(at.row + i) * p.ld_y + at.column, codes, at.columns, whole_y);
-        if (p.counts)
+    for (int j = 0; j < SQUARE / 2; j++)
+        y[j] = scaled(x, j, factor);
+    return make_uint2(codes_of<FORMAT>(y[0].x, y[0].y, y[1].x, y[1].y),
+                      codes_of<FORMAT>(y[2].x, y[2].y, y[3].x, y[3].y));
+}
+
+/* Codes of two columns of the square. */
+template <sb_dtype FORMAT, typename T>
+__device__ __forceinline__ void column_codes(const eight<T> (&x)[SQUARE], int pair, unsigned factors, uint2 &even,
+                                             uint2 &odd)
+{
+    float2 y[SQUARE];
 #pragma unroll
-            for (int j = 0; j < SQUARE; j++)
-                count<FORMAT>(x[i].at(j), f, cut, zeros);
+    for (int i = 0; i < SQUARE; i++)
+        y[i] = scaled(x[i], pair, factors);
+    even =
+        make_uint2(codes_of<FORMAT>(y[0].x, y[1].x, y[2].x, y[3].x), codes_of<FORMAT>(y[4].x, y[5].x, y[6].x, y[7].x));
+    odd =
+        make_uint2(codes_of<FORMAT>(y[0].y, y[1].y, y[2].y, y[3].y), codes_of<FORMAT>(y[4].y, y[5].y, y[6].y, y[7].y));
+}
+
+/* The factor of row or column i of eight, twice. */
+__device__ __forceinline__ unsigned factor_of(const uint4 &factors, int i)
+{
+    const unsigned w = i < 4 ? (i < 2 ? factors.x : factors.y) : i < 6 ? factors.z : factors.w;
+    return __byte_perm(w, 0, i % 2 ? 0x3232 : 0x1010);
+}
+
+/* The codes of a tile whose elements the threads hold. WHOLE: sb_quantize's matrix is of whole squares where it has both copies, of whole rows of
+ * squares else, and nothing is counted. `word`: word_given. */
+template <typename T, sb_dtype FORMAT, bool WHOLE>
+__device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at, const eight<T> (&x)[SQUARE],
+                                          unsigned word, shared_tile &tile)
+{
+    unsigned largest = 0;
+    if (p.largest)
+#pragma unroll
+        for (int i = 0; i < SQUARE; i++)
+            largest = max(largest, largest_in(x[i]));
+    __syncthreads(); /* the tile before has been written */
+    if (p.scaling != SB_SCALE_TENSOR && p.scaling != SB_SCALE_ROW) {
+        find_largest(p, at, x, tile);
+        __syncthreads();
+        word = word_found<T>(p, tile);
+    }
+    const unsigned scale = sb_float8_scale_bits(word, FORMAT);
+    tile.factors[threadIdx.x] = (unsigned short)(sb_float8_inverse_bits(scale) >> 16);
+    store_scale(p, at, scale);
+    __syncthreads();
+
+    const bool one = p.scaling == SB_SCALE_TENSOR || p.scaling == SB_SCALE_128X128; /* scale for both copies */
+    const uint4 of_rows = *reinterpret_cast<const uint4 *>(tile.factors + at.unit * SQUARE),
+                of_columns = *reinterpret_cast<const uint4 *>(tile.factors + TILE + at.along * SQUARE);
+    const auto put = [&](int j, uint2 codes) {
+        tile.transposed[(at.along * SQUARE + j) * LANES + (at.unit ^ at.along)] = codes;
+    };
+    const int rows = p.y ? at.rows : 0;
+    unsigned char *y = (unsigned char *)p.y + (int64_t)at.row * p.ld_y + at.column;
+    const auto store_row = [&](int i, uint2 codes) {
+        store_eight<WHOLE>(y, codes, i < rows ? at.columns : 0);
+        y += p.ld_y;
+    };
+    if (one) {
+        uint2 codes[SQUARE];
+#pragma unroll
+        for (int i = 0; i < SQUARE; i++)
+            store_row(i, codes[i] = row_codes<FORMAT>(x[i], factor_of(of_rows, i)));
+        turn_square(codes);
+#pragma unroll
+        for (int j = 0; j < SQUARE; j++)
+            put(j, codes[j]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < SQUARE; i++)
+            store_row(i, row_codes<FORMAT>(x[i], factor_of(of_rows, i)));
+#pragma unroll
+        for (int j = 0; j < SQUARE / 2; j++) {
+            uint2 even, odd;
+            column_codes<FORMAT>(x, j,
+                                 j == 0   ? of_columns.x
+                                 : j == 1 ? of_columns.y
+                                 : j == 2 ? of_columns.z
+                                          : of_columns.w,
+                                 even, odd);
+            put(2 * j, even), put(2 * j + 1, odd);
+        }
     }
     if (p.y_t) {
-        stay_packed(x, zero);
-#pragma unroll
-        for (int j = 0; j < SQUARE; j++) {
-            const float f = of_column.factor(j);
-            uint2 codes;
-            codes.x = codes_of<FORMAT>(x[0].at(j), x[1].at(j), f) | codes_of<FORMAT>(x[2].at(j), x[3].at(j), f) << 16;
-            codes.y = codes_of<FORMAT>(x[4].at(j), x[5].at(j), f) | codes_of<FORMAT>(x[6].at(j), x[7].at(j), f) << 16;
-            tile.transposed[(at.along * SQUARE + j) * LANES + (at.unit ^ at.along)] = codes;
-            if (p.counts && !p.y)
-#pragma unroll
-                for (int i = 0; i < SQUARE; i++)
-                    count<FORMAT>(x[i].at(j), f, cut, zeros);
-        }
         __syncthreads();
         /* Half a warp writes the 128 bytes of one column. */
+        constexpr int STRIDE = THREADS / LANES;
+        const int from_row = at.first_row + at.along * SQUARE, there = min(max(p.rows - from_row, 0), SQUARE);
+        int to = at.first_column + at.unit;
+        unsigned char *y_t = (unsigned char *)p.y_t + (int64_t)to * p.ld_t + from_row;
+        uint2 codes[TILE / STRIDE];
 #pragma unroll
-        for (int i = 0; i < TILE / (THREADS / LANES); i++) {
-            const int c = i * (THREADS / LANES) + at.unit, to = at.first_column + c;
-            const int from_row = at.first_row + at.along * SQUARE;
-            if (to < at.end_column)
-                store_eight((unsigned char *)p.y_t + (int64_t)to * p.ld_t + from_row,
-                            tile.transposed[c * LANES + (at.along ^ c / SQUARE)],
-                            min(max(p.rows - from_row, 0), SQUARE), whole_t);
+        for (int i = 0; i < TILE / STRIDE; i++)
+            codes[i] = tile.transposed[(i * STRIDE + at.unit) * LANES + (at.along ^ (i * STRIDE + at.unit) / SQUARE)];
+#pragma unroll
+        for (int i = 0; i < TILE / STRIDE; i++) {
+            store_eight<WHOLE>(y_t, codes[i], to < at.end_column ? there : 0);
+            to += STRIDE, y_t += (int64_t)STRIDE * p.ld_t;
         }
     }
-    if (p.counts) {
+    if (!WHOLE && p.counts) {
+        unsigned cut = 0, zeros = 0;
+#pragma unroll
+        for (int i = 0; i < SQUARE; i++)
+#pragma unroll
+            for (int j = 0; j < SQUARE; j++)
+                count<FORMAT>(x[i].at(j),
+                              __uint_as_float(p.y ? factor_of(of_rows, i) << 16 : factor_of(of_columns, j) << 16), cut,
+                              zeros);
         cut = __reduce_add_sync(0xffffffffu, cut);
         zeros = __reduce_add_sync(0xffffffffu, zeros);
         if (threadIdx.x % 32 == 0 && cut > 0)
@@ -323,45 +363,54 @@ __device__ __forceinline__ void cast_tile(const sb_quantize &p, const place &at,
         if (threadIdx.x % 32 == 0 && zeros > 0)
             atomicAdd(p.counts + 1, zeros);
     }
-    if (p.largest) {
-        unsigned largest = 0;
-#pragma unroll
-        for (int i = 0; i < SQUARE; i++)
-            largest = max(largest, largest_in(x[i]));
+    if (p.largest)
         raise(p.largest, largest);
+}
+
+/* Blocks that a multiprocessor is to hold: many where the step's casts are, which are of whole squares of bf16. */
+template <typename T, sb_float8_source SOURCE, bool WHOLE>
+constexpr int BLOCKS = !WHOLE || !std::is_same_v<T, __nv_bfloat16> ? 1
+                       : SOURCE == SB_FROM_SWIGLU_GRADIENT         ? 2
+                                                                   : 4;
+
+template <typename T, sb_dtype FORMAT, sb_float8_source SOURCE, bool WHOLE>
+__global__ void __launch_bounds__(THREADS, BLOCKS<T, SOURCE, WHOLE>) quantize_kernel(sb_quantize p)
+{
+    constexpr bool GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
+    constexpr int BATCH = WHOLE && SOURCE != SB_FROM_X ? 2 : 1; /* rows that are read at once: registers are short */
+    __shared__ shared_tile tile;
+    wait_if_early();
+    if (p.again && sb_float8_scale_bits(p.amax[0], FORMAT) == sb_float8_scale_bits(p.amax_t[0], FORMAT))
+        return;
+    const int f = GRADIENT ? p.columns / 2 : p.columns, first = (int)blockIdx.x * TILE;
+    for (int first_row = (int)blockIdx.y * TILE; first_row < p.rows; first_row += (int)gridDim.y * TILE) {
+        const place at = place_in(p.rows, first_row, first, f);
+        const unsigned word = word_given(p, at);
+        const T *from = (const T *)p.x + (int64_t)at.row * p.ld + at.column,
+                *dh = GRADIENT ? (const T *)p.dh + (int64_t)at.row * f + at.column : NULL;
+        eight<T> x[SQUARE] = {}, up[GRADIENT ? SQUARE : 1] = {};
+#pragma unroll
+        for (int i = 0; i < SQUARE; i += BATCH) {
+            eight_inputs<SOURCE, T> in[BATCH];
+            if (i >= at.rows || at.columns <= 0)
+                break;
+#pragma unroll
+            for (int j = 0; j < BATCH; j++)
+                in[j].load(from + j * (int64_t)p.ld, dh + j * (int64_t)f, f, WHOLE ? SQUARE : at.columns, WHOLE);
+            from += BATCH * (int64_t)p.ld, dh += GRADIENT ? BATCH * (int64_t)f : 0;
+#pragma unroll
+            for (int j = 0; j < BATCH; j++)
+                in[j].make(x[i + j], up[GRADIENT ? i + j : 0]);
+        }
+        cast_tile<T, FORMAT, WHOLE>(p, at, x, word, tile);
+        if constexpr (GRADIENT) {
+            const place behind = place_in(p.rows, first_row, f + first, 2 * f);
+            cast_tile<T, FORMAT, WHOLE>(p, behind, up, word_given(p, behind), tile);
+        }
     }
 }
 
-template <typename T, sb_dtype FORMAT, sb_float8_source SOURCE>
-__global__ void __launch_bounds__(THREADS, SOURCE == SB_FROM_X && sizeof(T) == 2 ? BLOCKS_OF_16_BITS : 2)
-    quantize_kernel(sb_quantize p, bool whole_x, bool whole_y, bool whole_t)
-{
-    constexpr bool GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
-    __shared__ shared_tile tile;
-    if (starts_early(p.scaling))
-        wait_if_early();
-    const int f = GRADIENT ? p.columns / 2 : p.columns, first = (int)blockIdx.x * TILE;
-    const place at = place_in(p.rows, first, f);
-    const unsigned word = word_given(p, at);
-    if (p.again && sb_float8_scale_bits(word, FORMAT) == sb_float8_scale_bits(p.amax_t[0], FORMAT))
-        return;
-    eight<T> x[SQUARE], up[GRADIENT ? SQUARE : 1];
-#pragma unroll
-    for (int i = 0; i < SQUARE; i++) {
-        if (SOURCE != SB_FROM_SWIGLU && i == SQUARE / 2)
-            asm volatile("" ::: "memory"); /* no more than half of the loads at once: registers are short */
-        make_eight<SOURCE>(x[i], up[GRADIENT ? i : 0], (const T *)p.x + (int64_t)(at.row + i) * p.ld + at.column,
-                           GRADIENT ? (const T *)p.dh + (int64_t)(at.row + i) * f + at.column : (const T *)nullptr, f,
-                           i < at.rows ? at.columns : 0, whole_x);
-    }
-    cast_tile<T, FORMAT>(p, at, x, word, tile, whole_y, whole_t);
-    if constexpr (GRADIENT) {
-        const place behind = place_in(p.rows, f + first, 2 * f);
-        const unsigned word_behind = word_given(p, behind);
-        __syncthreads(); /* the tile in shared memory has been read */
-        cast_tile<T, FORMAT>(p, behind, up, word_behind, tile, whole_y, whole_t);
-    }
-}
+/* ---- launches ---- */
 
 /* Do rows begin at multiples of `bytes`? */
 bool aligned(const void *p, int64_t ld_bytes, int bytes)
@@ -369,46 +418,44 @@ bool aligned(const void *p, int64_t ld_bytes, int bytes)
     return (uintptr_t)p % bytes == 0 && ld_bytes % bytes == 0;
 }
 
-template <typename T, sb_float8_source SOURCE>
-sb_status launch(const sb_context *ctx, const sb_quantize *p, cudaStream_t stream)
+template <typename T, sb_float8_source SOURCE, bool WHOLE>
+sb_status launch_kernel(const sb_context *ctx, const sb_quantize *p, cudaStream_t stream)
 {
-    constexpr bool MADE = SOURCE != SB_FROM_X, GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
-    const int f = GRADIENT ? p->columns / 2 : p->columns;
-    const dim3 grid((f + TILE - 1) / TILE, (p->rows + TILE - 1) / TILE);
-    const bool whole_x =
-        aligned(p->x, p->ld * (int64_t)sizeof(T), 16) && (!MADE || aligned(p->dh, f * (int64_t)sizeof(T), 16));
-    const bool whole_y = aligned(p->y, p->ld_y, SQUARE) && (!GRADIENT || f % SQUARE == 0);
-    const bool whole_t = aligned(p->y_t, p->ld_t, SQUARE);
+    const int columns = SOURCE == SB_FROM_SWIGLU_GRADIENT ? p->columns / 2 : p->columns;
+    dim3 grid((columns + TILE - 1) / TILE, min((p->rows + TILE - 1) / TILE, MAX_GRID_Y));
     const auto kernel =
-        p->format == SB_E4M3 ? quantize_kernel<T, SB_E4M3, SOURCE> : quantize_kernel<T, SB_E5M2, SOURCE>;
+        p->format == SB_E4M3 ? quantize_kernel<T, SB_E4M3, SOURCE, WHOLE> : quantize_kernel<T, SB_E5M2, SOURCE, WHOLE>;
     sb_quantize q = *p;
     q.scaling_t = q.scaling_t ? q.scaling_t : q.scaling;
     q.again = false;
-    if (!starts_early(p->scaling)) {
-        kernel<<<grid, THREADS, 0, stream>>>(q, whole_x, whole_y, whole_t);
-        return sb_cuda_launched("quantize kernel");
-    }
-    launch_early(ctx, kernel, grid, THREADS, 0, stream, q, whole_x, whole_y, whole_t);
-    if (p->again) { /* its amax_t is the guess */
+    launch_early(ctx, kernel, grid, THREADS, 0, stream, q);
+    if (p->again) { /* its amax_t is the guess; a launch that most often ends at once has few blocks */
         q.again = true, q.amax = p->largest, q.amax_t = p->amax, q.largest = NULL;
-        launch_early(ctx, kernel, grid, THREADS, 0, stream, q, whole_x, whole_y, whole_t);
+        grid.y = min((int)grid.y, max(2 * ctx->sm_count / (int)grid.x, 1));
+        launch_early(ctx, kernel, grid, THREADS, 0, stream, q);
     }
     return sb_cuda_launched("quantize kernel");
+}
+
+template <typename T, sb_float8_source SOURCE>
+sb_status launch(const sb_context *ctx, const sb_quantize *p, cudaStream_t stream)
+{
+    const int f = SOURCE == SB_FROM_SWIGLU_GRADIENT ? p->columns / 2 : p->columns;
+    const bool whole =
+        !p->counts && f % SQUARE == 0 && aligned(p->x, p->ld * (int64_t)sizeof(T), 16) &&
+        (SOURCE == SB_FROM_X || aligned(p->dh, f * (int64_t)sizeof(T), 16)) && aligned(p->y, p->ld_y, SQUARE) &&
+        ((!p->y_t && SOURCE == SB_FROM_X) || (p->rows % SQUARE == 0 && aligned(p->y_t, p->ld_t, SQUARE)));
+    return whole ? launch_kernel<T, SOURCE, true>(ctx, p, stream) : launch_kernel<T, SOURCE, false>(ctx, p, stream);
 }
 
 } // namespace
 
 extern "C" sb_status sb_cuda_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
-    sb_status s = sb_quantize_check(p);
-    if (s == SB_OK && p->scaling == SB_SCALE_1X32)
-        s = sb_error(SB_UNSUPPORTED,
-                     "quantize: there is no CUDA kernel for blocks of 1x32 yet; the CPU backend has them");
-    if (s == SB_OK && p->rows > (int64_t)TILE * MAX_GRID_Y)
-        s = sb_error(SB_UNSUPPORTED, "quantize: %d rows are more than the %d that one launch takes", p->rows,
-                     TILE * MAX_GRID_Y);
-    if (s != SB_OK)
-        return s;
+    SB_TRY(sb_quantize_check(p));
+    if (p->scaling == SB_SCALE_1X32)
+        return sb_error(SB_UNSUPPORTED,
+                        "quantize: there is no CUDA kernel for blocks of 1x32 yet; the CPU backend has them");
     return with_source("quantize", p->dtype, p->source, [&](auto element, auto source) {
         return launch<decltype(element), source>(ctx, p, (cudaStream_t)stream);
     });

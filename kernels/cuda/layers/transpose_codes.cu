@@ -2,25 +2,16 @@
 /* Codes of float8 transposed. Bound: bytes, of which each is read and written once. A block of threads has a tile of 128 x 128, a
  * thread a square of 8 x 8, which it transposes in registers; whole lines of 128 bytes are read and, by way of shared memory,
  * written. */
+#include "kernels/cuda/primitives/float8.cuh"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/train.h"
-#include "kernels/shared/float8.h"
 #include "kernels/shared/train_check.h"
 
 namespace
 {
 
-constexpr int THREADS = 256, TILE = SB_FLOAT8_BLOCK, SQUARE = 8, LANES = TILE / SQUARE;
+constexpr int THREADS = 256, TILE = SB_FLOAT8_BLOCK, LANES = TILE / SQUARE;
 constexpr int MAX_GRID_Y = 65535;
-
-/* Bytes (row, column) of 4 x 4 become (column, row). */
-__device__ __forceinline__ void turn(unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned (&to)[4])
-{
-    const unsigned low01 = __byte_perm(a0, a1, 0x5140), low23 = __byte_perm(a2, a3, 0x5140);
-    const unsigned high01 = __byte_perm(a0, a1, 0x7362), high23 = __byte_perm(a2, a3, 0x7362);
-    to[0] = __byte_perm(low01, low23, 0x5410), to[1] = __byte_perm(low01, low23, 0x7632);
-    to[2] = __byte_perm(high01, high23, 0x5410), to[3] = __byte_perm(high01, high23, 0x7632);
-}
 
 /* The tile's own scale, and zeros where its row of scales ends short of a whole unit. */
 __device__ __forceinline__ void turn_scale(const sb_codes &p)
@@ -49,17 +40,10 @@ __global__ void __launch_bounds__(THREADS) transpose_codes_kernel(sb_codes p)
         in[i] = row < p.rows && column < p.columns
                     ? *reinterpret_cast<const uint2 *>(x + (int64_t)(row + i) * p.columns + column)
                     : make_uint2(0, 0);
-    unsigned left[2][4], right[2][4]; /* columns 0 to 3 and 4 to 7, of rows 0 to 3 and 4 to 7 */
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const uint2 *of = in + 4 * half;
-        turn(of[0].x, of[1].x, of[2].x, of[3].x, left[half]);
-        turn(of[0].y, of[1].y, of[2].y, of[3].y, right[half]);
-    }
+    turn_square(in);
 #pragma unroll
     for (int j = 0; j < SQUARE; j++)
-        turned[(along * SQUARE + j) * LANES + (unit ^ along)] =
-            j < 4 ? make_uint2(left[0][j % 4], left[1][j % 4]) : make_uint2(right[0][j % 4], right[1][j % 4]);
+        turned[(along * SQUARE + j) * LANES + (unit ^ along)] = in[j];
     if (threadIdx.x == 0)
         turn_scale(p);
     __syncthreads();

@@ -111,6 +111,30 @@ __device__ __forceinline__ unsigned largest_in(const eight<T> &x)
     }
 }
 
+/* Bytes (row, column) of 4 x 4 become (column, row). */
+__device__ __forceinline__ void turn(unsigned &a0, unsigned &a1, unsigned &a2, unsigned &a3)
+{
+    const unsigned low01 = __byte_perm(a0, a1, 0x5140), low23 = __byte_perm(a2, a3, 0x5140);
+    const unsigned high01 = __byte_perm(a0, a1, 0x7362), high23 = __byte_perm(a2, a3, 0x7362);
+    a0 = __byte_perm(low01, low23, 0x5410), a1 = __byte_perm(low01, low23, 0x7632);
+    a2 = __byte_perm(high01, high23, 0x5410), a3 = __byte_perm(high01, high23, 0x7632);
+}
+
+/* Turns 8 x 8 bytes likewise, of which a uint2 is a row. */
+__device__ __forceinline__ void turn_square(uint2 (&a)[SQUARE])
+{
+#pragma unroll
+    for (int i = 0; i < SQUARE; i += 4) {
+        turn(a[i].x, a[i + 1].x, a[i + 2].x, a[i + 3].x);
+        turn(a[i].y, a[i + 1].y, a[i + 2].y, a[i + 3].y);
+    }
+#pragma unroll
+    for (int i = 0; i < SQUARE / 2; i++) {
+        const unsigned upper = a[i].y;
+        a[i].y = a[i + 4].x, a[i + 4].x = upper;
+    }
+}
+
 /* The whole warp calls it together. Most warps find that the word is as large already. */
 __device__ __forceinline__ void raise(uint32_t *word, unsigned mine)
 {
@@ -119,36 +143,44 @@ __device__ __forceinline__ void raise(uint32_t *word, unsigned mine)
         atomicMax(word, mine);
 }
 
-/* Eight elements of the matrix: x, or h, of what x points to; `f` elements behind gate lies up. With dh they are the gradients of
- * gate, and those of up. `there` of them exist, the others are zero. */
+/* What eight elements of the matrix are made of: x, or gate, with up `f` elements behind it; and dh, for the gradients of both. */
 template <sb_float8_source SOURCE, typename T>
-__device__ __forceinline__ void make_eight(eight<T> &x, eight<T> &d_up, const T *from, const T *dh, int f, int there,
-                                           bool whole)
-{
-    x.load(from, there, whole);
-    if constexpr (SOURCE != SB_FROM_X) {
-        eight<T> u, d;
-        float gate[SQUARE], up[SQUARE], gradient[SQUARE];
-        u.load(from + f, there, whole);
-        if constexpr (SOURCE == SB_FROM_SWIGLU_GRADIENT) {
-            d.load(dh, there, whole);
-            d.unpack(gradient);
-        }
-        x.unpack(gate);
-        u.unpack(up);
-#pragma unroll
-        for (int j = 0; j < SQUARE; j++)
-            if constexpr (SOURCE == SB_FROM_SWIGLU) {
-                gate[j] = swiglu_math::product<T>(gate[j], up[j]);
-            } else {
-                const swiglu_math::gradient g = swiglu_math::gradients<T>(gate[j], up[j], gradient[j]);
-                gate[j] = g.gate, up[j] = g.up;
-            }
-        x.pack(gate);
+struct eight_inputs {
+    eight<T> x, up, dh;
+
+    /* `there` of them exist, the others are zero. */
+    __device__ __forceinline__ void load(const T *from, const T *from_dh, int f, int there, bool whole)
+    {
+        x.load(from, there, whole);
+        if constexpr (SOURCE != SB_FROM_X)
+            up.load(from + f, there, whole);
         if constexpr (SOURCE == SB_FROM_SWIGLU_GRADIENT)
-            d_up.pack(up);
+            dh.load(from_dh, there, whole);
     }
-}
+    /* The elements: x, h, or the gradients of gate, and then those of up. */
+    __device__ __forceinline__ void make(eight<T> &out, eight<T> &d_up) const
+    {
+        out = x;
+        if constexpr (SOURCE != SB_FROM_X) {
+            float gate[SQUARE], u[SQUARE], gradient[SQUARE];
+            x.unpack(gate);
+            up.unpack(u);
+            if constexpr (SOURCE == SB_FROM_SWIGLU_GRADIENT)
+                dh.unpack(gradient);
+#pragma unroll
+            for (int j = 0; j < SQUARE; j++)
+                if constexpr (SOURCE == SB_FROM_SWIGLU) {
+                    gate[j] = swiglu_math::product<T>(gate[j], u[j]);
+                } else {
+                    const swiglu_math::gradient g = swiglu_math::gradients<T>(gate[j], u[j], gradient[j]);
+                    gate[j] = g.gate, u[j] = g.up;
+                }
+            out.pack(gate);
+            if constexpr (SOURCE == SB_FROM_SWIGLU_GRADIENT)
+                d_up.pack(u);
+        }
+    }
+};
 
 /* f(T(), source) with the element type and the source as a constant. */
 template <typename F>

@@ -15,7 +15,7 @@
 
 enum {
     SAMPLED_ROWS = 32, /* query rows and key rows compared on a large shape */
-    ALL_ROWS_MAX = 256 /* shapes with at most so many rows are compared whole */
+    ALL_ROWS_MAX = 256 /* shapes with at most this many rows are compared whole */
 };
 
 /* The oracle's answer for the last case, kept because every variant of a case has the same inputs. */

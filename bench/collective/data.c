@@ -41,7 +41,7 @@ static float round_to(comm_dtype t, double x, bool *rounded)
     return y;
 }
 
-/* One period of sums from element `first` on, after so many calls. In place a call takes what the one before left: an
+/* One period of sums from element `first` on, after `calls` calls. In place a call takes what the one before left: an
  * all-reduce the sum on every rank, a reduce-scatter or reduce the sum and the others' elements. Where
  * sums had to be rounded, other orders of adding may end `tolerance` of them apart: a random walk. Caller frees. */
 static char *sums_of(const collective *k, size_t first, int calls, double *tolerance)

@@ -6,4 +6,4 @@
 
 bool collective_allocate(collective *k, size_t *asked_bytes); /* false: no memory for so much */
 void collective_fill(collective *k);                          /* this rank's input; NaN or nonsense elsewhere */
-size_t collective_wrong(collective *k, int calls);            /* elements that are not right after so many calls */
+size_t collective_wrong(collective *k, int calls);            /* elements that are not right after `calls` calls */

@@ -76,7 +76,7 @@ static bounds bounds_of(const ddp_case *k, const replica *r)
                     .after = fmax(fmax(32 * sum, moments), 4 * unit_of(r->o.precision->compute))};
 }
 
-/* Halves of a step of a 16-bit parameter that are no error after so many updates. Where a rank has the 16 bits alone of a
+/* Halves of a step of a 16-bit parameter that are no error after a number of updates. Where a rank has only the 16 bits of a
  * value that is fp32 elsewhere, one; where there are no more than 16 bits, each update may fall on either side: two an
  * update. */
 static int half_steps_of(const replica *r, int updates)
@@ -196,7 +196,7 @@ typedef struct updates {
     int half_steps;
 } updates;
 
-/* With half_steps: if exact, the parameter must be the upper half of what is wanted; otherwise a deviation of so many half
+/* With half_steps: if exact, the parameter must be the upper half of what is wanted; otherwise a deviation of that many half
  * steps is no error. */
 static spread_sums sums_of_params(const void *arg, size_t start, size_t n)
 {

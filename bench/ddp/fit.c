@@ -24,7 +24,7 @@ typedef struct bucket_fit {
 typedef struct sweep {
     double first, factor; /* bytes */
     int sizes, samples;
-    double call_bytes; /* so many in a sample, at most CALLS_MAX calls */
+    double call_bytes; /* bytes of a sample, of at most CALLS_MAX calls */
 } sweep;
 /* From 0.25 MB to 1 GB; from 16 KB to 4 MB. */
 static const sweep gpu_sweep = {0x1p18, 2, SIZES_MAX, 10, 0x1p26}, cpu_sweep = {0x1p14, 4, 5, 5, 0};

@@ -209,7 +209,7 @@ static bool reference_steps(ddp_case *k, trainer *t, int count, const float *who
     return ok;
 }
 
-/* A fresh model on this rank, for one of so many. Returns NULL and a sentence in `why` on failure. */
+/* A fresh model on this rank, for one of `ranks`. Returns NULL and a sentence in `why` on failure. */
 static trainer *alone(ddp_case *k, const step_options *slice, int ranks, int micros, char *why, size_t why_bytes)
 {
     const model_bench *b = k->s->user;

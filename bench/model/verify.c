@@ -24,9 +24,9 @@ enum {
     SLICE_TOKENS = 2048,
     SLICE_MICRO_BATCHES = 3, /* the first, one that is added, the last */
     STEPS = 3,               /* one op by op, one that is captured, one replayed */
-    SCALE_STEPS = 24,        /* at most so many more until no gradient overflows under the loss scale */
-    PIECES = 16,             /* of a large tensor so many pieces are compared after the update, */
-    PIECE = 1 << 16          /* each of so many elements */
+    SCALE_STEPS = 24,        /* the most that are added until no gradient overflows under the loss scale */
+    PIECES = 16,             /* of a large tensor this many pieces are compared after the update, */
+    PIECE = 1 << 16          /* each of this many elements */
 };
 /* The rate of the last step: several times the standard deviation of the weights, so that a product with weights already
  * updated is far off. And what keeps small gradients from being magnified. */

@@ -23,7 +23,7 @@ typedef struct gloo_state {
 typedef struct gloo_task {
     comm *c;
     comm_call call;
-    comm_call *pairwise; /* NULL: the call; else so many sends and receives at once. The task frees them. */
+    comm_call *pairwise; /* NULL: the call; else sends and receives at once. The task frees them. */
     int pairwise_n;
     int range; /* of a recording */
 } gloo_task;

@@ -15,7 +15,7 @@ double median_error(double median, double distance, double normal_distance, doub
     return 1.253 * distance / (normal_distance * median * sqrt(effective)); /* 1.253: sqrt(pi / 2), median for mean */
 }
 
-/* Variance of the ratio with so many runs per side. */
+/* Variance of the ratio of runs_a runs and runs_b runs. */
 static double variance(const timed *a, const timed *b, double noise, double runs_a, double runs_b)
 {
     const double error_a = isfinite(a->standard_error) ? a->standard_error : 0;

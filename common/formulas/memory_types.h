@@ -41,7 +41,7 @@ typedef struct memory_step {
     transformer_shape shape;
     int64_t activation_bytes, param_bytes, master_bytes, grad_bytes, moment_bytes; /* of one element; 0: not there */
     int64_t alignment;      /* elements at whose multiples parameters and their gradients start */
-    int64_t granularity;    /* the index space is a multiple of so many elements; 0: of the alignment */
+    int64_t granularity;    /* the index space is a multiple of this many elements; 0: of the alignment */
     int64_t state_elements; /* of master weights and moments that are held here; 0: all */
     int64_t state_bytes;    /* of the optimizer's own record */
     bool backward, update;  /* else the step is forward alone, or ends after backward */

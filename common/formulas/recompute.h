@@ -40,8 +40,8 @@ typedef struct recompute_schedule {
     unsigned char what[RECOMPUTE_LAYERS]; /* a recompute, by block */
     bool input[RECOMPUTE_LAYERS];         /* forward keeps the block's input; true unless what is BLOCK or NESTED */
     unsigned char away[RECOMPUTE_LAYERS]; /* kinds that are offloaded, by block; recompute_set leaves none */
-    int behind; /* forward gives an offloaded block's memory back once so many more blocks have run; 0: as 1 */
-    int ahead;  /* backward fetches it so many blocks before its own turn; 0: as 1 */
+    int behind; /* forward gives an offloaded block's memory back once this many more blocks have run; 0: as 1 */
+    int ahead;  /* backward fetches it this many blocks before its own turn; 0: as 1 */
 } recompute_schedule;
 
 /* All blocks alike. `every`: blocks of a group, for RECOMPUTE_BLOCK; 1 or more. */

@@ -68,7 +68,7 @@ static int hull_of(int layers, const recompute_costs *costs, recompute_bytes byt
 typedef struct mixture {
     int layers;
     recompute less, more; /* what blocks that are not, and that are, moved on do */
-    int moved;            /* the first so many: backward comes to them last, when others have given up their memory */
+    int moved;            /* the first ones: backward comes to them last, when others have given up their memory */
     int away;             /* offloaded blocks */
     bool inputs;          /* those that are computed again from their input give that away, too */
     const recompute_costs *costs;

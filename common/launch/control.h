@@ -9,7 +9,7 @@
 
 #include "common/launch/secret.h"
 
-/* A message may have so many bytes: of a connection that has proved nothing yet, of one that says hello, of a rank. */
+/* The most bytes of a message: of a connection that has proved nothing yet, of one that says hello, of a rank. */
 enum { CONTROL_MAGIC = 0x53424348, CONTROL_VERSION = 4 };
 enum { CONTROL_STRANGER_BYTES = 512, CONTROL_HELLO_BYTES = 1 << 16, CONTROL_RANK_BYTES = 1 << 26 };
 

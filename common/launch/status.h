@@ -14,7 +14,7 @@ enum { STATUS_COMMUNICATORS = 16, STATUS_PLACES = 16 };
 typedef struct communicator_status {
     uint32_t tag;                 /* 0: none */
     int16_t place, size;          /* this rank's among the members */
-    uint32_t enqueued, done;      /* ops of any kind; so many are over */
+    uint32_t enqueued, done;      /* ops of any kind, and how many of them are over */
     uint32_t met, what;           /* collectives enqueued; a hash of the last one's arguments */
     uint16_t with[STATUS_PLACES]; /* sends and receives enqueued with the member of each place; wraps */
     char name[24];

@@ -20,7 +20,7 @@ typedef struct index_space {
     int tensors;
     const int64_t *units; /* where units of the model start, each with a tensor, and the end; NULL: it has none */
     int unit_count;
-    int whole_units;       /* so many of the last ones are never cut in slices: every rank has them whole */
+    int whole_units;       /* this many of the last ones are never cut in slices: every rank has them whole */
     const bool *elsewhere; /* (tensors) they are counted by another rank when norms are added up; NULL: none is */
 } index_space;
 

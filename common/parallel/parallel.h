@@ -70,11 +70,11 @@ typedef struct parallel_options {
     gather_way gather; /* with SHARE_ON_USE */
     /* Slices of gradients, by a collective, or copy engines put them into the memory of who adds them up: GATHER_COPY. */
     gather_way reduce;
-    int replicas; /* of REDUCE_HYBRID: so many groups of neighbouring ranks have a model in slices; else 1 or 0 */
+    int replicas; /* of REDUCE_HYBRID: groups of neighbouring ranks that each have a model in slices; else 1 or 0 */
     /* All-gathers of parameters end with parallel_update, instead of under the next forward. A step that is captured as
      * a CUDA graph needs it: a graph can't wait for what an earlier one has left under way. */
     bool join;
-    /* With buckets and backward: buckets are joined until an update has at least so many elements; 0: 16 Mi. Slices
+    /* With buckets and backward: buckets are joined until an update has at least this many elements; 0: 16 Mi. Slices
      * (zero1) are updated bucket by bucket. */
     int64_t update_elements;
 } parallel_options;
@@ -92,7 +92,7 @@ typedef struct parallel_plan {
     buckets b;           /* the collectives of a step, in the order in which they are enqueued */
     ownership own;       /* what this rank updates */
     int slices, slice;   /* into how many equal ones a group of gradients is cut, and which is this rank's */
-    int whole;           /* so many of the last buckets are not cut: every rank updates them */
+    int whole;           /* this many of the last buckets are not cut: every rank updates them */
     bool sharded;        /* the state is this rank's part alone */
     owned_range *normed; /* (norms) whose norms this rank gives to that of all gradients */
     int norms;

@@ -13,7 +13,7 @@ void stages_even(const pipeline_shape *s, int layers, int *ends)
         ends[i] = (int)((int64_t)layers * (i + 1) / n);
 }
 
-/* What a rank has to do with so many blocks in each stage. */
+/* What a rank has to do with blocks[i] blocks in stage i. */
 static double cost_of(const pipeline_shape *s, const stage_costs *c, const int *blocks, int rank)
 {
     double sum = 0;

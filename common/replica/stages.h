@@ -44,6 +44,6 @@ step_hops edges_hops(edges *e, const pipeline_shape *s, const int *ends);
  * where memory is out of reach. Disconnect likewise, before the trainer is freed and after a false one, too. */
 bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, size_t why_bytes);
 void edges_disconnect(edges *e);
-/* Milliseconds of a hop of so many bytes from rank 0 to rank 1 and back, halved, with nothing beside it; the same on both; NAN
+/* Milliseconds of a hop of `bytes` bytes from rank 0 to rank 1 and back, halved, with nothing beside it; the same on both; NAN
  * elsewhere. Members call it together, between steps, with memory of that size. */
 double edges_hop_ms(edges *e, void *at, size_t bytes);

@@ -31,5 +31,5 @@ bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, 
 /* The way that updates of this replica can honour: lazy needs a hook before updates, which neither a process alone nor a
  * captured step has, and is async there. */
 checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted);
-/* A hash of each block of x->load, so of all that this rank holds, by so many threads, as said at the first call. */
+/* A hash of each block of x->load, so of all that this rank holds, by `threads` threads, a number that the first call fixes. */
 void replica_state_hashes(replica_state *x, int threads, uint64_t *out);

@@ -61,7 +61,7 @@ row *row_begin(row_writer *r, const bench_case *c);
 void row_real(row *w, const char *column, double value); /* an unknown column dies: it is a bug. Whole in COLUMN_INT */
 void row_int(row *w, const char *column, int64_t value);
 void row_text(row *w, const char *column, const char *value);
-/* A text: n numbers of so many significant digits, divided by blanks. */
+/* A text: n numbers of `digits` significant digits, divided by blanks. */
 void row_numbers(row *w, const char *column, const double *values, int n, int digits);
 bool row_has(const row *w, const char *column); /* whether the bench declares it */
 const bench_case *row_case(const row *w);

@@ -28,7 +28,7 @@ measure_how measure_default(const session *s); /* its device and timing, one cal
 bool measure_with(session *s, row *w, const char *name, const measure_how *how, bool (*fn)(void *arg), void *arg,
                   double *median_ms);
 
-/* With --sustain: runs the same for so many seconds without a pause, and measures the second half of them. To be called
+/* With --sustain: runs the same for that many seconds without a pause, and measures the second half of them. To be called
  * when everything else of the case is timed, since it heats the GPU up. Fills, of those that the bench declares, NAME_ms
  * or NAME_us (median of a call), NAME_drift_pct (by how much the second half of the samples is slower than the first),
  * NAME_sm_mhz and NAME_power_w (medians), NAME_j, NAME_tflops, NAME_tflop_per_j. *median_ms is NAN without --sustain. */

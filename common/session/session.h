@@ -16,7 +16,7 @@ typedef struct timing { /* --timer --warmup --iters --settle --max-time --l2 */
     timer_kind kind;    /* AUTO: graph when a call takes under 1 ms, else event; host on the CPU */
     int warmup, iters;
     double settle_s; /* of calls before the samples, which take at least as long; 0: neither */
-    double max_s;    /* stop early after so many seconds of samples (3 at least), or of warm-up; 0: no cap */
+    double max_s;    /* stop early after this many seconds of samples (3 at least), or of warm-up; 0: no cap */
     bool cold_l2;    /* flush L2 before every sample (events or host; no graph) */
 } timing;
 

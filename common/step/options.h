@@ -96,14 +96,14 @@ typedef struct step_options {
     bool share_grad_memory;                                /* activations may lie where gradients are not written yet */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0: none */
     uint64_t seed;
-    /* A step is so many forwards and backwards, of `batch` sequences each, and one update with the sum of their
+    /* Forwards and backwards of a step, of `batch` sequences each, before one update with the sum of their
      * gradients; 0 or 1: one. Gradients that are added up do not share memory with activations. */
     int micro_batches;
     const step_table *table; /* NULL: the whole model, F0 B0 F1 B1 ...; copied by trainer_create */
     /* Data parallelism. Gradients are divided by tokens x ranks, so that their sum over ranks is that of the mean loss.
      * */
     int ranks;           /* 0 or 1: alone */
-    int64_t granularity; /* the index space is a multiple of so many elements; 0: as it comes */
+    int64_t granularity; /* the index space is a multiple of this many elements; 0: as it comes */
     int64_t
         state_elements; /* of the optimizer's state that is held here; 0: all. With an fp32 master (fp16 policy) only with shard.grads */
     step_sharding shard; /* needs the hooks for it, from the first step on */

@@ -168,7 +168,7 @@ typedef struct step {
 
     step_unit *units;
     unit_uses uses;
-    int units_ready;        /* so many have been told to the hooks, where whole units are */
+    int units_ready;        /* how many the hooks have been told of, where whole units are */
     int64_t gathered_bytes; /* in a step */
 
     step_products products;

@@ -7,7 +7,7 @@
 
 #include "common/core/stats.h"
 
-/* Such choices may take so many seconds more. The first row of a process is to be there within a time that depends on the
+/* How many seconds such choices may still take. The first row of a process is to be there within a time that depends on the
  * size of the model, of which `since_start` is gone and its own steps of `step_s` will take a part; what does not fit
  * waits for later rows and runs. With `anew` (--retune) and in later rows it is a constant, `spent` of which is gone. */
 double tune_budget(int64_t parameters, bool first, bool anew, double since_start, double spent, double step_s);

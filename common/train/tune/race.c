@@ -15,7 +15,7 @@ static const double shortest_step_ms = 15,
 static const double large_flops = 30e9;
 static const double worth = 0.995;      /* medians of the same step differ by as much */
 static const double least_share = 0.02; /* of the step: below it no rival can gain what is worth a change */
-static const double fresh_s = 3;        /* for so long the champion's last block holds */
+static const double fresh_s = 3;        /* how long the champion's last block holds */
 
 typedef struct races {
     trainer *t;

@@ -86,42 +86,12 @@ static int half_steps_of(const replica *r, int updates)
     return r->o.precision->master == SB_MASTER_NONE ? 2 * updates : r->plan->sharded ? 1 : 0;
 }
 
-enum { LANES = 8 }; /* sums that run side by side: one alone would wait for each addition */
-
-static double total(const double sums[LANES])
-{
-    double sum = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        sum += sums[lane];
-    return sum;
-}
-
 /* ---- gradients ---- */
-
-typedef struct pair {
-    const float *got, *want;
-} pair;
-
-static spread_sums sums_of_grads(const void *arg, size_t start, size_t n)
-{
-    const pair *p = arg;
-    double off[LANES] = {0}, size[LANES] = {0};
-    for (size_t first = 0; first < n; first += LANES) {
-        const int lanes = n - first < LANES ? (int)(n - first) : LANES;
-        const float *const g = p->got + start + first, *const w = p->want + start + first;
-        for (int lane = 0; lane < lanes; lane++) {
-            const double d = (double)g[lane] - w[lane];
-            off[lane] += d * d;
-            size[lane] += (double)w[lane] * w[lane];
-        }
-    }
-    return (spread_sums){{total(off), total(size)}};
-}
 
 static double relative_error(const float *got, const float *want, int64_t n)
 {
-    const spread_sums s = spread_sum((size_t)n, sums_of_grads, &(pair){got, want});
-    return s.x[0] == 0 ? 0 : sqrt(s.x[0] / s.x[1]);
+    const spread_sums s = spread_squares((size_t)n, got, want);
+    return s.x[0] == 0 ? 0 : sqrt(s.x[0] / s.x[2]);
 }
 
 /* Only the gradients that this rank updates with: the others may be partial sums here. */
@@ -202,10 +172,10 @@ static spread_sums sums_of_params(const void *arg, size_t start, size_t n)
 {
     const updates u = *(const updates *)arg;
     const float *const got = u.got + start, *const want = u.want + start, *const from = u.from + start;
-    double off[LANES] = {0}, moved[LANES] = {0}, size[LANES] = {0};
-    for (size_t first = 0; first < n; first += LANES) {
-        const int lanes = n - first < LANES ? (int)(n - first) : LANES;
-        double error[LANES];
+    double off[SPREAD_LANES] = {0}, moved[SPREAD_LANES] = {0}, size[SPREAD_LANES] = {0};
+    for (size_t first = 0; first < n; first += SPREAD_LANES) {
+        const int lanes = n - first < SPREAD_LANES ? (int)(n - first) : SPREAD_LANES;
+        double error[SPREAD_LANES];
         for (int lane = 0; lane < lanes; lane++)
             error[lane] = fabs((double)got[first + lane] - want[first + lane]);
         if (u.exact && u.half_steps == 1)
@@ -223,7 +193,7 @@ static spread_sums sums_of_params(const void *arg, size_t start, size_t n)
             size[lane] += w * w;
         }
     }
-    return (spread_sums){{total(off), total(moved), total(size)}};
+    return (spread_sums){{spread_total(off), spread_total(moved), spread_total(size)}};
 }
 
 static distance distance_of(const updates *u, int64_t n)

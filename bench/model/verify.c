@@ -232,50 +232,19 @@ static bool run_slice(trainer *t, sample *out)
     return trainer_step(t);
 }
 
-enum { LANES = 8 }; /* sums that run side by side: one alone would wait for each addition */
-
-static double sum_of(const double sums[LANES])
-{
-    double sum = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        sum += sums[lane];
-    return sum;
-}
-
-typedef struct pair {
-    const float *got, *want;
-} pair;
-
-/* Squares of their difference, and of each. */
-static spread_sums squares_of(const void *arg, size_t first, size_t n)
-{
-    const float *const got = ((const pair *)arg)->got + first, *const want = ((const pair *)arg)->want + first;
-    double off[LANES] = {0}, size_got[LANES] = {0}, size_want[LANES] = {0};
-    for (size_t i = 0; i < n; i += LANES) {
-        const int lanes = n - i < LANES ? (int)(n - i) : LANES;
-        for (int lane = 0; lane < lanes; lane++) {
-            const double g = got[i + lane], w = want[i + lane];
-            off[lane] += (g - w) * (g - w);
-            size_got[lane] += g * g;
-            size_want[lane] += w * w;
-        }
-    }
-    return (spread_sums){{sum_of(off), sum_of(size_got), sum_of(size_want)}};
-}
-
 /* Relative to the norm of the reference. The gradients of q and k vanish where each query sees one key: v's norm of the
  * same block then gives the scale. Adds the squares of what was got to *squares. */
 static double error_of(trainer *t, const reference *r, int i, const float *got, double *squares)
 {
     const param_tensor *p = &trainer_params(t)->tensors[i];
-    const spread_sums sums = spread_sum((size_t)compared_count(t, i), squares_of, &(pair){got, r->tensors[i]});
+    const spread_sums sums = spread_squares((size_t)compared_count(t, i), got, r->tensors[i]);
     double scale = sqrt(sums.x[2]);
     *squares += sums.x[1];
     if (trainer_options_of(t)->mode != STEP_FORWARD && trainer_options_of(t)->seq == 1 &&
         (p->kind == PARAM_Q || p->kind == PARAM_K)) {
         const param_tensor *v = params_find(trainer_params(t), PARAM_V, p->layer);
         const float *at = r->tensors[v - trainer_params(t)->tensors];
-        scale = sqrt(spread_sum((size_t)v->count, squares_of, &(pair){at, at}).x[2]);
+        scale = sqrt(spread_squares((size_t)v->count, at, at).x[2]);
     }
     return sums.x[0] == 0 ? 0 : sqrt(sums.x[0]) / scale;
 }

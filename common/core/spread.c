@@ -83,6 +83,39 @@ spread_sums spread_sum(size_t n, spread_sums (*of)(const void *arg, size_t first
     return total;
 }
 
+double spread_total(const double sums[SPREAD_LANES])
+{
+    double sum = 0;
+    for (int lane = 0; lane < SPREAD_LANES; lane++)
+        sum += sums[lane];
+    return sum;
+}
+
+typedef struct pair {
+    const float *got, *want;
+} pair;
+
+static spread_sums squares_of(const void *arg, size_t first, size_t n)
+{
+    const float *const got = ((const pair *)arg)->got + first, *const want = ((const pair *)arg)->want + first;
+    double off[SPREAD_LANES] = {0}, size_got[SPREAD_LANES] = {0}, size_want[SPREAD_LANES] = {0};
+    for (size_t i = 0; i < n; i += SPREAD_LANES) {
+        const int lanes = n - i < SPREAD_LANES ? (int)(n - i) : SPREAD_LANES;
+        for (int lane = 0; lane < lanes; lane++) {
+            const double g = got[i + lane], w = want[i + lane];
+            off[lane] += (g - w) * (g - w);
+            size_got[lane] += g * g;
+            size_want[lane] += w * w;
+        }
+    }
+    return (spread_sums){{spread_total(off), spread_total(size_got), spread_total(size_want)}};
+}
+
+spread_sums spread_squares(size_t n, const float *got, const float *want)
+{
+    return spread_sum(n, squares_of, &(pair){got, want});
+}
+
 typedef struct copy {
     char *to;
     const char *from;

@@ -16,6 +16,11 @@ typedef struct spread_sums {
 /* The sums over all pieces of SPREAD_PIECE elements, added up in the order of pieces. */
 spread_sums spread_sum(size_t n, spread_sums (*of)(const void *arg, size_t first, size_t count), const void *arg);
 
+/* Squares of got - want, of got and of want, in SPREAD_LANES sums side by side: a single one would wait for each addition. */
+enum { SPREAD_LANES = 8 };
+spread_sums spread_squares(size_t n, const float *got, const float *want);
+double spread_total(const double sums[SPREAD_LANES]);
+
 void spread_copy(void *to, const void *from, size_t bytes); /* memcpy */
 /* Writes a zero at the start and into each page behind it, so that the system has found memory for all of them. */
 void spread_touch(void *p, size_t bytes);

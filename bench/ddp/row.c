@@ -7,19 +7,14 @@
 
 #include "bench/ddp/row.h"
 #include "common/core/error.h"
+#include "common/core/stats.h"
 #include "common/formulas/attention.h"
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double percentile(const samples *x, double p)
 {
     OWNED double *sorted = xmalloc(x->n * sizeof *sorted);
     memcpy(sorted, x->x, x->n * sizeof *sorted);
-    qsort(sorted, x->n, sizeof *sorted, compare);
+    qsort(sorted, x->n, sizeof *sorted, ascending);
     return quantile_nearest(sorted, x->n, p);
 }
 

@@ -42,7 +42,7 @@ double quantile_nearest(const double *sorted, size_t n, double p)
     return sorted[(size_t)rank - 1];
 }
 
-static int compare_doubles(const void *a, const void *b)
+int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -60,7 +60,7 @@ stats stats_of(const samples *s)
 
     OWNED double *sorted = xmalloc(n * sizeof *sorted);
     memcpy(sorted, s->x, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare_doubles);
+    qsort(sorted, n, sizeof *sorted, ascending);
     r.min = sorted[0];
     r.max = sorted[n - 1];
     r.p10 = quantile_nearest(sorted, n, 0.10);
@@ -88,7 +88,7 @@ static double resampled_median(const samples *x, double *draw, uint32_t stream, 
 {
     for (size_t i = 0; i < x->n; i++)
         draw[i] = x->x[(size_t)(rng_uniform(1, stream, (*counter)++) * (double)x->n)];
-    qsort(draw, x->n, sizeof *draw, compare_doubles);
+    qsort(draw, x->n, sizeof *draw, ascending);
     return (draw[(x->n - 1) / 2] + draw[x->n / 2]) / 2;
 }
 
@@ -99,7 +99,7 @@ void median_difference_interval(const samples *a, const samples *b, double *low,
     uint64_t counter = 0;
     for (int i = 0; i < RESAMPLES; i++)
         differences[i] = resampled_median(a, draw, 1, &counter) - resampled_median(b, draw, 2, &counter);
-    qsort(differences, RESAMPLES, sizeof *differences, compare_doubles);
+    qsort(differences, RESAMPLES, sizeof *differences, ascending);
     *low = quantile_nearest(differences, RESAMPLES, 0.025);
     *high = quantile_nearest(differences, RESAMPLES, 0.975);
 }

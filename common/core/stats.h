@@ -14,6 +14,7 @@ typedef struct stats { /* unit of the samples; every field NAN when n == 0, p99 
     double min, p10, median, p90, p99, max, mean, stdev; /* stdev: n-1; 0 for n == 1 */
 } stats;
 
+int ascending(const void *a, const void *b); /* of doubles, or of records that begin with one; for qsort */
 void samples_add(samples *s, double x);
 void samples_clear(samples *s);
 void samples_free(samples *s);

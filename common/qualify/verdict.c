@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/core/stats.h"
 #include "common/core/units.h"
 
 enum { PEERS_MIN = 4, PAST_MIN = 3 };
@@ -62,12 +63,6 @@ double qualify_bound(const qualify_metric *m, const qualify_reference *r)
 }
 
 /* ---- against a reference, against peers ---- */
-
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double median(double *x, size_t n)
 {

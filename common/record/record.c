@@ -12,6 +12,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/core/stats.h"
 #include "common/record/cupti.h"
 
 enum { DEPTH_MAX = 48, PATH_BYTES = 512 };
@@ -248,12 +249,6 @@ bool recorder_start_spans(device *d, char *why, size_t why_bytes)
     return true;
 }
 
-static int by_start(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b; /* start_us is the first of each record */
-    return (x > y) - (x < y);
-}
-
 static int by_correlation(const void *a, const void *b)
 {
     const cupti_link *x = a, *y = b;
@@ -323,9 +318,9 @@ static recording *from_gpu(bool spans_alone, char *why, size_t why_bytes)
     r->range_count = range_count;
     pthread_mutex_unlock(&lock);
     if (r->call_count)
-        qsort(r->calls, r->call_count, sizeof *r->calls, by_start);
+        qsort(r->calls, r->call_count, sizeof *r->calls, ascending); /* by start_us, the first of each */
     if (r->cost_count)
-        qsort(r->costs, r->cost_count, sizeof *r->costs, by_start);
+        qsort(r->costs, r->cost_count, sizeof *r->costs, ascending);
     if (raw.link_count)
         qsort(raw.links, raw.link_count, sizeof *raw.links, by_correlation);
     if (!spans_alone)
@@ -361,7 +356,7 @@ recording *recorder_stop(device *d, char *why, size_t why_bytes)
         return NULL;
     }
     if (r)
-        qsort(r->spans, r->span_count, sizeof *r->spans, by_start);
+        qsort(r->spans, r->span_count, sizeof *r->spans, ascending);
     return r;
 }
 

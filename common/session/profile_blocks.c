@@ -130,12 +130,6 @@ typedef struct length {
     int block, step;
 } length;
 
-static int by_length(const void *a, const void *b)
-{
-    const double x = ((const length *)a)->us, y = ((const length *)b)->us;
-    return (x > y) - (x < y);
-}
-
 static profile_choice choose(const profile_work *x)
 {
     length all[PROFILE_BLOCKS * PROFILE_STEPS_MAX];
@@ -145,7 +139,7 @@ static profile_choice choose(const profile_work *x)
             all[n++] = (length){x->windows[block][i].to_us - x->windows[block][i].from_us, block, i};
     if (n == 0)
         return (profile_choice){.block = -1};
-    qsort(all, (size_t)n, sizeof *all, by_length);
+    qsort(all, (size_t)n, sizeof *all, ascending);
     const length *l = &all[(n - 1) / 2];
     return (profile_choice){l->block, l->step, x->windows[l->block][l->step].from_us};
 }

@@ -9,12 +9,6 @@
 enum { KERNELS = 100, LAUNCHES = 20 };
 static const size_t calibration_bytes = 16 << 20; /* of a kernel that runs longer than the host takes to launch one */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double quantile(double *x, int n, double q)
 {
     if (n == 0)

@@ -15,6 +15,7 @@
 
 #include "common/core/check.h"
 #include "common/core/error.h"
+#include "common/core/stats.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
 #include "plots/report/db.h"
@@ -458,18 +459,12 @@ static void median_step(sqlite3_context *to, int n, sqlite3_value **v)
     s->x[s->n++] = sqlite3_value_double(v[0]);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void median_end(sqlite3_context *to)
 {
     sample *s = sqlite3_aggregate_context(to, 0);
     if (!s || !s->n)
         return;
-    qsort(s->x, s->n, sizeof *s->x, by_value);
+    qsort(s->x, s->n, sizeof *s->x, ascending);
     sqlite3_result_double(to, (s->x[(s->n - 1) / 2] + s->x[s->n / 2]) / 2);
     free(s->x);
 }

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* Readers share out blocks as writers do: read, hash, then copy to whatever pieces want a part of it; see load.h. */
+/* Readers share out blocks: read, hash, then copy to whatever pieces want a part of it; see load.h. Three of them are at one
+ * part of the list at a time, so that files are read side by side, each from its front. */
 #include "common/checkpoint/load.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/checkpoint/folder.h"
@@ -96,8 +100,9 @@ typedef struct loader {
     device *d;
     const checkpoint_pieces *pieces; /* NULL: blocks are hashed alone */
     block *blocks;
-    int64_t n;
+    int64_t n, parts; /* the list of blocks is read in so many parts at once */
     int *fd;
+    char **map; /* of each file that lies in memory; NULL: it is read */
     atomic_llong next, read_bytes;
     pthread_mutex_t lock;
     bool failed;
@@ -184,14 +189,48 @@ static void damaged(loader *l, int file, const block *b, const char *how)
     pthread_mutex_unlock(&l->lock);
 }
 
+/* The first read of a page in memory moves it among those in use, by a list of the whole host, which lets all ranks together
+ * read 20 GB/s on 64 cores. Whoever maps pages and says that they come in order moves none. */
+static void map_file(loader *l, int f)
+{
+    const size_t bytes = (size_t)l->c->m.layout->file[f].bytes;
+    struct statfs st;
+    if (fstatfs(l->fd[f], &st) != 0 || st.f_type != TMPFS_MAGIC)
+        return;
+    char *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, l->fd[f], 0);
+    if (at == MAP_FAILED)
+        return;
+    madvise(at, bytes, MADV_SEQUENTIAL);
+    l->map[f] = at;
+}
+
+/* Pages go from the map at once, while all threads are at it; to unmap them is one thread's work. */
+static bool read_block(loader *l, int file, const block *b, char *to)
+{
+    const int64_t first = b->offset / CHECKPOINT_ALIGNMENT * CHECKPOINT_ALIGNMENT;
+    if (!l->map[file])
+        return read_all(l->fd[file], to, b->bytes, b->offset);
+    memcpy(to, l->map[file] + b->offset, (size_t)b->bytes);
+    madvise(l->map[file] + first, (size_t)(b->offset + b->bytes - first), MADV_DONTNEED);
+    return true;
+}
+
+/* The next block that nobody has taken; NULL: there is none. */
+static const block *take_block(loader *l)
+{
+    const int64_t each = (l->n + l->parts - 1) / l->parts;
+    for (int64_t i; (i = atomic_fetch_add(&l->next, 1)) < each * l->parts;)
+        if (i % l->parts * each + i / l->parts < l->n)
+            return &l->blocks[i % l->parts * each + i / l->parts];
+    return NULL;
+}
+
 static void *read_blocks(void *arg)
 {
     reader *r = arg;
     loader *l = r->l;
     int at = 0;
-    for (int64_t i = atomic_fetch_add(&l->next, 1); i < l->n;
-         i = atomic_fetch_add(&l->next, 1), at = (at + 1) % SLOTS) {
-        const block *b = &l->blocks[i];
+    for (const block *b = take_block(l); b; b = take_block(l), at = (at + 1) % SLOTS) {
         const int file = l->c->m.runs.r[b->run].file;
         char *slot = r->slots + (int64_t)at * CHECKPOINT_BLOCK;
         pthread_mutex_lock(&l->lock);
@@ -200,8 +239,8 @@ static void *read_blocks(void *arg)
         if (failed)
             break;
         if (r->stream)
-            device_event_sync(l->d, r->sent[at]);
-        if (!read_all(l->fd[file], slot, b->bytes, b->offset))
+            device_event_sleep(l->d, r->sent[at]);
+        if (!read_block(l, file, b, slot))
             damaged(l, file, b, "can't be read");
         else if (checkpoint_hash(slot, (size_t)b->bytes) != b->hash)
             damaged(l, file, b, "is damaged: its hash is another");
@@ -258,9 +297,13 @@ bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pi
     const int files = c->m.layout->files;
     loader l = {
         .c = c, .d = d, .pieces = pieces, .why = why, .why_bytes = why_bytes, .lock = PTHREAD_MUTEX_INITIALIZER};
+    l.parts = readers > 3 ? readers / 3 : 1;
     l.fd = xcalloc((unsigned long)files, sizeof *l.fd);
+    l.map = xcalloc((unsigned long)files, sizeof *l.map);
     for (int f = 0; f < files; f++) {
         l.fd[f] = open_file(c, f);
+        if (l.fd[f] >= 0)
+            map_file(&l, f);
         if (l.fd[f] < 0 && !l.failed) {
             snprintf(why, why_bytes, "can't read %s/%s: %s", c->path, c->m.layout->file[f].name, strerror(errno));
             l.failed = true;
@@ -269,11 +312,15 @@ bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pi
     collect(&l);
     if (!l.failed)
         run_readers(&l, readers);
-    for (int f = 0; f < files; f++)
+    for (int f = 0; f < files; f++) {
+        if (l.map[f])
+            munmap(l.map[f], (size_t)c->m.layout->file[f].bytes);
         if (l.fd[f] >= 0)
             close(l.fd[f]);
+    }
     *out = (checkpoint_loaded){host_seconds() - start, atomic_load(&l.read_bytes)};
     free(l.blocks);
+    free(l.map);
     free(l.fd);
     return !l.failed;
 }

@@ -8,11 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/spread.h"
+#include "common/device/host.h"
 
 enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT, AHEAD = 3 };
 
@@ -161,7 +165,7 @@ static void fetch(writer *w, int r, int64_t offset, int64_t bytes, char *to)
     }
     if (!cpu) {
         device_stream_record(s->d, w->stream, w->fetched);
-        device_event_sync(s->d, w->fetched);
+        device_event_sleep(s->d, w->fetched);
     }
 }
 
@@ -178,12 +182,17 @@ static bool write_all(int fd, const char *from, int64_t bytes, int64_t offset)
     return true;
 }
 
+static bool past_the_cache(checkpoint_saver *s, int file)
+{
+    return s->direct[file] >= 0 && !atomic_load(&s->refused);
+}
+
 /* The aligned middle goes past the page cache, the edges through it. */
 static bool write_block(checkpoint_saver *s, int file, const char *from, int64_t bytes, int64_t offset)
 {
     const int64_t unit = CHECKPOINT_ALIGNMENT, low = (offset + unit - 1) / unit * unit,
                   high = (offset + bytes) / unit * unit;
-    if (s->direct[file] >= 0 && !atomic_load(&s->refused) && low < high) {
+    if (past_the_cache(s, file) && low < high) {
         if (write_all(s->direct[file], from + low - offset, high - low, low))
             return write_all(s->file[file], from, low - offset, offset) &&
                    write_all(s->file[file], from + high - offset, offset + bytes - high, high);
@@ -228,9 +237,13 @@ static bool save_block(writer *w, int r, int64_t b)
     if (r == 0 && b == 0 && !harm(s, from, bytes))
         return true;
     checkpoint_reach("block");
+    if (past_the_cache(s, run->file))
+        return write_block(s, run->file, from, bytes, offset);
     pthread_mutex_lock(&s->lanes[run->file].writing);
     const bool ok = write_block(s, run->file, from, bytes, offset);
     pthread_mutex_unlock(&s->lanes[run->file].writing);
+    sync_file_range(s->file[run->file], offset, bytes,
+                    SYNC_FILE_RANGE_WRITE); /* a disk begins with it; no promise yet */
     return ok;
 }
 
@@ -247,8 +260,15 @@ static int run_of(const checkpoint_saver *s, int64_t block)
     return low;
 }
 
-/* A file with fewer than two threads, a new one while less than `writers` are open; near the end whichever has the fewest.
- * NULL: no block is left. */
+/* How many files are written at once. What writers read and write is memory of the host: under the copies of several devices,
+ * which the next step waits for, a third of them. */
+static int most_begun(const checkpoint_saver *s)
+{
+    return is_pinned(s) && s->o.ranks > 1 && s->landed < s->ordered ? (s->o.writers + 2) / 3 : s->o.writers;
+}
+
+/* A file with fewer than two threads, a new one while few enough are open; near the end whichever has the fewest. NULL: no
+ * block is left. */
 static lane *pick(checkpoint_saver *s)
 {
     lane *fresh = NULL, *open = NULL;
@@ -263,7 +283,7 @@ static lane *pick(checkpoint_saver *s)
         if (x->threads > 0 && (!open || x->threads < open->threads))
             open = x;
     }
-    return fresh && begun < s->o.writers ? fresh : open ? open : fresh;
+    return fresh && begun < most_begun(s) ? fresh : open ? open : fresh;
 }
 
 /* The block that a thread at `at` writes next, which may be of another file; -1: all are taken, or a save has failed. */
@@ -347,7 +367,9 @@ static bool open_file(checkpoint_saver *s, const char *folder, int f)
     s->file[f] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     bool ok = s->file[f] >= 0;
     if (ok && f % s->o.ranks == s->o.rank)
-        ok = ftruncate(s->file[f], (off_t)x->bytes) == 0 && write_all(s->file[f], x->header, x->header_bytes, 0);
+        ok = ((s->o.direct && fallocate(s->file[f], 0, 0, (off_t)x->bytes) == 0) ||
+              ftruncate(s->file[f], (off_t)x->bytes) == 0) &&
+             write_all(s->file[f], x->header, x->header_bytes, 0);
     if (ok && s->o.direct)
         s->direct[f] = open(path, O_RDWR | O_CLOEXEC | O_DIRECT);
     if (ok && s->o.direct && s->direct[f] < 0 && errno == EINVAL)
@@ -592,11 +614,11 @@ static void make_runs(checkpoint_saver *s)
     s->copy_bytes = at;
 }
 
-/* The largest files first, so that all threads end at one time; rank r begins r / ranks further on, so that no two ranks
- * write to one file at a time. */
+/* The largest files first, so that all threads end at one time; rank r begins behind r / ranks of the bytes, so that no two
+ * ranks write to one file at a time. */
 static void make_order(checkpoint_saver *s)
 {
-    int *sorted = xcalloc((unsigned long)s->l->files + 1, sizeof *sorted), n = 0;
+    int *sorted = xcalloc((unsigned long)s->l->files + 1, sizeof *sorted), n = 0, begin = 0;
     fill_lanes(s);
     for (int f = 0; f < s->l->files; f++) {
         const int64_t blocks = s->lanes[f].end - s->lanes[f].next;
@@ -608,8 +630,10 @@ static void make_order(checkpoint_saver *s)
         sorted[at] = f;
         n++;
     }
+    for (int64_t before = 0; begin < n && before < s->first[s->runs.n] * s->o.rank / s->o.ranks; begin++)
+        before += s->lanes[sorted[begin]].end - s->lanes[sorted[begin]].next;
     for (int i = 0; i < n; i++) {
-        s->order[i] = sorted[(i + (int)((int64_t)n * s->o.rank / s->o.ranks)) % n];
+        s->order[i] = sorted[(i + begin) % n];
         s->lanes[s->order[i]].place = i;
     }
     s->ordered = n;
@@ -652,6 +676,20 @@ static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
     return ok;
 }
 
+/* A virtual host hands out memory that it has never used slowly, several times more so than it is written. So what files in
+ * memory will need is taken once and given back before the first save; where that leaves too little, they take it then. */
+static void reserve(const checkpoint_saver *s)
+{
+    const size_t bytes = (size_t)(s->l->bytes / s->o.ranks * (s->o.keep + 1));
+    struct statfs st;
+    void *p = NULL;
+    if (statfs(s->o.folder, &st) == 0 && st.f_type == TMPFS_MAGIC &&
+        bytes < host_available_bytes() / 2 / (size_t)s->o.ranks)
+        p = spread_map(bytes);
+    if (p)
+        munmap(p, bytes);
+}
+
 checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, device *d, const checkpoint_layout *l,
                                           const checkpoint_pieces *pieces, char *why, size_t why_bytes)
 {
@@ -675,11 +713,13 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     pthread_cond_init(&s->changed, NULL);
     make_runs(s);
     make_order(s);
-    s->stream = device_stream_create(d, STREAM_NORMAL, "snapshot");
+    s->stream = device_stream_create(d, STREAM_BACKGROUND, "snapshot");
     s->begun = device_event_create(d);
     s->copied = device_event_create(d);
-    if (take_memory(s, why, why_bytes))
+    if (take_memory(s, why, why_bytes)) {
+        reserve(s);
         return s;
+    }
     checkpoint_saver_free(s);
     return NULL;
 }
@@ -744,21 +784,15 @@ static void be_late(void *arg)
     pause_ms(200);
 }
 
-/* Pieces that follow each other on the device as they do in the file are one copy: a queue holds only so many. */
 static void copy_file(checkpoint_saver *s, int file)
 {
-    for (int r = 0; r < s->runs.n; r++) {
-        const int end = s->run[r].first + s->run[r].count;
-        for (int i = s->run[r].first, next = i; s->runs.r[r].file == file && i < end; i = next) {
+    for (int r = 0; r < s->runs.n; r++)
+        for (int i = s->run[r].first; s->runs.r[r].file == file && i < s->run[r].first + s->run[r].count; i++) {
             const checkpoint_piece *p = &s->pieces->p[i];
-            int64_t bytes = p->bytes;
-            for (next = i + 1; next < end && p[next - i].at == p->at + bytes; next++)
-                bytes += p[next - i].bytes;
             if (!left_out(s, p))
                 device_stream_copy(s->d, s->stream, s->copy + s->run[r].at + p->offset - s->runs.r[r].offset, p->at,
-                                   (size_t)bytes);
+                                   (size_t)p->bytes);
         }
-    }
     device_stream_record(s->d, s->stream, s->lanes[file].landed);
 }
 
@@ -787,7 +821,7 @@ static void *copy_files(void *arg)
         }
         const int landed = i < AHEAD ? 0 : i - AHEAD + 1;
         if (landed > 0)
-            device_event_sync(s->d, s->lanes[s->order[landed - 1]].landed);
+            device_event_sleep(s->d, s->lanes[s->order[landed - 1]].landed);
         if (landed == n)
             s->saved.copied_s = host_seconds() - s->start_s;
         tell(s, landed, enqueued);

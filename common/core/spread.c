@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/core/error.h"
 
@@ -145,4 +146,14 @@ void spread_touch(void *p, size_t bytes)
     spread_pieces(bytes, (size_t)2 << 20, touch_piece, p);
     if (bytes)
         ((volatile char *)p)[bytes - 1] = 0; /* where p is not the start of a page */
+}
+
+void *spread_map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    madvise(p, bytes, MADV_HUGEPAGE); /* without huge pages it is slower, no more */
+    spread_touch(p, bytes);
+    return p;
 }

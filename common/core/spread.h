@@ -22,5 +22,7 @@ spread_sums spread_squares(size_t n, const float *got, const float *want);
 double spread_total(const double sums[SPREAD_LANES]);
 
 void spread_copy(void *to, const void *from, size_t bytes); /* memcpy */
+/* Fresh memory in large pages that the system has found already; NULL: it has none. munmap gives it back. */
+void *spread_map(size_t bytes);
 /* Writes a zero at the start and into each page behind it, so that the system has found memory for all of them. */
 void spread_touch(void *p, size_t bytes);

@@ -109,13 +109,9 @@ static void download(device *d, void *host_dst, const void *src, size_t bytes)
 /* NULL where the system or the runtime would rather not; more than the host has would end this process instead. */
 static void *host_map(size_t bytes)
 {
-    if (bytes >= host_available_bytes())
+    void *p = bytes < host_available_bytes() ? spread_map(bytes) : NULL;
+    if (!p)
         return NULL;
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
-        return NULL;
-    madvise(p, bytes, MADV_HUGEPAGE); /* without huge pages it is slower, no more */
-    spread_touch(p, bytes);
     if (cudaHostRegister(p, bytes, cudaHostRegisterPortable) != cudaSuccess) {
         cudaGetLastError();
         munmap(p, bytes);
@@ -289,6 +285,18 @@ static double event_ms(device *d, device_event *from, device_event *to)
     return ms;
 }
 
+static bool event_over(device *d, device_event *e)
+{
+    use(d);
+    const cudaError_t over = cudaEventQuery(e->event);
+    if (over != cudaErrorNotReady) {
+        check(over, "cudaEventQuery", __FILE__, __LINE__);
+        return true;
+    }
+    cudaGetLastError(); /* or the next check of a kernel launch would find it */
+    return false;
+}
+
 static bool graph_begin(device *d)
 {
     CUDA_CHECK(cudaStreamBeginCapture(use(d), cudaStreamCaptureModeThreadLocal));
@@ -434,6 +442,7 @@ device *device_cuda_open(int ordinal)
         .flag_raise = flag_raise,
         .flag_lower = flag_lower,
         .event_ms = event_ms,
+        .event_over = event_over,
         .graph_begin = graph_begin,
         .graph_end = graph_end,
         .graph_launch = graph_launch,

@@ -130,7 +130,7 @@ static void expect_loaded(const char *folder, int64_t step, int ranks)
     for (int i = 0; i < ranks; i++) {
         saved_rank r = saved_rank_create(c.m.layout, i, ranks);
         checkpoint_loaded loaded;
-        assert_true(checkpoint_load(&c, NULL, &r.pieces, 2, &loaded, why, sizeof why));
+        assert_true(checkpoint_load(&c, NULL, &r.pieces, 16, &loaded, why, sizeof why));
         saved_expect(&r, step);
         saved_rank_free(&r);
     }
@@ -179,21 +179,39 @@ static void is_refused(const char *folder, int64_t step, const checkpoint_model 
         fail_msg("'%s' instead of '%s'", ok ? "all right" : why, sentence);
 }
 
-TEST_IN_FOLDER(planted_errors_are_named)
+static void name_planted(const char *folder)
 {
     static const struct {
         const char *plant, *sentence;
     } faults[] = {{"bit", "model-00001-of-00004.safetensors is damaged"},
                   {"hole", "lm_head.weight"},
                   {"swap", "model-00001-of-00004.safetensors is damaged"}};
-    open_folder(*state);
-    assert_true(save(*state, 2, 1).ok);
+    open_folder(folder);
+    assert_true(save(folder, 2, 1).ok);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        checkpoint_save_options o = plain(*state);
+        checkpoint_save_options o = plain(folder);
         o.plant = faults[i].plant;
         assert_true(saved_by(&saved_model, &o, 1, 2).ok);
-        is_refused(*state, 2, NULL, faults[i].sentence);
+        is_refused(folder, 2, NULL, faults[i].sentence);
     }
+}
+
+TEST_IN_FOLDER(planted_errors_are_named)
+{
+    name_planted(*state);
+}
+
+/* Files in memory are mapped, not read. */
+TEST(files_in_memory)
+{
+    char folder[] = "/dev/shm/stepbench-test-XXXXXX";
+    if (!mkdtemp(folder))
+        skip();
+    name_planted(folder);
+    assert_true(save(folder, 3, 3).ok);
+    for (int ranks = 1; ranks <= 3; ranks++)
+        expect_loaded(folder, 3, ranks);
+    checkpoint_folder_remove(folder);
 }
 
 static void cut(const char *folder, int64_t step, const char *name, off_t by)

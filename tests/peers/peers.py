@@ -82,6 +82,7 @@ def command_of(name, options):
     if name == "run":
         return [sys.executable, f"{HERE}/run.py", "--rows", options.out, *small]
     if name in ("cp", "tp", "pp", "checkpoint"):
+        small += ["--cases", options.cases] if name == "checkpoint" and options.cases else []
         return [*launch, f"{HERE}/{name}.py", options.out, *small]
     if name in ("allreduce", "ddp"):
         return [*launch, f"{HERE}/parallel.py", name, options.out, *small]
@@ -504,7 +505,7 @@ def main():
     parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
-    parser.add_argument("--cases", default="", help="of the peers model, ddp, tp and pp only the cases that have all of these "
+    parser.add_argument("--cases", default="", help="of the peers model, ddp, tp, pp and checkpoint only the cases that have all of these "
                         "words, or what begins so: 'xl 1024 fused,fsdp2'; --list shows them, each with about the seconds it takes")
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")

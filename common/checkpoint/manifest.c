@@ -79,7 +79,8 @@ bool checkpoint_runs_cover(checkpoint_runs *runs, const checkpoint_layout *l, ch
     const bool ok = i == runs->n && e == all.n;
     if (!ok && e < all.n) {
         const int64_t at = all.p[e].offset + done;
-        const bool twice = i < runs->n && runs->r[i].file == all.p[e].file && runs->r[i].offset < at;
+        const int ahead = i < runs->n ? runs->r[i].file - all.p[e].file : 1;
+        const bool twice = ahead < 0 || (ahead == 0 && runs->r[i].offset < at);
         snprintf(why, why_bytes, "%s at byte %lld (%s) was %s", l->file[all.p[e].file].name, (long long)at,
                  checkpoint_at(l, all.p[e].file, at, what, sizeof what), twice ? "written twice" : "not written");
     } else if (!ok) {

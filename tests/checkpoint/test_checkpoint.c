@@ -214,6 +214,56 @@ TEST(files_in_memory)
     checkpoint_folder_remove(folder);
 }
 
+/* One bit in each array of a tensor. */
+TEST_IN_FOLDER(damage_is_named_by_tensor)
+{
+    static const char *const names[] = {"lm_head.weight", "lm_head.weight.exp_avg", "lm_head.weight.exp_avg_sq",
+                                        "lm_head.weight.master_low"};
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    open_folder(*state);
+    assert_true(save(*state, 2, 1).ok);
+    char *path = checkpoint_path(*state, 1);
+    for (int a = 0; a < CHECKPOINT_ARENAS; a++) {
+        OWNED char *file = folder_path(path, a == CHECKPOINT_WEIGHT ? l->file[0].name : l->file[1].name),
+                   *sentence = xasprintf("(%s", names[a]);
+        const int fd = open(file, O_RDWR);
+        char byte;
+        for (int turn = 0; turn < 2; turn++) { /* damaged, then whole again */
+            assert_int_equal(pread(fd, &byte, 1, l->place[a][0]), 1);
+            byte ^= 4;
+            assert_int_equal(pwrite(fd, &byte, 1, l->place[a][0]), 1);
+            if (turn == 0)
+                is_refused(*state, 1, NULL, sentence);
+        }
+        close(fd);
+    }
+    expect_loaded(*state, 1, 2);
+    free(path);
+    checkpoint_layout_free(l);
+}
+
+/* What ranks have written must be the model's data, all of it and once: run k is left out, or there so many times. */
+TEST_IN_FOLDER(ranges_are_written_once)
+{
+    static const char *const sentences[] = {"was not written", NULL, "was written twice"};
+    checkpoint c;
+    open_folder(*state);
+    assert_true(save(*state, 3, 1).ok);
+    assert_true(checkpoint_open_in(*state, 1, NULL, &c, why, sizeof why));
+    for (int k = 0; k < c.m.runs.n - 1; k++) /* behind the last one of the model there is no place to name */
+        for (int times = 0; times < 3; times++) {
+            checkpoint_runs runs = {0};
+            for (int i = 0; i < c.m.runs.n; i++)
+                for (int n = 0; n < (i == k ? times : 1); n++)
+                    checkpoint_runs_add(&runs, c.m.runs.r[i].file, c.m.runs.r[i].offset, c.m.runs.r[i].bytes);
+            assert_int_equal(checkpoint_runs_cover(&runs, c.m.layout, why, sizeof why), times == 1);
+            if (times != 1 && !strstr(why, sentences[times]))
+                fail_msg("run %d, %d times: %s", k, times, why);
+            checkpoint_runs_free(&runs);
+        }
+    checkpoint_close(&c);
+}
+
 static void cut(const char *folder, int64_t step, const char *name, off_t by)
 {
     char *path = checkpoint_path(folder, step), *file = folder_path(path, name);

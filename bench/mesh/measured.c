@@ -223,7 +223,7 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
     size_t at = 0;
     out->measured = find(m, c, &q->job, pairs, out->plan.axes.cp, &at);
     out->plan.even = out->measured && csv_is(c, at, "balance", "even");
-    out->plan.launched = out->measured && !csv_is(c, at, "fusion", "graph");
+    out->plan.launched = !out->measured || !csv_is(c, at, "fusion", "graph"); /* as the bench does unless it is told */
     out->plan.beside = out->measured && csv_is(c, at, "overlap", "gradients");
     out->p = mesh_predict(&q->job, &out->plan, &m->rates, true);
     out->predicted_ms = 1e3 * out->p.step_s;
@@ -237,7 +237,9 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
         out->planned_bytes = planner_planned_bytes(s, q->model, &q->job, strategy, &out->plan, &m->rates) + outside;
     } else {
         command_of(q, x, pairs, command, sizeof command);
-        snprintf(out->why, sizeof out->why, "no row of commit %s in %s; %s measures it", m->commit, path, command);
+        snprintf(out->why, sizeof out->why,
+                 "%.4g ms are predicted, but there is no row of commit %s in %s; %s measures it", out->predicted_ms,
+                 m->commit, path, command);
     }
     csv_free(c);
 }

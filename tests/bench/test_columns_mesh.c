@@ -262,11 +262,11 @@ TEST_WITH(rows_of_this_machine, open_file, close_file)
     assert_true(csv_real(c, 0, "measured_ms") == 12 && csv_real(c, 1, "measured_ms") == 11);
     assert_true(csv_real(c, 2, "measured_ms") == 8 && csv_real(c, 3, "measured_ms") == 7);
     assert_string_equal(csv_cell(c, 4, "status"), "skip");
-    assert_string_equal(
-        csv_cell(c, 4, "reason"),
-        "no row of commit abc in results/test-x1/bench_pp.csv; ./bench_pp --size tiny --layers 2 --ranks 2 "
-        "--batch 1 --seq 32 --micro-batches 4 --precision bf16 --grad-dtype fp32 --recompute none "
-        "--variant 1f1b measures it");
+    assert_string_equal(csv_cell(c, 4, "reason"),
+                        "12.04 ms are predicted, but there is no row of commit abc in results/test-x1/bench_pp.csv; "
+                        "./bench_pp --size tiny --layers 2 --ranks 2 "
+                        "--batch 1 --seq 32 --micro-batches 4 --precision bf16 --grad-dtype fp32 --recompute none "
+                        "--variant 1f1b measures it");
     assert_string_equal(csv_cell(c, 5, "status"), "skip");
     csv_free(c);
     /* Without a step of one GPU there is nothing to go by. */

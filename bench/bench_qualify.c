@@ -215,7 +215,7 @@ static gpu_health health_of(const char *uuid)
 static void start(session *s)
 {
     if (launch_hosts(launch_of(s)) > 1)
-        die(EXIT_CODE_USAGE, "a node is qualified by ranks on that host alone, and these are on %d hosts",
+        die(EXIT_CODE_USAGE, "a node is qualified by ranks on one host, and these are on %d hosts",
             launch_hosts(launch_of(s)));
     qualify *q = xcalloc(1, sizeof *q);
     const device_info *gpu = device_get_info(s->dev);

@@ -128,7 +128,7 @@ sb_status sb_attention_check_whole(const sb_attention *a)
 {
     const sb_status status = sb_attention_check(a);
     if (status == SB_OK && a->dtype == SB_BF16X3)
-        return sb_error(SB_UNSUPPORTED, "bf16x3 is of flash and flash_portable on CUDA alone");
+        return sb_error(SB_UNSUPPORTED, "only flash and flash_portable on CUDA take bf16x3");
     return status;
 }
 

@@ -111,7 +111,7 @@ static sb_status matmul_float8(const sb_matmul *p)
     if (p->dtype_out != SB_BF16 && p->dtype_out != SB_FP16 && p->dtype_out != SB_FP32)
         return sb_error(SB_INVALID, "%s: dtype_out %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)p->dtype_out);
     if (p->transpose_a || !p->transpose_b)
-        return sb_error(SB_INVALID, "%s: float8 products take A as (m,k) and B as (n,k): transpose_b alone", op);
+        return sb_error(SB_INVALID, "%s: float8 products take A as (m,k) and B as (n,k): only transpose_b", op);
     return matmul_scalings(p);
 }
 

@@ -73,8 +73,8 @@ TEST(test_float8_matmul)
     REFUSED(matmul, valid, dtype = SB_E5M2, "one of them e4m3");
     REFUSED(matmul, valid, dtype_b = SB_BF16, "dtype_b 0");
     REFUSED(matmul, valid, dtype_out = SB_E4M3, "dtype_out 5");
-    REFUSED(matmul, valid, transpose_b = false, "transpose_b alone");
-    REFUSED(matmul, valid, transpose_a = true, "transpose_b alone");
+    REFUSED(matmul, valid, transpose_b = false, "only transpose_b");
+    REFUSED(matmul, valid, transpose_a = true, "only transpose_b");
     REFUSED(matmul, valid, scaling_b = SB_SCALE_TENSOR, "do not go together");
     REFUSED(matmul, valid, scaling_a = SB_SCALE_NONE, "do not go together");
     REFUSED(matmul, valid, sums = (sb_float8_sums)2, "sums 2");

@@ -290,7 +290,7 @@ extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_ba
     const int most = sb_head_dim_most(a);
     const bool above = most > 128;
     if (!above && sb_head_dim_v(a) != a->head_dim)
-        return sb_error(SB_UNSUPPORTED, "the Hopper backward takes values of another width above head_dim 128 alone");
+        return sb_error(SB_UNSUPPORTED, "the Hopper backward takes values of another width only above head_dim 128");
     if (kernel == FLASH_BACKWARD_TALL && !flash_backward_tall_takes(a))
         return sb_error(SB_UNSUPPORTED, "the tall backward takes head_dim_v 136 to 192, without windows and documents");
     if (above ? kernel == FLASH_BACKWARD_WIDE || kernel == FLASH_BACKWARD_NARROW || kernel == FLASH_BACKWARD_PAIR

@@ -134,6 +134,13 @@ static const bench_run run_table[] = {
      "--ranks 2 --size 8b --seq 4096 --batch 2 --precision bf16-pure --grad-dtype policy --recompute block --variant "
      "zero1,zero2,fsdp-keep,fsdp --iters 4 --warmup 2"},
     {RUN_FULL, 4, 60, "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --grad-dtype policy --iters 8"},
+    {RUN_FULL, 4, 28,
+     "--ranks 4 --cp 4 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
+     "--iters 8"},
+    {RUN_FULL, 4, 16,
+     "--ranks 4 --cp 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp "
+     "--iters "
+     "8"},
     {RUN_FULL, 2, 26,
      "--ranks 2 --cp 2 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
      "--iters 8"},

@@ -100,13 +100,12 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 90,
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16,fp8-tensorwise,fp8-block --grad-dtype fp32 "
      "--variant fsdp --small replicated --gather-dtype param,float8"},
-    /* Blocks without attention: what is kept and summed in which dtype, and what is made again. */
-    {RUN_FULL, 2, 45,
-     "--ranks {gpus} --size mlp-1024,mlp-4096 --seq 1024 --precision fp32,bf16,bf16-pure --grad-dtype policy,fp32 "
-     "--variant fsdp"},
-    {RUN_FULL, 2, 12,
-     "--ranks {gpus} --size mlp-1024,mlp-4096 --seq 1024 --precision bf16 --grad-dtype policy --variant fsdp "
-     "--recompute "
+    /* Blocks without attention. */
+    {RUN_FULL, 2, 60,
+     "--ranks {gpus} --size mlp-1024,mlp-4096 --seq 1024 --precision fp32,bf16 --grad-dtype policy,fp32 --variant "
+     "ddp,zero1,zero2,fsdp"},
+    {RUN_FULL, 2, 8,
+     "--ranks {gpus} --size mlp-1024,mlp-4096 --seq 1024 --precision bf16 --grad-dtype fp32 --variant fsdp --recompute "
      "block"},
     /* Weak and strong scaling: the same batch on each rank, and on all of them together. */
     {RUN_DEFAULT, 2, 26,

@@ -25,11 +25,13 @@ SELECT *, json_remove(options, '$.precision', '$.attention', '$.recompute', '$.m
     WHERE mode = 'train-step' AND status <> 'skip'
 
 @view lines_alone
-SELECT 'alone ' || t.same AS grp, t.title, r.nth, r.feature, r."on", t.status, t.step_ms, t.peak_bytes,
-    t.init_bytes AS first_bytes, t.tokens_per_s, t.mfu_causal_pct, t.run_of, t.id, t.size, t.seq, NULL AS ranks,
-    t.machine, t.gpu, t.utc
+SELECT 'alone ' || t.same AS grp, t.title, r.nth,
+    iif(t.heads, r.feature, replace(r.feature, ', unfused attention', '')) AS feature, r."on", t.status, t.step_ms,
+    t.peak_bytes, t.init_bytes AS first_bytes, t.tokens_per_s, t.mfu_causal_pct, t.run_of, t.id, t.size, t.seq, NULL
+    AS ranks, t.machine, t.gpu, t.utc
 FROM alone t
-JOIN rungs_alone r ON t.precision = r.precision AND t.attention = r.attention AND t.recompute = r.recompute
+JOIN rungs_alone r ON t.precision = r.precision AND t.recompute = r.recompute
+    AND iif(t.heads, t.attention = r.attention, r.nth <> 3) -- without attention there is no step on it
     AND coalesce(t.moments, 'policy') = r.moments AND coalesce(t.offload, 'none') = r.offload
     AND t.variant = coalesce(r.level, iif(EXISTS (SELECT 1 FROM alone g WHERE g.same = t.same AND g.variant = 'graph'),
     'graph', 'kernels'))

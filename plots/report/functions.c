@@ -242,7 +242,8 @@ static void sql_asked(sqlite3_context *to, int n, sqlite3_value **v)
     bool known = size;
     for (int i = FIRST; i < n; i++) {
         *fields[i - FIRST] = sqlite3_value_int(v[i]);
-        known = known && *fields[i - FIRST] > 0;
+        const bool of_heads = fields[i - FIRST] == &c.heads || fields[i - FIRST] == &c.heads_kv;
+        known = known && (*fields[i - FIRST] > 0 || (of_heads && !size->heads));
         asked = strcmp(names[i - FIRST], text_of(v[NAME])) == 0 ? i : asked;
     }
     const int *field = fields[asked - FIRST];

@@ -108,12 +108,13 @@ TEST_IN_FOLDER(dimensions_of_a_size)
                  "bench_transformer,graph,ok,,small,1,768,3072,12,12,12,10000,5,cuda\n"
                  "bench_transformer,graph,ok,,small,1,512,2048,4,8,8,10000,5,cuda\n"
                  "bench_transformer,graph,ok,,small,1,768,3072,12,12,4,10000,5,cuda\n"
+                 "bench_transformer,graph,ok,,mlp-1024,1,1024,4096,3,0,0,10000,5,cuda\n"
                  "bench_transformer,graph,skip,,small,1,0,0,0,0,0,0,nan,cuda\n");
     answers(*state,
             "SELECT d_model, layers, heads_kv, custom, json_extract(options, '$.d_model'), json_extract(options, "
             "'$.layers'), json_extract(options, '$.heads_kv'), json_extract(options, '$.d_ff') FROM bench_transformer "
             "WHERE status = 'ok' ORDER BY id",
-            "768,12,12,0,0,0,0,0\n768,12,4,1,0,0,4,0\n512,4,8,1,512,4,0,0\n");
+            "1024,3,0,0,0,0,0,0\n768,12,12,0,0,0,0,0\n768,12,4,1,0,0,4,0\n512,4,8,1,512,4,0,0\n");
 }
 
 TEST_IN_FOLDER(rows_of_another_schema_are_not_read)

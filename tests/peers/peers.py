@@ -403,6 +403,7 @@ def test_cases():
     """The full loads come first, and what each bench is asked for is what is beside it."""
     full = [case for case in parallel_cases.CASES if case.full_load]
     wrong = [] if parallel_cases.CASES[:len(full)] == full else ["full loads do not come first"]
+    wrong += [] if any(c.strategy == "ddp25" and c.mode in parallel_cases.GRAPHS for c in full) else ["no full load of DDP is one CUDA graph"]
     fsdp = [parallel_cases.CASES[i][:7] for i in parallel_cases.chosen(["fsdp"], True)]
     plain = [(strategy, "bf16", "compile-blocks", 0, "2.7b", 2048, batch) for strategy in ("fsdp2", "fsdp2-keep") for batch in (4, 2)]
     wrong += [] if sorted(case for case in fsdp if not case[2].startswith("fused")) == sorted(plain) else [f"full loads beside bench_fsdp: {fsdp}"]

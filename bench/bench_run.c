@@ -68,8 +68,8 @@ static option_spec option_table[] = {
     {"way", OPTION_CHOICE, 0, "async", .help = "how it saves; bench_checkpoint says what each costs",
      .choices = CHECKPOINT_WAYS},
     {"keep", OPTION_INT, 0, "2", .help = "complete checkpoints that stay", .min = 1, .max = 1000},
-    {"writers", OPTION_INT, 0, "8", .help = "files that a rank writes at once, each by two threads", .def_cpu = "2",
-     .min = 1, .max = 64, .unit = "files"},
+    {"writers", OPTION_INT, 0, "8", .help = "half the threads that a rank writes with", .def_cpu = "2", .min = 1,
+     .max = 64, .unit = "threads"},
     {"resume-run", OPTION_TEXT, 0, "",
      .help =
          "go on from the newest complete checkpoint in this folder, and save there; with --folder of the same name, "

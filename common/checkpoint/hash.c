@@ -2,6 +2,7 @@
 /* XXH64: four lanes of 8 bytes, joined and mixed; see hash.h. */
 #include "common/checkpoint/hash.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define P1 0x9E3779B185EBCA87u
@@ -36,22 +37,28 @@ static uint64_t word32(const unsigned char *at)
 
 uint64_t checkpoint_hash(const void *data, size_t bytes)
 {
+    return checkpoint_hash_more(&(checkpoint_hash_state){.bytes = 0}, data, bytes);
+}
+
+uint64_t checkpoint_hash_more(checkpoint_hash_state *s, const void *data, size_t bytes)
+{
     const unsigned char *at = data, *end = at + bytes;
-    uint64_t h = P5;
-    if (bytes >= 32) {
-        uint64_t a = P1 + P2, b = P2, c = 0, d = -P1;
-        for (; end - at >= 32; at += 32) {
-            a = lane(a, word64(at));
-            b = lane(b, word64(at + 8));
-            c = lane(c, word64(at + 16));
-            d = lane(d, word64(at + 24));
-        }
-        h = rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18);
-        const uint64_t lanes[4] = {a, b, c, d};
-        for (int i = 0; i < 4; i++)
-            h = (h ^ lane(0, lanes[i])) * P1 + P4;
+    const bool begun = s->bytes;
+    uint64_t h = P5, a = begun ? s->lane[0] : P1 + P2, b = begun ? s->lane[1] : P2, c = s->lane[2],
+             d = begun ? s->lane[3] : -P1;
+    for (; end - at >= 32; at += 32) {
+        a = lane(a, word64(at));
+        b = lane(b, word64(at + 8));
+        c = lane(c, word64(at + 16));
+        d = lane(d, word64(at + 24));
     }
-    h += bytes;
+    *s = (checkpoint_hash_state){{a, b, c, d}, s->bytes + bytes};
+    if (s->bytes >= 32) {
+        h = rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18);
+        for (int i = 0; i < 4; i++)
+            h = (h ^ lane(0, s->lane[i])) * P1 + P4;
+    }
+    h += s->bytes;
     for (; end - at >= 8; at += 8)
         h = rotate(h ^ lane(0, word64(at)), 27) * P1 + P4;
     for (; end - at >= 4; at += 4)

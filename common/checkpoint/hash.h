@@ -8,3 +8,9 @@
 #include <stdint.h>
 
 uint64_t checkpoint_hash(const void *data, size_t bytes);
+
+typedef struct checkpoint_hash_state { /* begins as zeros */
+    uint64_t lane[4], bytes;
+} checkpoint_hash_state;
+/* The hash of all that has come so far, part by part; each but the last has a multiple of 32 bytes. */
+uint64_t checkpoint_hash_more(checkpoint_hash_state *s, const void *data, size_t bytes);

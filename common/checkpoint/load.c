@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Readers share out blocks: read, hash, then copy to whatever pieces want a part of it; see load.h. Three of them are at one
- * part of the list at a time, so that files are read side by side, each from its front. */
+/* Readers share out blocks as writers do: read, hash, and copy to whatever pieces want a part of it; see load.h. They do so in
+ * parts that a processor's cache holds: memory is what all readers wait for. */
 #include "common/checkpoint/load.h"
 
 #include <dirent.h>
@@ -100,7 +100,7 @@ typedef struct loader {
     device *d;
     const checkpoint_pieces *pieces; /* NULL: blocks are hashed alone */
     block *blocks;
-    int64_t n, parts; /* the list of blocks is read in so many parts at once */
+    int64_t n;
     int *fd;
     char **map; /* of each file that lies in memory; NULL: it is read */
     atomic_llong next, read_bytes;
@@ -110,13 +110,14 @@ typedef struct loader {
     size_t why_bytes;
 } loader;
 
-enum { SLOTS = 2 }; /* of a reader: one is filled while the device takes what is in the other */
+enum { SLOTS = 2, PART = 1 << 20 }; /* of a reader: one is filled while the device takes what is in the other */
 
 typedef struct reader {
     loader *l;
     pthread_t thread;
     char *slots;
     void *stream; /* NULL: pieces are the host's */
+    int slot;     /* that is filled next */
     device_event *sent[SLOTS];
 } reader;
 
@@ -204,60 +205,70 @@ static void map_file(loader *l, int f)
     l->map[f] = at;
 }
 
-/* Pages go from the map at once, while all threads are at it; to unmap them is one thread's work. */
-static bool read_block(loader *l, int file, const block *b, char *to)
+static bool read_part(loader *l, int file, const block *part, char *to)
 {
-    const int64_t first = b->offset / CHECKPOINT_ALIGNMENT * CHECKPOINT_ALIGNMENT;
     if (!l->map[file])
-        return read_all(l->fd[file], to, b->bytes, b->offset);
-    memcpy(to, l->map[file] + b->offset, (size_t)b->bytes);
-    madvise(l->map[file] + first, (size_t)(b->offset + b->bytes - first), MADV_DONTNEED);
+        return read_all(l->fd[file], to, part->bytes, part->offset);
+    memcpy(to, l->map[file] + part->offset, (size_t)part->bytes);
     return true;
 }
 
-/* The next block that nobody has taken; NULL: there is none. */
-static const block *take_block(loader *l)
+/* Pages go from the map at once, while all threads are at it; to unmap them is one thread's work. */
+static void forget(loader *l, int file, const block *b)
 {
-    const int64_t each = (l->n + l->parts - 1) / l->parts;
-    for (int64_t i; (i = atomic_fetch_add(&l->next, 1)) < each * l->parts;)
-        if (i % l->parts * each + i / l->parts < l->n)
-            return &l->blocks[i % l->parts * each + i / l->parts];
-    return NULL;
+    const int64_t first = b->offset / CHECKPOINT_ALIGNMENT * CHECKPOINT_ALIGNMENT;
+    if (l->map[file])
+        madvise(l->map[file] + first, (size_t)(b->offset + b->bytes - first), MADV_DONTNEED);
+}
+
+/* A block is where it is wanted before its hash is known: one that is damaged ends the load. */
+static void read_block(reader *r, int file, const block *b)
+{
+    loader *l = r->l;
+    checkpoint_hash_state state = {.bytes = 0};
+    uint64_t hash = 0;
+    for (int64_t done = 0; done < b->bytes; done += PART, r->slot = (r->slot + 1) % SLOTS) {
+        const block part = {b->run, b->offset + done, b->bytes - done < PART ? b->bytes - done : PART, 0};
+        char *slot = r->slots + (int64_t)r->slot * PART;
+        if (r->stream)
+            device_event_sync(l->d, r->sent[r->slot]);
+        if (!read_part(l, file, &part, slot)) {
+            damaged(l, file, b, "can't be read");
+            return;
+        }
+        hash = checkpoint_hash_more(&state, slot, (size_t)part.bytes);
+        if (l->pieces)
+            hand_out(r, slot, file, &part);
+        if (r->stream)
+            device_stream_record(l->d, r->stream, r->sent[r->slot]);
+    }
+    if (hash != b->hash)
+        damaged(l, file, b, "is damaged: its hash is another");
+    forget(l, file, b);
 }
 
 static void *read_blocks(void *arg)
 {
     reader *r = arg;
     loader *l = r->l;
-    int at = 0;
-    for (const block *b = take_block(l); b; b = take_block(l), at = (at + 1) % SLOTS) {
-        const int file = l->c->m.runs.r[b->run].file;
-        char *slot = r->slots + (int64_t)at * CHECKPOINT_BLOCK;
+    for (int64_t i = atomic_fetch_add(&l->next, 1); i < l->n; i = atomic_fetch_add(&l->next, 1)) {
+        const block *b = &l->blocks[i];
         pthread_mutex_lock(&l->lock);
         const bool failed = l->failed;
         pthread_mutex_unlock(&l->lock);
         if (failed)
             break;
-        if (r->stream)
-            device_event_sleep(l->d, r->sent[at]);
-        if (!read_block(l, file, b, slot))
-            damaged(l, file, b, "can't be read");
-        else if (checkpoint_hash(slot, (size_t)b->bytes) != b->hash)
-            damaged(l, file, b, "is damaged: its hash is another");
-        else if (l->pieces)
-            hand_out(r, slot, file, b);
-        if (r->stream)
-            device_stream_record(l->d, r->stream, r->sent[at]);
+        read_block(r, l->c->m.runs.r[b->run].file, b);
         atomic_fetch_add(&l->read_bytes, b->bytes);
     }
-    for (at = 0; at < SLOTS && r->stream; at++)
+    for (int at = 0; at < SLOTS && r->stream; at++)
         device_event_sync(l->d, r->sent[at]);
     return NULL;
 }
 
 static void run_readers(loader *l, int n)
 {
-    const size_t each = (size_t)SLOTS * CHECKPOINT_BLOCK;
+    const size_t each = (size_t)SLOTS * PART;
     const bool device = l->d && l->pieces && device_kind_of(l->d) != DEVICE_CPU;
     reader *r = xcalloc((unsigned long)n, sizeof *r);
     char *slots = device ? device_host_malloc(l->d, (size_t)n * each) : xmalloc((size_t)n * each);
@@ -297,7 +308,6 @@ bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pi
     const int files = c->m.layout->files;
     loader l = {
         .c = c, .d = d, .pieces = pieces, .why = why, .why_bytes = why_bytes, .lock = PTHREAD_MUTEX_INITIALIZER};
-    l.parts = readers > 3 ? readers / 3 : 1;
     l.fd = xcalloc((unsigned long)files, sizeof *l.fd);
     l.map = xcalloc((unsigned long)files, sizeof *l.map);
     for (int f = 0; f < files; f++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A save: the copy, the writers, the part, the commit; see save.h. A file system lets one thread at a time write to a file,
- * so a rank writes several files at once, each from its first block to its last. Two threads share a file: one fetches and
- * hashes a block while the other writes. Ranks begin at different files. A copy of the state is made file by file in the
+ * so a rank writes several files at once, each from its first block to its last. A thread has a file of its own; where files
+ * are fewer, two share one, and one fetches and hashes a block while the other writes. Ranks begin at different files. A copy of the state is made file by file in the
  * order in which they are written, and each is written as soon as its bytes have landed. */
 #include "common/checkpoint/save.h"
 
@@ -65,7 +65,7 @@ struct checkpoint_saver {
     char *copy;         /* of all pieces: pinned, or on the device; NULL: blocks come from the state */
     int64_t copy_bytes;
     writer *writers;
-    int threads;  /* two for each file at once */
+    int threads;  /* twice o.writers */
     void *stream; /* of copies */
     device_event *begun, *copied;
     double pin_s;
@@ -165,7 +165,7 @@ static void fetch(writer *w, int r, int64_t offset, int64_t bytes, char *to)
     }
     if (!cpu) {
         device_stream_record(s->d, w->stream, w->fetched);
-        device_event_sleep(s->d, w->fetched);
+        device_event_sync(s->d, w->fetched);
     }
 }
 
@@ -260,11 +260,13 @@ static int run_of(const checkpoint_saver *s, int64_t block)
     return low;
 }
 
-/* How many files are written at once. What writers read and write is memory of the host: under the copies of several devices,
- * which the next step waits for, a third of them. */
+/* How many files are written at once: as many as there are threads. Half as many from a device, whose steps feel the copies. What
+ * writers read and write is memory of the host: under the copies of several devices, which the next step waits for, few. */
 static int most_begun(const checkpoint_saver *s)
 {
-    return is_pinned(s) && s->o.ranks > 1 && s->landed < s->ordered ? (s->o.writers + 2) / 3 : s->o.writers;
+    if (is_pinned(s) && s->o.ranks > 1 && s->landed < s->ordered)
+        return (s->o.writers + 2) / 3;
+    return s->o.way == CHECKPOINT_DEVICE ? s->o.writers : s->threads;
 }
 
 /* A file with fewer than two threads, a new one while few enough are open; near the end whichever has the fewest. NULL: no
@@ -713,7 +715,7 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     pthread_cond_init(&s->changed, NULL);
     make_runs(s);
     make_order(s);
-    s->stream = device_stream_create(d, STREAM_BACKGROUND, "snapshot");
+    s->stream = device_stream_create(d, STREAM_NORMAL, "snapshot");
     s->begun = device_event_create(d);
     s->copied = device_event_create(d);
     if (take_memory(s, why, why_bytes)) {
@@ -806,12 +808,15 @@ static void tell(checkpoint_saver *s, int landed, bool enqueued)
 }
 
 /* The only thread that waits for the device: many would keep from it the one that launches steps. It is a few files ahead,
- * since whoever fills a queue waits. */
+ * since whoever fills a queue waits. A lazy copy gives the step that follows a start of 2 ms: now and then a device began
+ * with a step only when all copies to the host were over, if they had the link first. */
 static void *copy_files(void *arg)
 {
     checkpoint_saver *s = arg;
     const int n = s->ordered;
     bool enqueued = s->o.way == CHECKPOINT_DEVICE;
+    if (s->o.way == CHECKPOINT_LAZY)
+        pause_ms(2);
     for (int i = 0; i < n + AHEAD; i++) {
         if (i < n && !enqueued)
             copy_file(s, s->order[i]);
@@ -821,7 +826,7 @@ static void *copy_files(void *arg)
         }
         const int landed = i < AHEAD ? 0 : i - AHEAD + 1;
         if (landed > 0)
-            device_event_sleep(s->d, s->lanes[s->order[landed - 1]].landed);
+            device_event_sync(s->d, s->lanes[s->order[landed - 1]].landed);
         if (landed == n)
             s->saved.copied_s = host_seconds() - s->start_s;
         tell(s, landed, enqueued);

@@ -20,7 +20,7 @@
 static const size_t reserve_bytes = (size_t)96 << 20;
 
 /* From this size on, threads touch the pages of pinned memory ahead of the runtime, which would do so with one thread. */
-static const size_t large_bytes = (size_t)64 << 20;
+static const size_t large_bytes = (size_t)32 << 20;
 
 /* Large pinned memory, of any device: who frees it does not say how much it is. */
 typedef struct mapping {
@@ -285,18 +285,6 @@ static double event_ms(device *d, device_event *from, device_event *to)
     return ms;
 }
 
-static bool event_over(device *d, device_event *e)
-{
-    use(d);
-    const cudaError_t over = cudaEventQuery(e->event);
-    if (over != cudaErrorNotReady) {
-        check(over, "cudaEventQuery", __FILE__, __LINE__);
-        return true;
-    }
-    cudaGetLastError(); /* or the next check of a kernel launch would find it */
-    return false;
-}
-
 static bool graph_begin(device *d)
 {
     CUDA_CHECK(cudaStreamBeginCapture(use(d), cudaStreamCaptureModeThreadLocal));
@@ -442,7 +430,6 @@ device *device_cuda_open(int ordinal)
         .flag_raise = flag_raise,
         .flag_lower = flag_lower,
         .event_ms = event_ms,
-        .event_over = event_over,
         .graph_begin = graph_begin,
         .graph_end = graph_end,
         .graph_launch = graph_launch,

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
@@ -224,13 +223,6 @@ void device_flag_lower(device *d, void *stream, uint32_t *flag)
 void device_event_sync(device *d, device_event *e)
 {
     d->ops->event_ms(d, e, e);
-}
-void device_event_sleep(device *d, device_event *e)
-{
-    if (!d->ops->event_over)
-        device_event_sync(d, e);
-    while (d->ops->event_over && !d->ops->event_over(d, e))
-        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 double device_event_ms(device *d, device_event *from, device_event *to)
 {

@@ -62,9 +62,6 @@ void device_event_destroy(device *d, device_event *e);
 void device_event_record(device *d, device_event *e);
 void device_event_wait(device *d, device_event *e); /* what d enqueues from here on waits for e, of any device */
 void device_event_sync(device *d, device_event *e); /* the host waits for the latest record */
-/* Likewise, for threads beside the one that launches: it sleeps between looks, 0.2 ms, since a thread that waits in the driver
- * has a lock again and again that launches need. */
-void device_event_sleep(device *d, device_event *e);
 double device_event_ms(device *d, device_event *from, device_event *to); /* waits for `to` */
 
 /* More streams, for work beside the compute stream; all calls on one stream run in order, an event joins streams. Of two

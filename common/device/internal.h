@@ -31,7 +31,6 @@ typedef struct device_ops {
     void (*flag_raise)(device *d, void *stream, uint32_t *flag);
     void (*flag_lower)(device *d, void *stream, uint32_t *flag);
     double (*event_ms)(device *d, device_event *from, device_event *to);
-    bool (*event_over)(device *d, device_event *e); /* NULL: only waiting says so */
     bool (*graph_begin)(device *d);
     device_graph *(*graph_end)(device *d);
     void (*graph_launch)(device *d, device_graph *g);

@@ -26,6 +26,8 @@
 ## make report        the report.md and report.html of each of them
 ## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
 ## make check-results RESULTS=results/<machine>: whether it can be sent; a sentence for each reason why not
+## make pack RESULTS=results/<machine>: checks it and packs it as <machine>.tar.gz, to be sent
+## make unpack FILE=<machine>.tar.gz: unpacks what somebody sent to results/, however hostile, and checks it
 ## make columns       docs/columns.md: every column of every bench, as --list explains it
 ## make choices       times all matrix products of bench_transformer on this GPU, for common/train/tune/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
@@ -62,7 +64,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib dist man install test-install test-launchers test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
+.PHONY: all lib dist man install test-install test-launchers test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results pack unpack choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -479,6 +481,13 @@ report-all: $(REPORT)
 	$(needs_report)
 	@$(if $(strip $(RESULTS)),,echo 'make report-all: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 	@$(BUILD)/report --all results $(patsubst %/,%,$(RESULTS))
+
+# A machine's results as one file, to be sent, and such a file from somebody else, into results/.
+pack: check-results
+	@$(foreach dir,$(patsubst %/,%,$(RESULTS)),bash $(SCRIPTS)/results.sh pack $(dir) &&) true
+
+unpack:
+	@into=$$(bash $(SCRIPTS)/results.sh unpack '$(FILE)' results) && $(MAKE) --no-print-directory check-results RESULTS="$$into"
 
 # A bench with its least number of GPUs, by its lists of runs; one that runs apart is in no list of run_all.sh.
 check-results: $(REPORT) $(BENCHES)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* common/build/results.sh: what is packed comes out as it was; of a stranger's file nothing leaves the folder of its machine. */
+#include "tests/support/test.h"
+
+/* Runs the commands in the folder, with $sh as the script; its exit code. What it says is in `said`. */
+static int run(const char *folder, const char *commands, char **said)
+{
+    OWNED char *line = xasprintf("sh=$PWD/common/build/results.sh; cd '%s' && { %s; } 2>&1", folder, commands);
+    int code;
+    *said = command_text(line, &code);
+    return code;
+}
+
+TEST_IN_FOLDER(a_machine_is_packed_and_unpacked)
+{
+    OWNED char *said = NULL;
+    assert_int_equal(
+        run(*state,
+            "mkdir -p results/box-x1/run results/box-x1/checks && echo a,b >results/box-x1/bench_flash.csv && "
+            "echo c >results/box-x1/run/log.csv && echo d >results/box-x1/checks/said.txt && "
+            "echo e >results/box-x1/report.html && bash $sh pack results/box-x1 && "
+            "bash $sh unpack box-x1.tar.gz in && rm results/box-x1/report.html && diff -r results in",
+            &said),
+        0);
+    assert_string_equal(said, "box-x1.tar.gz\nin/box-x1\n");
+    OWNED char *again = NULL;
+    assert_int_equal(run(*state, "bash $sh unpack box-x1.tar.gz in", &again), 2);
+    text_has(again, "in/box-x1 is there already");
+}
+
+TEST_IN_FOLDER(what_strangers_send_stays_in_its_folder)
+{
+    static const struct {
+        const char *make, *why;
+    } files[] = {
+        {"ln -s /etc/passwd box/x.csv && tar czf box.tar.gz box/x.csv", "no plain file"},
+        {"mkdir -p box/a/b && echo 1 >box/a/b/c.csv && tar czf box.tar.gz box/a/b/c.csv", "no plain file"},
+        {"echo 1 >../up.csv && tar czPf box.tar.gz ../up.csv; rm ../up.csv", "no plain file"},
+        {"echo 1 >\"$PWD/abs.csv\" && tar czPf box.tar.gz \"$PWD/abs.csv\"", "no plain file"},
+        {"echo 1 >'box/a b.csv' && tar czf box.tar.gz box/a*", "no plain file"},
+        {"mkdir -p other && echo 1 >other/x.csv && tar czf box.tar.gz other/x.csv", "no plain file"},
+        {"truncate -s 70M box/x.csv && tar czf box.tar.gz box/x.csv", "holds more than 64 MiB"},
+        {"echo nonsense >box.tar.gz", "can't be read"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        OWNED char *said = NULL,
+                   *commands = xasprintf("rm -rf in box && mkdir -p box && { %s; } && bash $sh unpack box.tar.gz in",
+                                         files[i].make);
+        assert_int_equal(run(*state, commands, &said), 2);
+        text_has(said, files[i].why);
+        OWNED char *in = folder_path(*state, "in");
+        assert_int_equal(access(in, F_OK), -1);
+    }
+}

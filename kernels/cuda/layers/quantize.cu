@@ -106,12 +106,12 @@ __device__ __forceinline__ void store_eight(unsigned char *to, uint2 codes, int 
     if (WHOLE) {
         if (there > 0)
             *reinterpret_cast<uint2 *>(to) = codes;
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int i = 0; i < SQUARE; i++)
-        if (i < there)
-            to[i] = (unsigned char)((i < 4 ? codes.x >> (8 * i) : codes.y >> (8 * (i - 4))) & 0xff);
+        for (int i = 0; i < SQUARE; i++)
+            if (i < there)
+                to[i] = (unsigned char)((i < 4 ? codes.x >> (8 * i) : codes.y >> (8 * (i - 4))) & 0xff);
+    }
 }
 
 /* ---- scales: that of row threadIdx.x of y, then of y_t ---- */

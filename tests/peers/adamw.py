@@ -45,12 +45,16 @@ class Compiled:
         self.state = {p: (torch.zeros(p.shape, dtype=torch.int16, device=p.device) if halves else None, zeros(p), zeros(p))
                       for p in self.parameters}
         self.count, self.rates = torch.zeros((), device=device), torch.zeros(2, device=device)
-        self.stream, self.done = None, []
+        self.stream, self.done, self.hooks = None, [], []
         if beside:
             self.stream = torch.cuda.Stream()
             self.compile_all()
-            for p in self.parameters:
-                p.register_post_accumulate_grad_hook(self.update_beside)
+            self.hooks = [p.register_post_accumulate_grad_hook(self.update_beside) for p in self.parameters]
+
+    def close(self):
+        """A hook holds what it updates, which holds the hook, where Python's collector does not look."""
+        for hook in self.hooks:
+            hook.remove()
 
     @torch.no_grad()
     def compile_all(self):
@@ -96,6 +100,9 @@ class Fused:
                                        capturable=capturable)
 
     def begin(self):
+        pass
+
+    def close(self):
         pass
 
     @torch.no_grad()

@@ -81,7 +81,7 @@ class Strategy:
     """A model with its optimizer, and what is done between backward and update."""
 
     def __init__(self, case, model):
-        self.name, self.model, self.handles, self.function = case.strategy, model, [], model
+        self.name, self.model, self.handles, self.function, self.hooks = case.strategy, model, [], model, []
         fused, graph = case.mode in parallel_cases.FUSED, case.mode in parallel_cases.GRAPHS
         if fused or case.mode in ("compile-blocks", "block-graph"):
             models.compile_blocks(model, fused)
@@ -92,8 +92,7 @@ class Strategy:
             self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=case.bucket_mb, gradient_as_bucket_view=True,
                                                     broadcast_buffers=False)
         elif case.strategy == "overlap":
-            for parameter in model.parameters():
-                parameter.register_post_accumulate_grad_hook(self.send)
+            self.hooks = [parameter.register_post_accumulate_grad_hook(self.send) for parameter in model.parameters()]
         if case.mode == "compile":
             self.function = torch.compile(self.function, dynamic=False)
         rates = {"lr": adamw.LR, "betas": (adamw.BETA1, adamw.BETA2), "eps": adamw.EPS, "weight_decay": adamw.DECAY, "fused": True}
@@ -196,6 +195,8 @@ def measure(case, gpu, warmup, iters):
               "loss_third": losses[2], "loss": float(run.loss.detach()),
               "mfu_pct": load.mfu_pct(gpu["gpu"], case.precision, case.size, case.seq, case.batch, times["step_ms"])}
     busy = load.gpu_busy(again, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=slowest)
+    for hook in run.hooks:  # they hold the model
+        hook.remove()
     return {**result, **busy} if busy else {**result, "note": "the share of busy time could not be measured"}
 
 

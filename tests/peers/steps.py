@@ -5,6 +5,7 @@ import contextlib
 import functools
 import gc
 import statistics
+import sys
 import time
 from collections import namedtuple
 
@@ -198,35 +199,38 @@ def measure(gpu, case, batch, warmup=5, iters=20):
     base = cuda.memory_allocated()  # what an earlier case has left is not this one's
     torch.backends.cuda.matmul.allow_tf32 = case.precision == "tf32"
     step = Step(case, batch)
-    gc.collect()
-    gc.disable()
-    if case.mode in GRAPHS:
-        times, again = time_graph(step, warmup, iters)
-        busy = {}
-    else:
-        times, again = time_parts(step, warmup, iters), step.whole
-        busy = busy_of(step, times["step_ms"], gpu)
-    loss = float(step.loss.detach())
-    if loss != loss:
-        raise ArithmeticError("the loss is not a number")
-    params = sum(p.numel() for p in step.model.parameters())
-    return {**times, "tokens_per_s": batch * case.seq / times["step_ms"] * 1e3,
-            "peak_gib": (cuda.max_memory_allocated() - base) / 2**30, "params": params, "loss_first": step.losses[0],
-            "loss_third": step.losses[EARLY - 1], "loss": loss,
-            "mfu_pct": load.mfu_pct(gpu["gpu"], case.precision, case.size, case.seq, batch, times["step_ms"]),
-            "sm_mhz": load.asked_amid(again, cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], "clocks.sm", 1),
-            "attn_kernel": load.attention_kernel(again, cuda.synchronize), **busy}
+    with contextlib.closing(step.optimizer):
+        gc.collect()
+        gc.disable()
+        if case.mode in GRAPHS:
+            times, again = time_graph(step, warmup, iters)
+            busy = {}
+        else:
+            times, again = time_parts(step, warmup, iters), step.whole
+            busy = busy_of(step, times["step_ms"], gpu)
+        loss = float(step.loss.detach())
+        if loss != loss:
+            raise ArithmeticError("the loss is not a number")
+        params = sum(p.numel() for p in step.model.parameters())
+        return {**times, "tokens_per_s": batch * case.seq / times["step_ms"] * 1e3,
+                "peak_gib": (cuda.max_memory_allocated() - base) / 2**30, "params": params, "loss_first": step.losses[0],
+                "loss_third": step.losses[EARLY - 1], "loss": loss,
+                "mfu_pct": load.mfu_pct(gpu["gpu"], case.precision, case.size, case.seq, batch, times["step_ms"]),
+                "sm_mhz": load.asked_amid(again, cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], "clocks.sm", 1),
+                "attn_kernel": load.attention_kernel(again, cuda.synchronize), **busy}
 
 
 def model(rows, cases):
     import torch
-    for case in cases:
+    for place, case in enumerate(cases):
         started = time.monotonic()
         load.limited(case.seconds)
         try:
             with attention(case.attn):
                 cells = measure(rows.facts, case, BATCH)
         except Exception as error:  # no memory for one case is no end
+            if place > 0 and isinstance(error, torch.OutOfMemoryError):
+                sys.exit(1)  # it is tried alone, in another process
             cells = {"note": record.reason_of(error)}
         load.limited(None)
         gc.enable()

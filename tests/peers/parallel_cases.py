@@ -65,7 +65,7 @@ def columns(case, ranks):
 # Layers shared by ranks: what bench_tp's default list has.
 Tp = namedtuple("Tp", "mode size seq batch seconds")
 TP_GRAPHS = ("block-graph", "async-graph")  # compiled blocks, and the whole step is one CUDA graph
-TP = [Tp(mode, "2.7b", 2048, 4, 50 if mode == "eager" else 80) for mode in (*TP_GRAPHS, "compile-blocks", "compile-blocks-async", "eager")]
+TP = [Tp(mode, "2.7b", 2048, 4, 50 if mode == "eager" else 160 if mode in TP_GRAPHS else 100) for mode in (*TP_GRAPHS, "compile-blocks", "compile-blocks-async", "eager")]
 TP_SMALL = [Tp("eager", "tiny", 64, 2, 100), Tp("compile-blocks", "tiny", 64, 2, 100)]
 TP_POLICY = "DTensor: tensor and sequence parallel, loss_parallel; everything bf16: weights, gradients, activations, AdamW states"
 

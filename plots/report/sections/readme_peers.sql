@@ -10,15 +10,20 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:",
     (SELECT said FROM best w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, id LIMIT 1) AS "the worst case"
 FROM best s
-WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
+WHERE library IS NULL AND work NOT GLOB '*, one head' GROUP BY work ORDER BY min(ratio)
 
-Of PyTorch's fixed lists, {group_concat(ran || ' of ' || cases || ' ' || what, ' and ')} ran.
-@from (SELECT * FROM all_planned p WHERE place_ = (SELECT min(place_) FROM all_planned f WHERE f.what = p.what))
-    HAVING count(*)
-
-Same library on both sides, so that the harness can be trusted: {group_concat(said, '; ')}.
-@from (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio), max(ratio)) || ' (' || counted(count(*), 'case')
-    || ')' AS said FROM best WHERE library IS NOT NULL GROUP BY library) HAVING count(*)
+[[Of PyTorch's fixed lists, {ran.said} ran. ]][[Attention of one head is in the reports: {one.said}. ]][[Same library on
+both sides, so that the harness can be trusted: {same.said}.]]
+@from (SELECT 1)
+LEFT JOIN (SELECT group_concat(ran || ' of ' || cases || ' ' || what, ' and ') AS said
+    FROM (SELECT what, sum(ran) AS ran, cases FROM all_planned p WHERE cases = (SELECT cases FROM all_planned f
+    WHERE f.what = p.what ORDER BY place_ LIMIT 1) GROUP BY what)) ran
+LEFT JOIN (SELECT printf('%.2f to %.2f', min(ratio), max(ratio)) AS said FROM best WHERE work GLOB '*, one head'
+    HAVING count(*)) one
+LEFT JOIN (SELECT group_concat(said, '; ') AS said FROM (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio),
+    max(ratio)) || ' (' || counted(count(*), 'case') || ')' AS said FROM best WHERE library IS NOT NULL
+    GROUP BY library)) same
+WHERE coalesce(ran.said, one.said, same.said) IS NOT NULL
 
 No ratio is formed where {group_concat(said, '; ')}.
 @from (SELECT why || ': ' || group_concat(work || ' (' || rows || ')', ', ') AS said

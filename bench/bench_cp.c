@@ -140,7 +140,7 @@ static bool applies(const char *option, const char *variant)
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --seq 32768 --transport copy --iters 10"},
-    {RUN_DEFAULT, 2, 34, "--ranks {gpus} --seq 65536 --transport nccl,copy --iters 10"},
+    {RUN_DEFAULT, 2, 31, "--ranks {gpus} --seq 65536 --transport nccl,copy --iters 8"},
     {RUN_DEFAULT, 2, 14, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --transport copy --iters 10"},
     {RUN_FULL, 2, 14, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --iters 10"},
     {RUN_FULL, 2, 10, "--ranks {gpus} --seq 16384"},

@@ -79,6 +79,3 @@ if (exists("seqs")) {
     }
     set xrange [0.85 * word(seqs, 1) : 1.18 * word(seqs, words(seqs))]
 }
-
-# S of the rows of this variant and head dimension, NaN of the others, which are then not drawn.
-seq_of(variant, dim) = (strcol("variant") eq variant && column("head_dim") == dim) ? column("seq") : NaN

@@ -17,18 +17,22 @@ FROM (VALUES
 SELECT * FROM ok WHERE dtype = :dtype AND in_place = :place AND instr(' ' || :variants || ' ', ' ' || variant || ' ')
     AND (:by = 'ranks' OR ranks = :most)
 
+@view numbered
+SELECT *, dense_rank() OVER (ORDER BY iif(:by = 'ranks', ranks, instr(:variants, variant))) AS series FROM rows
+    WHERE bytes IN (SELECT bytes FROM (SELECT bytes, lead(bytes) OVER (ORDER BY bytes) AS next
+    FROM (SELECT DISTINCT bytes FROM rows)) WHERE next IS NULL OR next > 1.08 * bytes)
+
 @if (SELECT count(DISTINCT bytes) FROM rows) > 2
     AND (:kind <> 'own' OR EXISTS (SELECT 1 FROM rows WHERE variant GLOB '*-shot'))
 
 @draw allreduce_{:kind}_{:dtype}: {:what}, {:dtype}
-by = SELECT :by
-suffix = SELECT :suffix
-series = SELECT iif(:by = 'ranks', ranks, variant) FROM drawn GROUP BY 1
-    ORDER BY iif(:by = 'ranks', ranks, instr(:variants, variant))
-sizes = SELECT printf('%.0f', bytes) FROM (SELECT bytes, lead(bytes) OVER (ORDER BY bytes) AS next
-    FROM (SELECT DISTINCT bytes FROM drawn)) WHERE next IS NULL OR next > 1.08 * bytes ORDER BY bytes
-modes = SELECT column1 FROM (VALUES ('eager'), ('graph')) WHERE column1 IN (SELECT mode FROM drawn)
-SELECT * FROM rows ORDER BY bytes, id
+names = SELECT char(34) || iif(:by = 'ranks', ranks, variant) || :suffix || char(34) FROM drawn GROUP BY series
+    ORDER BY series
+modes := SELECT count(DISTINCT mode) FROM drawn
+list = SELECT DISTINCT printf('%.0f', bytes) FROM drawn ORDER BY bytes
+SELECT *, bytes AS x, column1 AS panel, iif(column1 = 1, median_ms, busbw_gb_s) AS y,
+    series + 20 * (mode = 'graph' AND EXISTS (SELECT 1 FROM rows WHERE mode = 'eager')) AS style
+    FROM numbered, (VALUES (1), (2)) ORDER BY bytes, id
 
 @end
 

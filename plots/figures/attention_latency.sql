@@ -1,2 +1,2 @@
 -- SPDX-License-Identifier: MIT
-@use attention_figure latency
+@use attention_figure latency fwd_ms bwd_ms

@@ -19,8 +19,10 @@ SELECT * FROM usual WHERE ranks = :ranks AND batch = :batch AND heads = :heads A
 @draw cp_{:ranks}_h{:heads}_{:heads_kv}_d{:head_dim}_{:dtype}{iif(:causal, '', '_full')}{iif(:batch > 1, '_b' || :batch, '')}: Attention shared by {:ranks} ranks ({shape(bench, json_remove(options, '$.seq', '$.ranks', '$.order', '$.groups'))})
 ranks := SELECT :ranks
 seqs = SELECT DISTINCT seq FROM drawn ORDER BY seq
-variants = SELECT column1 FROM (VALUES ('gather'), ('all-to-all'), ('ring'))
+names = SELECT column1 FROM (VALUES ('gather'), ('all-to-all'), ('ring'))
     WHERE column1 IN (SELECT variant FROM drawn)
-SELECT * FROM rows ORDER BY variant, seq
+SELECT *, seq AS x, column1 AS panel, iif(column1 = 1, speedup, exposed_pct) AS y,
+    dense_rank() OVER (ORDER BY instr('gather all-to-all ring', variant)) AS style
+    FROM rows, (VALUES (1), (2)) ORDER BY seq
 
 @end

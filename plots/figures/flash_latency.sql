@@ -1,18 +1,2 @@
 -- SPDX-License-Identifier: MIT
-@use flash_plain
-
-@each SELECT dtype, min(id) AS place FROM plain WHERE status = 'ok' GROUP BY dtype ORDER BY place
-
-@view rows
-SELECT * FROM plain WHERE status = 'ok' AND dtype = :dtype
-
-@if (SELECT count(DISTINCT seq) FROM rows) > 2
-
-@draw flash_latency_{:dtype}: Attention latency, {:dtype} ({shape(bench, json_remove(options, '$.dtype', '$.seq', '$.head_dim'))})
-seqs = SELECT DISTINCT seq FROM drawn ORDER BY seq
-dims = SELECT DISTINCT head_dim FROM drawn ORDER BY head_dim
-SELECT * FROM rows ORDER BY id
-
-@end
-
-@end
+@use flash_figure latency latency fwd_ms bwd_ms

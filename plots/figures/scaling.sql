@@ -20,15 +20,20 @@ SELECT w.*, json_remove(options, '$.' || :axis, '$.' || :by) AS same, CASE :axis
 @view rows
 SELECT * FROM along WHERE same = (SELECT same FROM along GROUP BY 1 ORDER BY count(*) DESC, min(id) LIMIT 1)
 
+@view lines
+SELECT *, min(point * 1e6 + id) OVER (PARTITION BY json_extract(options, '$.' || :by)) AS first,
+    json_extract(options, '$.' || :by) AS line FROM rows
+
 @if (SELECT count(DISTINCT point) FROM rows) >= :least
 
 @draw scaling_{:name}: Scaling in {:name} ({shape(bench, json_remove(options, '$.' || :axis, '$.' || :by))})
-axis = SELECT :axis
-axis_text = SELECT :what
+x_label = SELECT :what
 points = SELECT DISTINCT point FROM drawn ORDER BY point
-by = SELECT :by
-lines = SELECT json_extract(options, '$.' || :by) FROM drawn GROUP BY 1 ORDER BY min(rowid)
-SELECT * FROM rows ORDER BY point, id
+names = SELECT iif(:by = 'recompute', char(34) || 'recompute ' || line || char(34), line) FROM drawn GROUP BY line
+    ORDER BY min(first)
+scale = SELECT iif(max(step_ms) > 3 * min(step_ms) OR max(peak_bytes) > 3 * min(peak_bytes), 'log', 'zero') FROM drawn
+SELECT *, point AS x, column1 AS panel, iif(column1 = 1, step_ms, peak_bytes / 1073741824.0) AS y,
+    dense_rank() OVER (ORDER BY first) AS style FROM lines, (VALUES (1), (2)) ORDER BY point, id
 
 @end
 

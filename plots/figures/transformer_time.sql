@@ -10,8 +10,9 @@
 
 @draw transformer_time_{:precision}: Training step, {:precision} ({shape(bench, json_remove(options, '$.precision', '$.size', '$.seq'))})
 seqs = SELECT DISTINCT seq FROM drawn ORDER BY seq
-sizes = SELECT DISTINCT size FROM drawn ORDER BY size_place(size)
-SELECT * FROM rows ORDER BY size_place(size), seq, id
+names = SELECT DISTINCT size FROM drawn ORDER BY size_place(size)
+SELECT *, seq AS x, column1 AS panel, iif(column1 = 1, step_ms, tokens_per_s) AS y,
+    dense_rank() OVER (ORDER BY size_place(size)) AS style FROM rows, (VALUES (1), (2)) ORDER BY seq, id
 
 @end
 

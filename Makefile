@@ -40,7 +40,7 @@
 BUILD   ?= build
 # -g1: functions and lines, all that a backtrace needs, in a third of the size of -g.
 OPT     ?= -O3 -g1
-# A newer compiler's new warning must end nobody's build: CI alone fails over warnings.
+# A newer compiler's new warning must end nobody's build: only CI fails over warnings.
 WERROR  ?= $(if $(filter true,$(CI)),-Werror)
 SETUP   ?= 1
 LINT    ?= lint
@@ -191,7 +191,7 @@ TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP_TESTS) tests/gpu/% $
 TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)
-# The report: text with SQL, put into the program. It alone needs SQLite.
+# The report: text with SQL, put into the program. Only it needs SQLite.
 REPORT_TEXT := $(wildcard plots/report/sections/*.sql plots/figures/*.sql) plots/report/style.css plots/report/script.js $(BUILD)/schema.tsv
 REPORT_C    := plots/report.c $(wildcard plots/report/*.c)
 REPORT_O    := $(call object,$(REPORT_C)) $(BUILD)/report_text.o
@@ -272,7 +272,7 @@ $(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
 
 # What ptxas says of registers and spills is kept in a file; anything else it or nvcc says is shown.
 ptxas_log = $(BUILD)/ptxas/$(subst /,.,$(patsubst kernels/cuda/%,%,$*)).txt
-# Hopper kernels use wgmma and TMA, which exist for sm_90a alone: those below a folder hopper/. The others are built for
+# Hopper kernels use wgmma and TMA, which exist only for sm_90a: those below a folder hopper/. The others are built for
 # every architecture asked for.
 HOPPER_CU   := $(foreach k,$(KERNEL_CU),$(if $(findstring /hopper/,$(k)),$(k)))
 PORTABLE_CU := $(filter-out $(HOPPER_CU),$(KERNEL_CU))
@@ -292,7 +292,7 @@ $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCR
 	@mkdir -p $(@D)
 	@$(call check_ptxas,,$(KERNEL_CU))
 	@touch $@
-# make test-archs: host code tells no architecture from another, and Hopper kernels are for one alone.
+# make test-archs: host code tells no architecture from another, and Hopper kernels are for one only.
 $(BUILD)/ptxas/portable: $(call object,$(PORTABLE_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
 	@mkdir -p $(@D)
 	@$(call check_ptxas,--some,$(PORTABLE_CU))

@@ -21,7 +21,7 @@ typedef enum sb_scaling {
     SB_SCALE_ROW,      /* a row: (rows) */
     SB_SCALE_1X128,    /* 128 neighbours of a row: (ceil(k/128), rows) */
     SB_SCALE_128X128,  /* a square: (ceil(rows/128), ceil(k/128) rounded up to 4), what is beyond k holds 0 */
-    SB_SCALE_1X32 /* 32 neighbours of a row, as MX formats have them: (ceil(k/32), rows); the CPU's ops alone take it */
+    SB_SCALE_1X32 /* 32 neighbours of a row, as MX formats have them: (ceil(k/32), rows); only the CPU's ops take it */
 } sb_scaling;
 const char *sb_scaling_name(sb_scaling s); /* "none", "tensor", "row", "1x128", "128x128", "1x32" */
 /* Floats of the scales of an operand of (rows, columns). */

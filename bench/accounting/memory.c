@@ -56,7 +56,7 @@ void accounting_run_memory(const accounting *a)
                     accounting_whole(device), held / device, accounting_whole(devices));
     const double mixed = ceil(held / 1073741824.0 / (device / gb));
     if (mixed != devices)
-        accounting_step(a, "(%s would be GiB divided by GB: %.1f / %s; right for a device of %s GiB alone)",
+        accounting_step(a, "(%s would be GiB divided by GB: %.1f / %s; right only for a device of %s GiB)",
                         accounting_whole(mixed), held / 1073741824.0, accounting_plain(device / gb),
                         accounting_plain(device / gb));
     const double further = floor(device / token);

@@ -12,7 +12,7 @@ void attention_start(session *s);
 void attention_finish(session *s);
 
 /* Allocates and fills the tensors of a case, runs forward and backward once and verifies them. An op that has no
- * backward for the case runs forward alone: a.forward_only is then set, and the row's reason says why. False when
+ * backward for the case runs only forward: a.forward_only is then set, and the row's reason says why. False when
  * the case ends there: the row then has its status (skip, fail) or memory remembers why (oom). */
 bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem);
 

@@ -10,8 +10,9 @@ typedef struct ddp_reference { /* host memory, elements of the index space */
     int64_t elements;
     double norm;                  /* of the gradients of the first update */
     float *grads;                 /* sums of the first step */
-    float *start, *first, *after; /* parameters before, after the first update and after the last; of rank 0 alone */
-    double err_mean; /* of a batch's share in the mean, relative to its gradients in a process alone divided by ranks */
+    float *start, *first, *after; /* parameters before, after the first update and after the last; only on rank 0 */
+    double
+        err_mean; /* of a batch's share in the mean, relative to its gradients in a single process divided by ranks */
 } ddp_reference;
 
 /* Each member calls it for itself: the gradients that it updates with are compared on each, the parameters on rank 0

@@ -38,7 +38,7 @@ void mixed_run_timing(mixed *m);
 void mixed_run_float8(mixed *m);
 
 bool mixed_shape_parse(const char *text, int *m, int *n, int *k); /* "4096x4800x1600", multiples of 16 */
-/* Ends the program where float8 alone was asked for by name, and the device can run none of it. */
+/* Ends the program where only float8 was asked for by name, and the device can run none of it. */
 void mixed_float8_gate(session *s, const sb_kernels *kernels, sb_context *ctx);
 double mixed_float8_estimate(const bench_case *c); /* bytes of device memory */
 #define MIXED_VALUES "normal|outlier|rows|heavy|positive"

@@ -5,6 +5,6 @@
 #include "common/options/options.h"
 #include "common/session/session.h"
 
-/* Keeps `value` of a case in bf16, and gives that of the case that differs in its precision alone: NAN where there is none yet. */
+/* Keeps `value` of a case in bf16, and gives that of the case that differs only in its precision: NAN where there is none yet. */
 void bf16_keep(session *s, const bench_case *c, double value);
 double bf16_beside(session *s, const bench_case *c);

@@ -9,7 +9,7 @@
 #include "common/session/session.h"
 #include "common/train/trainer.h"
 
-/* What --plant-error breaks, in the ops of the checked slice alone. */
+/* What --plant-error breaks, only in the ops of the checked slice. */
 typedef enum float8_fault {
     FLOAT8_SOUND,
     FLOAT8_STALE,      /* weights are cast in the first step only */

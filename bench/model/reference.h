@@ -8,7 +8,7 @@
 typedef struct reference {
     char key[256]; /* "": none is held */
     double loss;
-    int count;       /* of tensors: every gradient, or of a forward the logits alone */
+    int count;       /* of tensors: every gradient, or of a forward only the logits */
     float **tensors; /* [count], host */
 } reference;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The check of a case before it is timed: a slice of its model against the same slice in plain fp32; see verify.h.
- * Both have the same parameters and tokens, which depend on the seed alone. */
+ * Both have the same parameters and tokens, which depend only on the seed. */
 #include "bench/model/verify.h"
 
 #include <math.h>

@@ -113,7 +113,7 @@ char *outcome_metrics(qualify *q)
 
 void outcome_write(const char *path, const char *metrics, const outcome *o, int code)
 {
-    OWNED char *beside = xasprintf("%s.%d", path, (int)getpid()); /* the collector takes *.prom alone */
+    OWNED char *beside = xasprintf("%s.%d", path, (int)getpid()); /* the collector takes only *.prom */
     FILE *f = fopen(beside, "w");
     if (f) {
         fprintf(f, "%s", metrics ? metrics : "");

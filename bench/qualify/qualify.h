@@ -67,7 +67,7 @@ void qualify_exchange(qualify *q, qualify_set *set);                       /* it
 
 /* ---- how things are measured: into a row that nobody sees, which gets the status ---- */
 
-/* On this rank alone: one of these per variant; NULL for another variant. */
+/* Only on this rank: one of these per variant; NULL for another variant. */
 typedef bool qualify_alone(qualify *q, const bench_case *c, row *scratch, double *value);
 qualify_alone *qualify_alone_of(const char *variant);
 /* All ranks together. Fills the items of this rank (by rank), or of all on every rank. */

@@ -108,7 +108,7 @@ static void compare_times(comparison *c, const pair *p)
         if (!a.runs && !b.runs)
             continue;
         if (!a.runs || !b.runs) {
-            add(c, COMPARE_UNMATCHED, p->of_a->key, of_a.name, a.runs ? "measured in A alone" : "measured in B alone");
+            add(c, COMPARE_UNMATCHED, p->of_a->key, of_a.name, a.runs ? "measured only in A" : "measured only in B");
             continue;
         }
         compare_entry *e = add(c, COMPARE_TIME, p->of_a->key, of_a.name, "");

@@ -14,8 +14,8 @@ typedef enum compare_kind {
     COMPARE_CHANGED,  /* bytes or a count that are not equal */
     COMPARE_BROKEN,   /* ok in A; fail or oom in B */
     COMPARE_MENDED,   /* the other way */
-    COMPARE_NEW,      /* in B alone */
-    COMPARE_GONE,     /* in A alone */
+    COMPARE_NEW,      /* only in B */
+    COMPARE_GONE,     /* only in A */
     COMPARE_UNMATCHED /* in both, but not comparable */
 } compare_kind;
 

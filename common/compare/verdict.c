@@ -57,7 +57,7 @@ judgement judge_times(const timed *a, const timed *b, double noise, double margi
     j.hi = j.ratio + two_sided_95 * s;
     const double per_cycle = j.ratio + log(b->sm_mhz / a->sm_mhz);
     if (a->throttled != b->throttled)
-        j.reason = a->throttled ? "clocks held back in A alone" : "clocks held back in B alone";
+        j.reason = a->throttled ? "clocks held back only in A" : "clocks held back only in B";
     else if (j.lo > -margin && j.hi < margin)
         j.verdict = VERDICT_SAME;
     else if (fabs(j.ratio) <= one_sided_999 * s) {

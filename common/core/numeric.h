@@ -31,7 +31,7 @@ static inline uint32_t shift_nearest_even(uint32_t bits, int shift)
 static inline uint16_t bf16_from_float(float x)
 {
     uint32_t bits = float_bits(x);
-    /* NaN: quiet, or a payload in the low half alone would turn into inf. */
+    /* NaN: quiet, or a payload only in the low half would turn into inf. */
     return (uint16_t)(isnan(x) ? bits >> 16 | 0x40 : shift_nearest_even(bits, 16));
 }
 

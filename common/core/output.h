@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the program says on stdout. While a session runs, stdout is its alone: `say` writes to a descriptor of its own, and
+/* What the program says on stdout. While a session runs, stdout belongs to it: `say` writes to a descriptor of its own, and
  * whatever else prints, such as a library (NCCL_DEBUG=INFO), goes to stderr. Without a session `say` is printf. */
 #pragma once
 

@@ -4,7 +4,7 @@
  * these are, and many more for who knows one or none. So a loss says what a model has learned, and one below the entropy
  * says that it sees what it should predict.
  *
- * Every window is a function of the seed and its number alone (Philox), so that any rank can make any step's again. Its
+ * Every window is a function of only the seed and its number (Philox), so that any rank can make any step's again. Its
  * first two symbols are drawn alike: its first target is the one that costs ln K. */
 #pragma once
 

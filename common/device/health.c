@@ -189,7 +189,7 @@ void health_scan_xids(const char *log, const char *bus, char *xids, size_t bytes
     }
 }
 
-/* A read of the kernel log gives one message, from the oldest on; it may be for the administrator alone. */
+/* A read of the kernel log gives one message, from the oldest on; it may be for the administrator only. */
 static void read_kernel_log(const char *bus, gpu_health *out)
 {
     char message[8192 + 1];

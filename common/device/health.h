@@ -34,5 +34,5 @@ gpu_health health_since(const gpu_health *before);
 
 /* Adds the numbers of Xids in a piece of the kernel log that are about the GPU at `bus` ("0000:1b:00") to the list. */
 void health_scan_xids(const char *log, const char *bus, char *xids, size_t bytes);
-/* A process in words, as /proc has it: its id alone where it is hidden, in a container for example. */
+/* A process in words, as /proc has it: only its id where it is hidden, in a container for example. */
 void health_describe(int pid, char *out, size_t bytes);

@@ -33,7 +33,7 @@ typedef struct call_cost {   /* t = o + bytes / w */
     double residual_pct;     /* the largest |t by the fit - t| / t */
 } call_cost;
 
-/* Least squares with weights 1/t^2: relative errors count, not those of the largest size alone. n >= 2 sizes. */
+/* Least squares with weights 1/t^2: relative errors count, not only those of the largest size. n >= 2 sizes. */
 call_cost call_cost_fit(const double *bytes, const double *seconds, int n);
 
 /* y at x between n >= 1 points in ascending order of x, by lines of the logarithms; constant below the first, in

@@ -33,7 +33,7 @@ const float8_product float8_products[] = {
      {SB_E4M3, SB_SCALE_1X128},
      SB_SUMS_EXACT},
     {"mx",
-     "e4m3, scales for 1x32 by 1x32; the CPU alone",
+     "e4m3, scales for 1x32 by 1x32; only the CPU",
      {SB_E4M3, SB_SCALE_1X32},
      {SB_E4M3, SB_SCALE_1X32},
      SB_SUMS_EXACT},

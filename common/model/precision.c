@@ -25,7 +25,7 @@ const precision precisions[] = {
      SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
     {"fp8-block-dw2d", "as fp8-block, gradients of weights with 128x128 of inputs in place of 1x128", SB_BF16, SB_BF16,
      SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
-    {"fp8-mx", "as bf16, products of the blocks in float8 with scales for 1x32, as MX formats have them; the CPU alone",
+    {"fp8-mx", "as bf16, products of the blocks in float8 with scales for 1x32, as MX formats have them; only the CPU",
      SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},
     {"fp8-delayed", "as fp8-tensorwise, with scales made of the largest magnitudes of earlier steps", SB_BF16, SB_BF16,
      SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false, true},

@@ -19,7 +19,7 @@ typedef enum option_kind {
 enum option_flags {
     OPTION_LIST = 1,    /* takes a,b,c and lo:hi, lo:hi:+step, lo:hi:*factor; is swept; is a CSV column */
     OPTION_PARAM = 2,   /* single value that is still part of a case: a CSV column */
-    OPTION_ADJACENT = 4 /* a list whose values are compared: cases that differ in it alone follow each other */
+    OPTION_ADJACENT = 4 /* a list whose values are compared: cases that differ only in it follow each other */
 };
 
 struct bench_case;
@@ -64,7 +64,7 @@ typedef struct row_layout {
 enum run_lists {
     RUN_QUICK = 1,    /* --quick; with several GPUs also the default list, if the run needs one GPU */
     RUN_DEFAULT = 2,  /* the default list, which --full does as well */
-    RUN_FULL = 4,     /* --full alone */
+    RUN_FULL = 4,     /* only --full */
     RUN_CPU = 8,      /* of machines without a GPU, whatever the list */
     RUN_LOAD = 16,    /* --full-loads: fills the GPUs and stands beside a peer (tests/peers) */
     RUN_HEADLINE = 32 /* --headlines: a case of the report's first table, measured again and again */

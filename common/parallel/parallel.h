@@ -58,7 +58,7 @@ gather_way gather_way_parse(const char *name);
 typedef struct parallel_options {
     const char *strategy; /* a name of parallel_strategies */
     int ranks;            /* of the job's first ranks; the others are not members and get no parallel */
-    /* Ranks of the job that share the model in other ways, too: those that differ on MESH_DATA alone are the `ranks` of one
+    /* Ranks of the job that share the model in other ways, too: those that differ only on MESH_DATA are the `ranks` of one
      * strategy, of which there are several side by side, and dp_replicate is `replicas`. All zero: ranks are the job's. */
     mesh m;
     int64_t bucket_bytes; /* of gradients; for the strategies with buckets */
@@ -93,7 +93,7 @@ typedef struct parallel_plan {
     ownership own;       /* what this rank updates */
     int slices, slice;   /* into how many equal ones a group of gradients is cut, and which is this rank's */
     int whole;           /* this many of the last buckets are not cut: every rank updates them */
-    bool sharded;        /* the state is this rank's part alone */
+    bool sharded;        /* the state is only this rank's part */
     owned_range *normed; /* (norms) whose norms this rank gives to that of all gradients */
     int norms;
     int64_t gathered_bytes; /* in a step; with SHARE_ON_USE, as the model says */
@@ -210,7 +210,7 @@ void parallel_collectives_alone(parallel *p);
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes);
 
 /* Time that main stood still for communication in the last step: from the end of backward to the end of
- * parallel_update, the waits alone (tail); for units to be gathered; for memory of gradients to be read (reduced).
+ * parallel_update, only the waits (tail); for units to be gathered; for memory of gradients to be read (reduced).
  * Events are recorded only when on, and tell no time in a captured step. Waits for the step. */
 void parallel_instrument(parallel *p, bool on);
 double parallel_tail_ms(parallel *p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of CUPTI's library, opened at run time. Included where the header is, by cupti.c alone. */
+/* The functions of CUPTI's library, opened at run time. Included where the header is, only by cupti.c. */
 #pragma once
 
 #include <cuda_runtime_api.h>

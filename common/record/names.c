@@ -81,7 +81,7 @@ static void last_identifier(const char *mangled, char *out, size_t bytes)
         p++;
     if (p[0] == 'S' && p[1] == 't') /* std:: */
         p += 2;
-    for (p += *p == 'L'; isdigit((unsigned char)*p); p += *p == 'L') { /* L: known in its own file alone */
+    for (p += *p == 'L'; isdigit((unsigned char)*p); p += *p == 'L') { /* L: known only in its own file */
         char *name;
         const unsigned long length = strtoul(p, &name, 10);
         if (length > strlen(name))

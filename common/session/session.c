@@ -214,7 +214,7 @@ static void run_cases(session *s, const session_hooks *hooks)
     progress_clear();
 }
 
-/* Rank 0 alone knows the rows that --resume keeps. */
+/* Only rank 0 knows the rows that --resume keeps. */
 static bool anything_measured(const session *s)
 {
     bool measured = rows_measured(s->rows);

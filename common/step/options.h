@@ -27,8 +27,8 @@ typedef enum overlap { OVERLAP_NONE, OVERLAP_GRADIENTS, OVERLAP_ALL, OVERLAP_AUT
 /* What a rank holds of a model whose units (params.h) are divided into equal slices. */
 typedef struct step_sharding {
     int ranks, rank; /* slices of each unit, and the one held here; 0: units are not padded to be cut */
-    bool grads;      /* of gradients the slices alone are kept: a unit's lie in a slot until they are reduced */
-    bool params;     /* of parameters the slices alone are kept: a unit is gathered into a slot before its use */
+    bool grads;      /* of gradients only slices are kept: a unit's lie in a slot until they are reduced */
+    bool params;     /* of parameters only slices are kept: a unit is gathered into a slot before its use */
     int prefetch;    /* units gathered ahead of the one in use */
     bool small;      /* small parameters (gains of norms) are whole on every rank: a unit that is not cut */
     bool codes; /* blocks are gathered as codes of float8, where the policy's scales serve both products of a weight */
@@ -206,7 +206,7 @@ typedef struct step_hop {
  * hand on theirs without. Set them after trainer_tune and before the first step. */
 typedef struct step_hops {
     void *user;
-    /* By trainer_rehearse alone: where a tensor will come in every step, h->at. */
+    /* Only by trainer_rehearse: where a tensor will come in every step, h->at. */
     void (*place)(void *user, const step_hop *h);
     /* A tensor that comes. open: behind all that main has so far, h->at may be written; called one action ahead of the one
      * that reads it. receive: main is to wait until it has been written; called in that action. */

@@ -237,7 +237,7 @@ static void product_backward(step *s, int layer, block_slots *b, bool kept, aren
     arena_slot dh = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "d_swiglu");
     linear_dx(s, LINEAR_W2, layer, dy, dh);
     if (kept && float8_swiglu_backward(s, layer, b->gate_up, dh))
-        step_drop(s, &b->gate_up); /* its gradient is in float8 alone */
+        step_drop(s, &b->gate_up); /* its gradient is only in float8 */
     else
         swiglu_backward(s, layer, b->gate_up, dh, kept ? -1 : b->h);
     step_drop(s, &dh);

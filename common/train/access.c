@@ -120,7 +120,7 @@ static sb_status fill_whole_ones(step *s, const param_tensor *p)
     return SB_OK;
 }
 
-/* Drawn on the device, so that large models start soon. Values depend on the seed and the tensor's name alone. */
+/* Drawn on the device, so that large models start soon. Values depend only on the seed and the tensor's name. */
 static sb_status fill(step *s, const param_tensor *p, char *to)
 {
     const float std = params_initial_std(p);

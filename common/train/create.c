@@ -93,7 +93,7 @@ static bool check(step *s, char *why, size_t why_bytes)
     if (o->shard.params && !o->shard.grads)
         return refuse(why, why_bytes, "parameters are sharded together with their gradients");
     if ((o->shard.grads || o->shard.params) && o->state_elements < 1 && o->mode == STEP_TRAIN)
-        return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs their state alone");
+        return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs only their state");
     if (o->context.ranks > 1 && o->seq % 2)
         return refuse(why, why_bytes, "a rank that shares sequences has two chunks of as many tokens of each");
     if (!check_split(o, why, why_bytes))

@@ -6,7 +6,7 @@
 
 @use transformer_warm
 
--- The most rows that differ in size, context and precision alone.
+-- The most rows that differ only in size, context and precision.
 @slice steps FROM warm ALONG size, seq, precision
 
 {shape(bench, json_remove(options, '$.size', '$.seq', '$.precision'))};

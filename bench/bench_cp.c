@@ -70,12 +70,8 @@ static const variant_spec variant_table[] = {
     {0}};
 
 static const column_spec column_table[] = {
-    {"fwd_ms", COLUMN_REAL, true, "forward on all ranks, median; a sample is that of the slowest rank"},
-    {"fwd_p10_ms", COLUMN_REAL, false, "the same, 10th percentile"},
-    {"fwd_p90_ms", COLUMN_REAL, false, "the same, 90th percentile"},
-    {"bwd_ms", COLUMN_REAL, true, "backward on all ranks, median"},
-    {"bwd_p10_ms", COLUMN_REAL, false, "the same, 10th percentile"},
-    {"bwd_p90_ms", COLUMN_REAL, false, "the same, 90th percentile"},
+    MEDIAN_COLUMNS("fwd", true, "forward on all ranks, of the slowest one"),
+    MEDIAN_COLUMNS("bwd", true, "backward on all ranks, of the slowest one"),
     {"n_samples", COLUMN_INT, false, "samples"},
     {"one_fwd_ms", COLUMN_REAL, false, "forward of the whole sequence on one rank, in the same run"},
     {"one_bwd_ms", COLUMN_REAL, false, "its backward"},

@@ -30,11 +30,7 @@ bool attention_check(attention_case *ac);
 /* The columns that attention_time fills; `part` is "fwd", "bwd" or "fwd_bwd". */
 /* clang-format off */
 #define ATTENTION_TIME_COLUMNS(part, what)                                                   \
-    {part "_ms", COLUMN_REAL, true, what ", median"},                                        \
-    {part "_p10_ms", COLUMN_REAL, false, what ", 10th percentile"},                          \
-    {part "_p90_ms", COLUMN_REAL, false, what ", 90th percentile"},                          \
-    {"n_" part, COLUMN_INT, false, what ", samples"},                                        \
-    {"timer_" part, COLUMN_TEXT, false, what ", how it was timed: event, graph or host"},    \
+    MEASURED_COLUMNS(part, true, what),                                                      \
     {part "_j", COLUMN_REAL, false, what ", energy; nan where sampling takes less than about 0.6 s"}, \
     {part "_tflop_per_j", COLUMN_REAL, false, what ", its FLOPs / energy, in 10^12"}
 /* clang-format on */

@@ -103,6 +103,17 @@ typedef struct bench_info {
 } bench_info;
 
 /* The tables of a main, by the names that every main gives them. */
+/* clang-format off */
+#define MEDIAN_COLUMNS(part, console, what) /* of a time in ms */                 \
+    {part "_ms", COLUMN_REAL, console, what ", median"},                          \
+    {part "_p10_ms", COLUMN_REAL, false, what ", 10th percentile"},               \
+    {part "_p90_ms", COLUMN_REAL, false, what ", 90th percentile"}
+#define MEASURED_COLUMNS(part, console, what) /* what measure() fills */          \
+    MEDIAN_COLUMNS(part, console, what),                                          \
+    {"n_" part, COLUMN_INT, false, what ", samples"},                             \
+    {"timer_" part, COLUMN_TEXT, false, what ", how it was timed: event, graph or host"}
+/* clang-format on */
+
 #define BENCH_TABLES .options = option_table, .variants = variant_table, .columns = column_table, .runs = run_table
 
 typedef struct options options;

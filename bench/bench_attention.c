@@ -4,7 +4,7 @@
  * The `pytorch_attention` problem of Stanford's CS336, assignment 2: batch 8, one head, 100 forward and 100 backward
  * passes over a grid of sequence lengths and head dimensions, and the memory held before the backward.
  *
- * One row is one (dtype, head_dim, seq, variant): times are medians, peak_bytes and mem_before_bwd_bytes are of one
+ * One row is one (dtype, head_dim, seq, variant): times are medians, peak_bytes and mem_before_bwd_bytes are for one
  * forward and backward. mem_over_s2 = saved bytes / (B H S^2): bytes kept per score, 0 when no S x S matrix is kept.
  * fwd_tflops = 4 B H S^2 D (halved when causal) / time; backward counts 2.5 times that.
  * Expect: memory and time of unfused grow with S^2; fused saves memory traffic, not memory; flash keeps memory linear

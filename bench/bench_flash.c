@@ -80,7 +80,7 @@ static const column_spec column_table[] = {
     {"fwd_ceiling_pct", COLUMN_REAL, true, "fwd_tflops as a share of ceiling_tflops"},
     {"bwd_ceiling_pct", COLUMN_REAL, true, "bwd_tflops as a share of ceiling_tflops"},
     {"sustain_s", COLUMN_REAL, false,
-     "--sustain, of forward and then of backward; the columns below are of its second half"},
+     "--sustain, of forward and then of backward; the columns below cover its second half"},
     {"sustained_fwd_ms", COLUMN_REAL, false, "fwd_ms in the steady state"},
     {"sustained_fwd_sm_mhz", COLUMN_REAL, false, "SM clock, median"},
     {"sustained_fwd_power_w", COLUMN_REAL, false, "power, median"},
@@ -95,9 +95,9 @@ static const column_spec column_table[] = {
     {"speedup_fwd_bwd", COLUMN_REAL, true, "forward+backward time of unfused / this one's"},
     {"peak_bytes", COLUMN_INT, true, "most held at once during one forward and backward"},
     {"err_fwd", COLUMN_REAL, true, "relative L2 error of o on the checked rows against fp64"},
-    {"err_dq", COLUMN_REAL, false, "the same of dq"},
-    {"err_dk", COLUMN_REAL, false, "the same of dk"},
-    {"err_dv", COLUMN_REAL, false, "the same of dv"},
+    {"err_dq", COLUMN_REAL, false, "the same for dq"},
+    {"err_dk", COLUMN_REAL, false, "the same for dk"},
+    {"err_dv", COLUMN_REAL, false, "the same for dv"},
     {"err_ratio", COLUMN_REAL, false, "err_fwd / err_fwd of unfused"},
     {0}};
 
@@ -172,11 +172,11 @@ static const bench_info info = {
     .notes =
         "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
         "fp64 oracle before anything is timed. speedup_* are relative to the unfused row of the same case.\n"
-        "They and the ceiling of bench_roofline are of the same run (or ./run_all.sh) on the same GPU, else nan.\n"
+        "They and the ceiling of bench_roofline are from the same run (or ./run_all.sh) and GPU, else nan.\n"
         "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
         "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
         "its own document only; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
-        "head_dim, of queries or values, is a multiple of 8 from 16 to 256; above 128, flash on CUDA is of bf16 and "
+        "head_dim, of queries or values, is a multiple of 8 from 16 to 256; above 128, flash on CUDA takes bf16 and "
         "fp16.\n"
         "Values of another width (--head-dim-v) have a Hopper forward in bf16 and fp16, and a Hopper backward where\n"
         "either width is above 128; else they run the portable kernels.",

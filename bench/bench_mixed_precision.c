@@ -78,8 +78,8 @@ static const column_spec column_table[] = {
     {"step_p90_ms", COLUMN_REAL, false, "90th percentile"},
     {"n_samples", COLUMN_INT, false, "timing: measured steps"},
     {"speedup_fwd", COLUMN_REAL, true, "timing: forward of fp32 / forward"},
-    {"speedup_bwd", COLUMN_REAL, true, "timing: the same of backward"},
-    {"speedup_step", COLUMN_REAL, true, "timing: the same of the step"},
+    {"speedup_bwd", COLUMN_REAL, true, "timing: the same for the backward"},
+    {"speedup_step", COLUMN_REAL, true, "timing: the same for the step"},
     {"peak_bytes", COLUMN_INT, false, "timing: device memory of the step"},
     MODEL_ERROR_COLUMNS,
     {"value", COLUMN_REAL, true, "accumulation: the sum"},
@@ -99,7 +99,7 @@ static const column_spec column_table[] = {
      "error relative to double; L2 for tensors, where values that are not finite count as zero; float8: of the product "
      "of the "
      "operands in bf16, of each row, root mean square"},
-    {"err_fused", COLUMN_REAL, false, "norm: the same of the fused RMSNorm, whose statistics are fp32"},
+    {"err_fused", COLUMN_REAL, false, "norm: the same for the fused RMSNorm, whose statistics are fp32"},
     {"err_exact", COLUMN_REAL, true, "float8: the same against its operands as the product reads them, codes or bf16"},
     {"bias_pct", COLUMN_REAL, false,
      "float8: by how much the product is too large along what err_exact refers to; below 0: too small"},

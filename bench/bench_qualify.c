@@ -32,7 +32,7 @@ static option_spec option_table[] = {
      .help = "n of gemm's n x n matrices, a multiple of 16; together it is twice as large", .def_cpu = "128", .min = 16,
      .max = 32768},
     {"bytes", OPTION_BYTES, OPTION_PARAM, "256M",
-     .help = "size of copies, a multiple of 16; the all-reduce is of four times as much", .def_cpu = "1M", .min = 16,
+     .help = "size of copies, a multiple of 16; the all-reduce has four times as much", .def_cpu = "1M", .min = 16,
      .max = 1e12, .unit = "bytes"},
     {"seq", OPTION_INT, OPTION_PARAM, "65536", .help = "flash: sequence length", .def_cpu = "128", .min = 1,
      .max = 1048576, .unit = "tokens"},

@@ -9,7 +9,7 @@
  * One row is one model, shape, policy and way. The bytes of a step are planned before it runs and compared with the
  * driver's; its time is predicted from a few blocks and compared with the measurement.
  * Expect: selective recomputation is almost free; whole blocks cost a third of the step and leave one input each.
- * Limits: the budget is of one GPU. */
+ * Limits: the budget is for one GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -50,7 +50,7 @@ static const column_spec column_table[] = {
      "copies: bytes read + written; p2p: bytes that arrived, in p2p_both in both directions together"},
     {"energy_j", COLUMN_REAL, false, "energy of one product or copy; nan where sampling takes less than about 0.6 s"},
     {"tflop_per_j", COLUMN_REAL, false, "products: 2 m n k / energy_j, in 10^12"},
-    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},
+    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below cover its second half"},
     {"sustained_us", COLUMN_REAL, false, "time_us in the steady state"},
     {"sustained_tflops", COLUMN_REAL, false, "products: 2 m n k / sustained_us"},
     {"sustained_gb_s", COLUMN_REAL, false, "copies: bytes / sustained_us"},

@@ -59,7 +59,7 @@ typedef struct sb_matmul_choice {
     char name[64];      /* tile, stages, split of k: for people */
 } sb_matmul_choice;
 
-/* y = x / sqrt(mean(x^2) + eps) * weight, over rows of d. With `residual` the norm is of x + residual, which is written
+/* y = x / sqrt(mean(x^2) + eps) * weight, over rows of d. With `residual` it is the norm of x + residual, which is written
  * to `sum` (rounded to dtype first, so that a later call on `sum` gives the same). Zhang and Sennrich, "Root Mean Square
  * Layer Normalization" (2019). */
 typedef struct sb_rmsnorm {

@@ -49,7 +49,7 @@ static const char *contradiction(const ddp_case *k)
     if (k->o.grad_fp32 && k->o.precision->grad == SB_FP32)
         return "gradients of this precision are fp32: --grad-dtype policy is the same";
     if (k->o.sums != SUMS_AS_MADE && step_sums_dtype(&k->o) == step_made_dtype(&k->o))
-        return "gradients are of this dtype already: --reduce-dtype grad is the same";
+        return "gradients have this dtype already: --reduce-dtype grad is the same";
     if (k->o.sums == SUMS_BF16 && k->o.precision->loss_scaling)
         return "--precision fp16 reduces gradients in fp16 or in fp32: --reduce-dtype bf16 is for the other precisions";
     if (k->o.precision->loss_scaling && sharded && s->gradients == GRADIENTS_RESIDENT)

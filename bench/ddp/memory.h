@@ -37,7 +37,7 @@
     {"reduced_wait_ms", COLUMN_REAL, false,                                                                            \
      "time that compute stands still in the backward until gradients have been reduced and their memory is free"},     \
     {"forward_peak_bytes", COLUMN_REAL, false, "memory of the model at the worst moment of the forward"},              \
-    {"backward_peak_bytes", COLUMN_REAL, false, "the same of the backward"},                                           \
+    {"backward_peak_bytes", COLUMN_REAL, false, "the same for the backward"},                                           \
     {"update_peak_bytes", COLUMN_REAL, false, "the same after the backward"}
 /* clang-format on */
 

@@ -33,7 +33,7 @@ typedef struct made {
     float *host_scales;
 } made;
 
-/* Ops have no user data, so the watch is of this file. */
+/* Ops have no user data, so the watch belongs to this file. */
 static struct {
     session *s;
     const sb_train_ops *ops;

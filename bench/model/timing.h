@@ -25,7 +25,7 @@
      "energy of a step, launch to completion; nan where the measured steps take less than about 0.6 s"},               \
     {"tokens_per_j", COLUMN_REAL, false, "tokens of a step / step_j"}
 #define MODEL_SUSTAIN_COLUMNS                                                                                          \
-    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},                          \
+    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below cover its second half"},                          \
     {"sustained_step_ms", COLUMN_REAL, false, "step_ms in the steady state"},                                          \
     {"sustained_step_sm_mhz", COLUMN_REAL, false, "SM clock, median"},                                                 \
     {"sustained_step_power_w", COLUMN_REAL, false, "power, median"},                                                   \
@@ -66,5 +66,5 @@ void model_sustain(session *s, row *w, trainer *t);
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms);
 /* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. */
 void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double step_ms);
-/* --peak-tflops is of one precision: false with a sentence when the cases have several. For bench_info.validate. */
+/* --peak-tflops is for one precision: false with a sentence when the cases have several. For bench_info.validate. */
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What all GPUs do at once, for as long as it takes until power and temperature have settled: large products, and training
- * steps. No GPU waits for another, so that each shows its own pace. The steps are of the same model on the same tokens:
+ * steps. No GPU waits for another, so that each shows its own pace. The steps are those of the same model on the same tokens:
  * afterwards the parameters must agree in every bit. See qualify.h. */
 #include "bench/qualify/qualify.h"
 

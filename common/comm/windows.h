@@ -32,7 +32,7 @@ size_t windows_bytes(int ranks, size_t row_bytes);
 /* Every rank of the job together, of windows_open: waits for the device. NULL is fine. */
 void windows_free(windows *w);
 
-/* From here on nothing is sent or awaited, and sums are of what happens to lie there: the compute of a step. */
+/* From here on nothing is sent or awaited, and sums add what happens to lie there: the compute of a step. */
 void windows_quiet(windows *w, bool quiet);
 void windows_begin(windows *w, void *main); /* a step: behind the ends of the last one of all ranks */
 

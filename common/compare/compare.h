@@ -56,7 +56,7 @@ size_t comparison_failures(const comparison *c);
 
 /* One row, as the header and the line of a CSV file, beside the rows of its case in a file of the baseline: the ratio of
  * each time with its interval and verdict on one line, or why there is none. machine.csv is that of the row's run. Rows of
- * the baseline that are of the same run do not count. Caller frees. */
+ * the baseline that are from the same run do not count. Caller frees. */
 char *compare_row(const char *baseline_csv, const char *row, const char *machine_csv);
 
 const char *compare_word(const compare_entry *e); /* "FASTER", "BROKEN", ... */

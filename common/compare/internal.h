@@ -20,9 +20,9 @@ typedef struct side {
     char **keys;   /* [file->rows] */
 } side;
 
-/* False when there is no such file or it has no rows. `say`: on stderr, what of it does not count. */
+/* False when there is no such file or it has no rows. `say`: on stderr, what does not count. */
 bool side_open(side *s, const char *path, bool say);
-bool side_parse(side *s, const char *text, const char *machine_csv); /* the same of a text in memory */
+bool side_parse(side *s, const char *text, const char *machine_csv); /* the same for a text in memory */
 void side_group(side *s, const csv *other); /* `other`: the file of the other side, for its parameters */
 void side_free(side *s);
 const char *side_cell(const side *s, size_t row, const char *column);  /* "" when there is none */

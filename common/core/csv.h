@@ -18,7 +18,7 @@ typedef struct csv {
 
 /* NULL with errno set when the file can't be opened; an empty file gives a csv with 0 columns. */
 csv *csv_read(const char *path);
-csv *csv_parse(const char *text); /* the same of a text in memory, which is copied */
+csv *csv_parse(const char *text); /* the same for a text in memory, which is copied */
 void csv_free(csv *c);
 /* What of the file does not count, as "line 7 is torn and does not count"; NULL when all of it counts. Caller frees. */
 char *csv_lost(const csv *c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which blocks give their activations to the host's memory, and what of the copies compute cannot hide.
+/* Which blocks give their activations to the host's memory, and which part of the copies compute cannot hide.
  *
  * A copy takes a link that carries one at a time, each way; forward waits for it when it wants the memory, backward when it
  * wants the activations. Walking over the blocks with the times of one block and one copy tells for how long. */

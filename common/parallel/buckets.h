@@ -55,7 +55,7 @@ typedef struct ownership {
 } ownership;
 
 ownership own_all(const index_space *s);
-/* Slice `rank` of each of the aligned buckets, but the last `whole` ones whole; range i is of bucket i. */
+/* Slice `rank` of each of the aligned buckets, but the last `whole` ones whole; range i is that of bucket i. */
 ownership own_slices(const buckets *b, int rank, int ranks, int whole);
 /* Whole tensors, the largest first to the rank that holds least (the lowest of equal ones); neighbours are joined. */
 ownership own_tensors(const index_space *s, int rank, int ranks);

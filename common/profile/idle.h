@@ -22,7 +22,7 @@ const char *idle_class_name(idle_class c); /* "host" */
 typedef struct idle_limits { /* of this device, calibrated */
     double launch_us;        /* from the return of a launch to the start of its kernel, where nothing runs */
     double node_us;          /* between two kernels of a graph that follow each other in a stream */
-    double kernel_us;        /* the same of kernels that were launched one by one, in time */
+    double kernel_us;        /* the same for kernels that were launched one by one, in time */
 } idle_limits;
 
 typedef struct idle_part {

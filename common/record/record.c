@@ -19,7 +19,7 @@ enum { DEPTH_MAX = 48, PATH_BYTES = 512 };
 enum { ARMED = 1, ON_GPU = 2, RECORDING = 4, SPANS_ALONE = 8 }; /* bits of `state`; 0: off */
 
 static atomic_uint state;
-static atomic_uint generation; /* of arming: what a thread has open from before is of no use */
+static atomic_uint generation;                           /* of arming: what a thread has open from before is useless */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static record_range *ranges;
 static size_t range_count, range_room;

@@ -92,7 +92,7 @@ recording *recorder_stop(device *d, char *why, size_t why_bytes);
 void recording_free(recording *r);
 void recording_move(recording *r, const host_clock *c); /* to the clock of rank 0's host */
 
-/* What this thread enqueues from here on is of step i; -1: of none. Only between ranges. */
+/* What this thread enqueues from here on belongs to step i; -1: to none. Only between ranges. */
 void recorder_step(int i);
 /* For nvtx.c and ops.c. Cost a load when nothing is armed. */
 void recorder_push(const char *name, const record_work *work); /* work NULL: a range */

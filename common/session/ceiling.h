@@ -6,12 +6,12 @@
 #include "common/core/csv.h"
 #include "common/session/session.h"
 
-/* Whether a stored row is of this run, or of the ./run_all.sh that it is part of, and of this GPU. Speed-ups and shares
+/* Whether a stored row is from this run, or from its ./run_all.sh, and from this GPU. Speed-ups and shares
  * compare such rows alone: another GPU of the same name, or the same one on another day, is a few percent off. */
 csv *rows_read(const char *path); /* csv_read of stored rows, with what same_run wants to know of their runs */
 bool same_run(const session *s, const csv *c, size_t row);
 
-/* The best `ok` row of <results_dir>/bench_roofline.csv that is of the same run as `s` (NULL: of any run); NAN when
+/* The best `ok` row of <results_dir>/bench_roofline.csv from the same run as `s` (NULL: of any run); NAN when
  * there is none. `dtype` is the precision of the products: fp32 by three 16-bit products ("fp16x3", "bf16x3") has a third of
  * the bf16 ceiling, by six ("bf16x6") a sixth. */
 double ceiling_tflops(const session *s, const char *results_dir, const char *dtype);

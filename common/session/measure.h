@@ -20,7 +20,7 @@ bool measure(session *s, row *w, const char *name, bool (*fn)(void *arg), void *
 typedef struct measure_how {
     device *dev; /* on whose stream the work is */
     timing timing;
-    int calls;    /* that fn enqueues: the columns and the median are of one */
+    int calls;    /* that fn enqueues: the columns and the median are for one */
     double flops; /* of one call; 0: it has no rate */
 } measure_how;
 measure_how measure_default(const session *s); /* its device and timing, one call */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Recording what was timed; see profile.h. Blocks of steps without and with a recording alternate, so that the cost of
- * recording is known. All tables and the trace are of one step, that of median length, so that they add up. */
+ * recording is known. All tables and the trace show one step, that of median length, so that they add up. */
 #include "common/session/profile.h"
 
 #include <stdio.h>

@@ -67,7 +67,7 @@ void trainer_optimizer_state(trainer *t, sb_optimizer_state *out);
 /* AdamW's m and v of a part of a tensor, as they lie in memory; of a trainer that holds all of them. */
 void trainer_read_moments(trainer *t, const param_tensor *p, void *m, void *v);
 
-/* Memory. The arena's events are of one step; what lives outside it (parameters, moments, ...) is in `resident`. */
+/* Memory. The arena's events are those of one step; what lives outside it (parameters, moments, ...) is in `resident`. */
 typedef struct trainer_memory {
     int64_t resident[MEMORY_KINDS];  /* held from creation to trainer_free, outside the arena */
     int64_t arena_bytes;             /* the block that holds activations, temporaries, workspaces and gradients */

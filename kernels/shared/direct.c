@@ -61,7 +61,7 @@ sb_status sb_direct_check(const sb_direct_all_reduce *p)
 {
     SB_TRY(check_ranks("an all-reduce", p->rank, p->ranks));
     if (p->dtype != SB_FP32 && p->dtype != SB_BF16 && p->dtype != SB_FP16)
-        return sb_error(SB_UNSUPPORTED, "an all-reduce between GPUs is of fp32, bf16 or fp16");
+        return sb_error(SB_UNSUPPORTED, "an all-reduce between GPUs takes fp32, bf16 or fp16");
     if (p->algorithm != SB_DIRECT_ONE_SHOT && p->algorithm != SB_DIRECT_TWO_SHOT)
         return sb_error(SB_INVALID, "algorithm %d is neither one-shot (0) nor two-shot (1)", (int)p->algorithm);
     const size_t e = (size_t)sb_dtype_bytes(p->dtype);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# A bar for each rung: the bare step, what the rung adds to it, and what of the run's wall time neither explains.
+# A bar for each rung: the bare step, what the rung adds to it, and the part of the run's wall time that neither explains.
 set datafile separator ","
 stats data using (column("wall_ms")) name "wall" nooutput
 drawn = int(wall_records)

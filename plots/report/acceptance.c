@@ -107,7 +107,7 @@ static double most_of_ceiling(const verdict *v)
                                                       "status = 'ok' ORDER BY tflops DESC LIMIT 1")));
 }
 
-/* The driver's copy and a kernel's are of one memory: where one is far behind the other, the harness measured something else. */
+/* The driver's copy and a kernel's use the same memory: where one is far behind the other, the harness measured something else. */
 static void check_copies(verdict *v)
 {
     if (!number_of(v, sqlite3_mprintf("SELECT count(*) FROM bench_roofline WHERE variant = 'gemm_best'")))
@@ -253,9 +253,9 @@ size_t results_accept(const char *dir, const char *const *benches, size_t count,
         check_folder(&v, dir, folders[i]);
     if (!v.rows)
         complain(&v, sqlite3_mprintf("SELECT '%q holds no rows of a bench'", dir));
-    complain(&v, sqlite3_mprintf("SELECT 'rows are of several commits: ' || group_concat(c, ', ') FROM (SELECT "
+    complain(&v, sqlite3_mprintf("SELECT 'rows have several commits: ' || group_concat(c, ', ') FROM (SELECT "
                                  "DISTINCT \"commit\" AS c FROM ok) HAVING count(*) > 1"));
-    complain(&v, sqlite3_mprintf("SELECT 'rows of one GPU are of several: ' || group_concat(g, ', ') FROM (SELECT "
+    complain(&v, sqlite3_mprintf("SELECT 'rows of one GPU name several: ' || group_concat(g, ', ') FROM (SELECT "
                                  "DISTINCT gpu_uuid AS g FROM ok WHERE gpu_uuid "
                                  "IS NOT NULL) HAVING count(*) > 1"));
     if (!v.complaints) {

@@ -11,7 +11,7 @@
  *   - a file of `benches` ("bench_flash", or "bench_zero1:2" for one that needs two GPUs of the machine) is missing;
  *   - a file has no rows, torn ones, or a character that no bench writes; rows failed, were not verified, or come from a tree
  *     with changes;
- *   - rows are of several commits; rows of one GPU are of several GPUs;
+ *   - rows have several commits; rows of one GPU name several GPUs;
  *   - a rate is above the data sheet's peak, a share of it above 100 %, a share of the measured product above what the
  *     data sheet is of that, or a time not above 0. */
 size_t results_accept(const char *dir, const char *const *benches, size_t count, FILE *out);

@@ -166,7 +166,7 @@ static bool is_dimension(const char *name)
     return i < DIMENSIONS;
 }
 
-/* Whether rows of the table are of a model whose size has a name. */
+/* Whether the rows of the table are those of a model whose size has a name. */
 static bool has_sizes(const known_column *c, size_t first, size_t end)
 {
     size_t found = 0;
@@ -301,7 +301,7 @@ static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_
         free(entries);
 }
 
-/* Which files there are, and what of them does not count. */
+/* Which files there are, and what in them does not count. */
 static void note_file(sqlite3 *db, const char *table, const char *path, const csv *file)
 {
     OWNED char *lost = csv_lost(file);

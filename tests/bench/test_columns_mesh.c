@@ -295,7 +295,7 @@ TEST_WITH(planned_memory, open_file, close_file)
         OWNED char *path = xasprintf("%s/" MADE "%s.csv", (const char *)*state, benches[i]);
         remove(path);
         OWNED_CSV csv *c = bench_rows(*state, benches[i], "", run, EXIT_CODE_OK);
-        /* Rows of this build count, for the steps are of the same. */
+        /* Rows of this build count, for the steps are from the same. */
         OWNED char *steps =
             xasprintf(STEPS "ok,kernels,%s,2,,train-step,bf16,flash,none,none,0,1,fp32,2,32," TINY ",139000,3,10,2\n",
                       csv_cell(c, 0, "commit"));

@@ -47,7 +47,7 @@ FORMULA(tokens_most, V("fsdp") ? ceil(2 * N("device_memory") / saved(c, row)) - 
 
 /* ---- compute_bound, batch, closed_forms ---- */
 
-/* A mesh of a row; a way of `batch` changes it. Bytes are of a weight and an activation. */
+/* A mesh of a row; a way of `batch` changes it. Bytes are those of a weight and an activation. */
 typedef struct mesh {
     double x, y, mesh_x, mesh_y, c, w, weight, activation;
 } mesh;

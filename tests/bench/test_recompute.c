@@ -52,7 +52,7 @@ TEST_IN_FOLDER(derived_columns)
 
 TEST_IN_FOLDER(plans_keep_to_their_budget)
 {
-    /* Narrow blocks and many tokens: else AdamW's moments are most of it, and the budget is of no consequence. */
+    /* Narrow blocks and many tokens: else AdamW's moments are most of it, and the budget does not matter. */
     OWNED_CSV csv *c =
         run(*state,
             "--check 0 --size tiny --d-model 32 --layers 6 --vocab 16 --seq 128 --batch 2 --precision fp32 "

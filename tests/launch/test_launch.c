@@ -369,7 +369,7 @@ static int some_port(void)
     return 14000 + (int)(getpid() % 500) * 10 + next++ % 10;
 }
 
-/* Starts a rank by hand; its output goes to out<rank>.txt and err<rank>.txt. `settings` are of its environment. */
+/* Starts a rank by hand; its output goes to out<rank>.txt and err<rank>.txt. `settings` go into its environment. */
 static pid_t start_rank_with(const char *settings, const char *program, int rank, int size, int port,
                              const char *arguments)
 {
@@ -440,7 +440,7 @@ TEST_IN_RANKS_FOLDER(unequal_ranks_are_refused)
     assert_non_null(strstr(ranks_text("err0.txt"), "runs another build"));
 }
 
-/* The same program, but its kernels are of another build: the library with one byte more. */
+/* The same program, but its kernels are from another build: the library with one byte more. */
 TEST_IN_RANKS_FOLDER(other_kernels_are_refused)
 {
     char here[4096] = "";

@@ -109,7 +109,7 @@ TEST_IN_FOLDER(shares_of_the_measured_product)
     free(text);
 }
 
-/* Both copies are of one memory. */
+/* Both copies use the same memory. */
 TEST_IN_FOLDER(a_copy_that_is_far_behind)
 {
     static const char text[] =

@@ -148,7 +148,7 @@ TEST_IN_FOLDER(the_strongest_mode_leads)
     text_lacks(text, "No ratio is formed");
 }
 
-/* A backward with an update beside it is none: the answer is of the step without one. Dense steps and others' stand beside it. */
+/* A backward with an update beside it is none: the answer is that of the step without one. Dense steps and others' stand beside it. */
 TEST_IN_FOLDER(parts_of_a_step)
 {
     OWNED char *dir = folder_path(*state, "machine"), *published = folder_path(*state, "published");

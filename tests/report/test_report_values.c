@@ -67,7 +67,7 @@ static bool same(const csv *c, size_t a, size_t b, const char *column)
     return !x || strcmp(x, y) == 0;
 }
 
-/* Whether two rows are of one case: alike in its variant and in all that stands between `reason` and the first column with a unit. */
+/* Whether two rows belong to one case: alike in its variant and in all that stands between `reason` and the first column with a unit. */
 static bool same_case(const csv *c, size_t a, size_t b)
 {
     static const char *const names[] = {"variant", "device", "l2", "timer_asked"};

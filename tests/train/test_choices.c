@@ -218,7 +218,7 @@ TEST(shipped_choices_are_whole)
             assert_true(k->choice.library > 0 && k->choice.name[0]);
             for (int j = choices_find(c, &k->shape, i); j >= 0; j = choices_find(c, &k->shape, j))
                 if (choices_at(c, j)->choice.library == k->choice.library)
-                    fail_msg("%s: rows %d and %d are of one shape", gpus[g], j + 2, i + 2);
+                    fail_msg("%s: rows %d and %d have one shape", gpus[g], j + 2, i + 2);
         }
         choices_free(c);
         c = choices_open(gpus[g], NULL, true);

@@ -107,7 +107,7 @@ typedef enum mesh_part {
     MESH_ATTENTION,
     MESH_PASSES,
     MESH_TENSOR,    /* exposed communication of tensor parallelism */
-    MESH_CONTEXT,   /* the same of context parallelism */
+    MESH_CONTEXT,   /* the same for context parallelism */
     MESH_BUBBLE,    /* a rank waits for others of its pipeline */
     MESH_GRADIENTS, /* exposed communication of data parallelism */
     MESH_UPDATE,

@@ -53,7 +53,7 @@ FROM here ORDER BY id
 ### torch.distributed.checkpoint
 
 As many bytes in fp32 (weights and two moments). Its files are not synced; on a tmpfs that costs nothing. Beside it our
-ways for the same model, batch and number of ranks, of the same run: a ratio is its stall over ours.
+ways for the same model, batch and number of ranks, in the same run: a ratio is its stall over ours.
 @from peer_checkpoint LIMIT 1
 
 @view beside

@@ -31,7 +31,7 @@ driver {(SELECT value FROM facts WHERE key = 'driver')}, CUDA
 -- ---- the table ----
 @use ddp_rows
 
--- Throughput is of all steps: columns are of the median step, which stands beside it.
+-- Throughput is over all steps; columns are for the median step, which stands beside it.
 @view steps
 SELECT *, coalesce(step_ms / step_mean_ms, 1) AS mean_,
     coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_ FROM bench_transformer

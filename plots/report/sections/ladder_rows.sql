@@ -75,7 +75,7 @@ SELECT *, count(*) OVER (PARTITION BY grp) AS lines
     FROM (SELECT *, row_number() OVER (PARTITION BY grp, nth ORDER BY id) AS again
     FROM (SELECT * FROM lines_alone UNION ALL SELECT * FROM lines_ranks)) WHERE again = 1
 
--- What a line is compared with: the last line with + above it. Ratios are of one run on one GPU.
+-- What a line is compared with: the last line with + above it. Ratios are within one run on one GPU.
 @view ladder
 SELECT l.*, dense_rank() OVER (ORDER BY l.grp GLOB 'ranks*',
     size_place(substr(l.title, instr(l.title, ': ') + 2, instr(l.title, ',') - instr(l.title, ': ') - 2)), l.grp) * 100

@@ -11,7 +11,7 @@
 
 {shape(bench, json_remove(options, '$.size', '$.seq', '$.precision'))};
 {iif((SELECT variant FROM level) = 'graph', 'the step is one CUDA graph', 'fused kernels launched one by one')}. Times
-are means and standard deviations over the measured steps; rates are of the median step. PyTorch's columns are its time
+are means and standard deviations over the measured steps; rates are for the median step. PyTorch's columns are its time
 and its peak memory over ours: above 1, ours is faster or smaller.
 @from steps
 

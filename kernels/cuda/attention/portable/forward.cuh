@@ -28,7 +28,7 @@ __device__ __forceinline__ float quad_sum(float x)
 }
 
 /* Scores s become probabilities relative to the running row maximum; out and row_sum are rescaled when it grows.
- * row_max is of the unscaled scores; row_sum holds this lane's share of the row. */
+ * row_max is that of the unscaled scores; row_sum holds this lane's share of the row. */
 template <bool FP32_LEVEL, int MT, int BK, int D>
 __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float (&out)[MT][D / 8][4],
                                                float (&row_max)[MT][2], float (&row_sum)[MT][2], float scale_log2)

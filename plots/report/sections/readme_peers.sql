@@ -1,15 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- The README's table of peers: each kind of work by the first folder that has a case of it.
-
-@view best
-SELECT * FROM all_strongest s WHERE place_ = (SELECT min(place_) FROM all_strongest f WHERE f.work = s.work)
+-- The README's table of peers: each kind of work by the cases of all folders.
 
 @table
 SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
     || sum(verdict = 'faster') AS "faster / same / slower:",
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:",
-    (SELECT said FROM best w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, id LIMIT 1) AS "the worst case"
-FROM best s
+    (SELECT said FROM all_strongest w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, place_, id LIMIT 1) AS "the worst case"
+FROM all_strongest s
 WHERE library IS NULL AND work NOT GLOB '*, one head' GROUP BY work ORDER BY min(ratio)
 
 [[Of PyTorch's fixed lists, {ran.said} ran. ]][[Attention of one head is in the reports: {one.said}. ]][[Same library on
@@ -18,10 +15,10 @@ both sides, so that the harness can be trusted: {same.said}.]]
 LEFT JOIN (SELECT group_concat(ran || ' of ' || cases || ' ' || what, ' and ') AS said
     FROM (SELECT what, sum(ran) AS ran, cases FROM all_planned p WHERE cases = (SELECT cases FROM all_planned f
     WHERE f.what = p.what ORDER BY place_ LIMIT 1) GROUP BY what)) ran
-LEFT JOIN (SELECT printf('%.2f to %.2f', min(ratio), max(ratio)) AS said FROM best WHERE work GLOB '*, one head'
+LEFT JOIN (SELECT printf('%.2f to %.2f', min(ratio), max(ratio)) AS said FROM all_strongest WHERE work GLOB '*, one head'
     HAVING count(*)) one
 LEFT JOIN (SELECT group_concat(said, '; ') AS said FROM (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio),
-    max(ratio)) || ' (' || counted(count(*), 'case') || ')' AS said FROM best WHERE library IS NOT NULL
+    max(ratio)) || ' (' || counted(count(*), 'case') || ')' AS said FROM all_strongest WHERE library IS NOT NULL
     GROUP BY library)) same
 WHERE coalesce(ran.said, one.said, same.said) IS NOT NULL
 

@@ -202,6 +202,10 @@ static bool describe(session *s, const bench_case *c, row *w, run *x)
     *x = (run){.rung = rung_of(case_variant(c)), .fault = (run_fault)option_choice(s->opt, "plant-error")};
     if (!ddp_case_of(s, c, w, &x->k))
         return false;
+    const int symbols = (int)option_int(s->opt, "symbols"), vocab = x->k.o.config.vocab;
+    if (x->rung >= RUNG_DATA && text_is(case_text(c, "data"), "made") && symbols > vocab)
+        launch_fail(x->k.l, EXIT_CODE_USAGE, "--symbols %d is too many for tokens that are made: the vocabulary has %d",
+                    symbols, vocab);
     if (x->rung < RUNG_CLIP)
         x->k.o.clip_norm = 0;
     x->k.o.lr = case_real(c, "lr");

@@ -127,7 +127,7 @@ TEST(bad_data_is_one_sentence)
     static const struct {
         const char *options, *words;
     } wrong[] = {{"--vocab 32 --data /no/such/file", "No such file"},
-                 {"--vocab 8 --symbols 16", "and the vocabulary has 8"},
+                 {"--vocab 8 --symbols 16", "--symbols 16 is too many for tokens that are made: the vocabulary has 8"},
                  {"--vocab 32 --steps 5 --warmup 5", "--steps must be more than --warmup"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         OWNED char *arguments = xasprintf(SHAPE "--iters 0 --variant data --check 0 %s", wrong[i].options);

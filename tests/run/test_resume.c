@@ -17,8 +17,8 @@
 enum { EVERY = 7, WAIT_MS = 20000, KILLS = 4 };
 static int steps = 40;
 #define RUN                                                                                                            \
-    "--size tiny --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --iters 0 --save-every 7 --log-every 2 "        \
-    "--keep 100 --deterministic 1 "
+    "--size tiny --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --symbols 16 --iters 0 --save-every 7 "         \
+    "--log-every 2 --keep 100 --deterministic 1 "
 #define QUICK "--precision fp32 --variant save --check 0 --folder ck --resume-run ck "
 #define CHECKED "--precision fp32 --variant save --check 1 --folder ck --resume-run ck "
 

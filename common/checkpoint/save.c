@@ -260,13 +260,15 @@ static int run_of(const checkpoint_saver *s, int64_t block)
     return low;
 }
 
-/* How many files are written at once: as many as there are threads. Half as many from a device, whose steps feel the copies. What
- * writers read and write is memory of the host: under the copies of several devices, which the next step waits for, few. */
+/* How many files are written at once: as many as a rank has threads, shared among all ranks, as they share the host's memory: two
+ * ranks with 16 files each wrote half of what they did with 8. At most half as many from a device, whose steps feel the copies. Under
+ * the copies of several devices to memory, which the next step waits for, few. */
 static int most_begun(const checkpoint_saver *s)
 {
+    const int share = s->threads / s->o.ranks, most = share < 1 ? 1 : share;
     if (is_pinned(s) && s->o.ranks > 1 && s->landed < s->ordered)
-        return (s->o.writers + 2) / 3;
-    return s->o.way == CHECKPOINT_DEVICE ? s->o.writers : s->threads;
+        return most < 3 ? most : 3;
+    return s->o.way == CHECKPOINT_DEVICE && most > s->o.writers ? s->o.writers : most;
 }
 
 /* A file with fewer than two threads, a new one while few enough are open; near the end whichever has the fewest. NULL: no

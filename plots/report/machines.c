@@ -98,7 +98,7 @@ static void add_folder(sqlite3 *to, sqlite3 *from, const char *name, const char 
     copy(to, "all_strongest", from, "SELECT * FROM strongest", place);
     copy(to, "all_refused", from, "SELECT work, why FROM judged WHERE why IS NOT NULL", place);
     copy(to, "all_planned", from, "SELECT * FROM planned", place);
-    copy(to, "newest", from, "SELECT substr(max(utc), 1, 10) AS date, max(version) AS version FROM about", place);
+    copy(to, "newest", from, "SELECT substr(max(utc), 1, 10) AS date, version FROM about", place);
     char *sql = sqlite3_mprintf("INSERT INTO folders VALUES(%lld, %Q, %Q)", (long long)place, name, title);
     db_run(to, "report", sql);
     sqlite3_free(sql);

@@ -362,6 +362,9 @@ TEST_IN_FOLDER(folders_side_by_side)
     mkdir(b, 0777);
     machine(a);
     roofline(a, "graph");
+    folder_write(a, "bench_tp.csv", /* older, by a commit that sorts behind the newest one */
+                 "schema,method,bench,variant,status,reason,ranks" RUN "3,1,bench_tp,copy,skip,none,2,r-0,c-0,box," H200
+                 ",GPU-a,cuda,1,ffffffffffff,0,2026-11-20T10:00:00Z\n");
     machine(b);
     steps(b);
     folder_write(b, "peer_model.csv",
@@ -381,12 +384,16 @@ TEST_IN_FOLDER(folders_side_by_side)
     report_run(arguments);
     OWNED char *text = file_text(readme);
     text_has(text, "above\n<!-- begin table -->\n| on |");
+    text_lacks(text, "ffffffffffff");
     text_has(text,
              "(1 x NVIDIA H200, 2026-11-21, stepbench aaaaaaaaaaaa).\n<!-- end table -->\nbetween\n<!-- begin peers "
              "-->\n| work |");
     text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4 |\n");
     text_has(text, "<!-- end peers -->\nbelow\n");
     text_lacks(text, "old");
+    OWNED char *page = report_text(a);
+    text_has(page, "2026-11-21, stepbench aaaaaaaaaaaa, driver");
+    text_has(page, "- 4 of 5 cases ran; not supported: 1.");
     free(arguments);
 }
 

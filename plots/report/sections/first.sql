@@ -14,7 +14,9 @@ SELECT key, value FROM machine WHERE id IN (SELECT max(id) FROM machine WHERE ru
 @into about
 SELECT utc, "commit" AS version FROM rows
 
-{substr(max(utc), 1, 10)}, stepbench {max("commit")}[[{only(max(dirty) <> 0)} with changes that were not committed]][[,
+{substr(max(utc), 1, 10)}, stepbench
+{(SELECT "commit" FROM rows ORDER BY utc DESC LIMIT 1)}[[{only(max(dirty) <> 0)} with changes that were not
+committed]][[,
 driver {(SELECT value FROM facts WHERE key = 'driver')}, CUDA
 {(SELECT value FROM facts WHERE key = 'cuda_runtime')}]][[, NCCL
 {(SELECT value FROM facts WHERE key = 'nccl_library')}]]; {code(max(machine))}. Written by `build/report`; do not edit.

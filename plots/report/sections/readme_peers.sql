@@ -5,7 +5,8 @@
 SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
     || sum(verdict = 'faster') AS "faster / same / slower:",
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:",
-    (SELECT said FROM all_strongest w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, place_, id LIMIT 1) AS "the worst case"
+    (SELECT said FROM all_strongest w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, place_, id LIMIT 1)
+    AS "the worst case"
 FROM all_strongest s
 WHERE library IS NULL AND work NOT GLOB '*, one head' GROUP BY work ORDER BY min(ratio)
 
@@ -15,8 +16,8 @@ both sides, so that the harness can be trusted: {same.said}.]]
 LEFT JOIN (SELECT group_concat(ran || ' of ' || cases || ' ' || what, ' and ') AS said
     FROM (SELECT what, sum(ran) AS ran, cases FROM all_planned p WHERE cases = (SELECT cases FROM all_planned f
     WHERE f.what = p.what ORDER BY place_ LIMIT 1) GROUP BY what)) ran
-LEFT JOIN (SELECT printf('%.2f to %.2f', min(ratio), max(ratio)) AS said FROM all_strongest WHERE work GLOB '*, one head'
-    HAVING count(*)) one
+LEFT JOIN (SELECT printf('%.2f to %.2f', min(ratio), max(ratio)) AS said FROM all_strongest
+    WHERE work GLOB '*, one head' HAVING count(*)) one
 LEFT JOIN (SELECT group_concat(said, '; ') AS said FROM (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio),
     max(ratio)) || ' (' || counted(count(*), 'case') || ')' AS said FROM all_strongest WHERE library IS NOT NULL
     GROUP BY library)) same

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A save: the copy, the writers, the part, the commit; see save.h. A file system lets one thread at a time write to a file,
- * so a rank writes several files at once, each from its first block to its last. A thread has a file of its own; where files
- * are fewer, two share one, and one fetches and hashes a block while the other writes. Ranks begin at different files. A copy of the state is made file by file in the
- * order in which they are written, and each is written as soon as its bytes have landed. */
+ * so a rank writes several files at once, each from its first block to its last. Where there are more threads than files at
+ * once, two share a file, and one fetches and hashes a block while the other writes. Ranks begin at different files. A copy of
+ * the state is made file by file in the order in which they are written, and each is written as soon as its bytes have
+ * landed. */
 #include "common/checkpoint/save.h"
 
 #include <errno.h>

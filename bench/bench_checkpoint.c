@@ -2,8 +2,8 @@
 /* bench_checkpoint: what does saving a run's state cost, and can it be trusted?
  *
  * Weights, AdamW's moments and what a policy keeps of fp32 weights go to safetensors files that all ranks write at once, at
- * places that the model alone fixes (docs/runs.md). One row is one model, strategy, number of ranks and way of saving. Before
- * anything is timed, a save is loaded back, bit for bit, and the steps behind it are those that followed the save.
+ * places that only the model fixes (docs/runs.md). One row is one model, strategy, number of ranks and way of saving. Before
+ * anything is timed, a save is loaded back, bit for bit, and the steps after it are those that followed the save.
  *
  * Expect: stall_ms near law_ms, which follows from the ceilings of the same run. Limits: one host; lazy waits for the
  * whole copy before the first update. */
@@ -27,11 +27,11 @@ static option_spec option_table[] = {
      .choices = "buffered|direct"},
     {"writers", OPTION_INT, OPTION_LIST, "8", .help = "so many threads of a rank write plain files; twice as many write a save, and three times as many load it", .def_cpu = "2", .min = 1, .max = 64,
      .unit = "threads"},
-    {"saves", OPTION_INT, 0, "4", .help = "measured saves, behind one that is not", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
+    {"saves", OPTION_INT, 0, "4", .help = "measured saves, after one that is not", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
     {"mtbf", OPTION_REAL, 0, "3.1", .help = "mean time between failures, for best_interval_s", .min = 1e-3, .max = 1e6, .unit = "h"},
     {"small", OPTION_CHOICE, OPTION_LIST, "sharded", .help = "gains of norms: in slices with their units, or whole on every rank",
      .choices = "sharded|replicated"},
-    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "of hsdp: so many groups of ranks hold the model, each in slices", .min = 2,
+    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "of hsdp: groups of ranks, each of which holds the model in slices", .min = 2,
      .max = 65536, .unit = "replicas"},
     {"bucket-mb", OPTION_REAL, OPTION_LIST, "25", .help = "of strategies with buckets: the size of one", .def_cpu = "0.1", .min = 1e-4,
      .max = 1e6, .unit = "MB of 2^20 bytes"},
@@ -44,9 +44,9 @@ static option_spec option_table[] = {
      .choices = "kernels"},
     MODEL_UPDATE_OPTIONS(", with --update after"),
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},
-    {"iters", OPTION_INT, 0, "10", .help = "measured steps without a save; 0: the check alone", .max = 1000000, .unit = "steps"},
+    {"iters", OPTION_INT, 0, "10", .help = "measured steps without a save; 0: only the check", .max = 1000000, .unit = "steps"},
     {"plant-error", OPTION_CHOICE, 0, "none",
-     .help = "test the check: flip a bit behind its hash; leave out a block; swap two halves of one; do not let updates wait for "
+     .help = "test the check: flip a bit after its hash; leave out a block; swap two halves of one; do not let updates wait for "
       "the copy; leave out low halves of weights; forget the optimizer's step; slow (CPU): copies start late, which must harm nothing",
      .choices = "none|" CHECKPOINT_PLANTS "|step"},
     {0}};
@@ -64,13 +64,13 @@ static const column_spec column_table[] = {
     {"fwd_bwd_ms", COLUMN_REAL, false, "its forward and backward, of the slowest rank; median"},
     {"state_bytes", COLUMN_INT, true, "of all files of a checkpoint but the manifest and index"},
     {"rank_bytes", COLUMN_INT, false, "of the state, that a rank writes; largest of all ranks"},
-    {"stall_ms", COLUMN_REAL, true, "what a save adds to the step behind it, of the slowest rank; median of n_saves"},
+    {"stall_ms", COLUMN_REAL, true, "what a save adds to the step after it, of the slowest rank; median of n_saves"},
     {"stall_max_ms", COLUMN_REAL, false, "the same, largest"},
-    {"stall_first_ms", COLUMN_REAL, false, "the same of the first save, which is not in the median"},
+    {"stall_first_ms", COLUMN_REAL, false, "the same for the first save, which is not in the median"},
     {"stall_steps", COLUMN_REAL, true, "stall_ms / step_ms"},
     {"call_ms", COLUMN_REAL, false, "of that, until the call that begins a save returns, of the slowest rank; median"},
     {"law_ms", COLUMN_REAL, true, "the stall by this run's ceilings: sync the larger of rank_bytes / down_gb_s and state_bytes / "
-     "write_gb_s; async rank_bytes / down_gb_s; lazy what of that is over fwd_bwd_ms; device rank_bytes / within_gb_s"},
+     "write_gb_s; async rank_bytes / down_gb_s; lazy the part of that above fwd_bwd_ms; device rank_bytes / within_gb_s"},
     {"excess_ms", COLUMN_REAL, false, "stall_ms - law_ms"},
     {"beside_ms", COLUMN_REAL, false, "a step while writers are at work, median"},
     {"beside_pct", COLUMN_REAL, true, "how much longer than step_ms"},
@@ -82,7 +82,7 @@ static const column_spec column_table[] = {
     {"written_ms", COLUMN_REAL, false, "until all bytes are written, not yet durable; median"},
     {"synced_ms", COLUMN_REAL, false, "until a rank's files are synced; median"},
     {"durable_ms", COLUMN_REAL, true, "until the checkpoint is complete and would survive a power cut, where fs does; median"},
-    {"durable_first_ms", COLUMN_REAL, false, "the same of the first save"},
+    {"durable_first_ms", COLUMN_REAL, false, "the same for the first save"},
     {"copied_gb_s", COLUMN_REAL, false, "rank_bytes / copied_ms"},
     {"durable_gb_s", COLUMN_REAL, true, "state_bytes / durable_ms"},
     {"durable_pct", COLUMN_REAL, true, "of write_gb_s"},
@@ -174,7 +174,7 @@ static const bench_info info = {
         "One row is one model, strategy and way of saving. Saves are what ./stepckpt lists, verifies and exports.\n"
         "The check comes first: a save is loaded over memory that was overwritten, every byte is compared, and two "
         "steps\n"
-        "behind it must have the losses and parameters of those that followed the save. A wrong byte makes the row "
+        "after it must have the losses and parameters of those that followed the save. A wrong byte makes the row "
         "fail.\n"
         "The last timed save is read back and verified, too.",
     .examples =

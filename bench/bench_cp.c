@@ -48,7 +48,7 @@ static option_spec option_table[] = {
      .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "gather,all-to-all,ring",
      .help = "how queries meet the keys of other ranks", .choices = "gather|all-to-all|ring"},
-    {"iters", OPTION_INT, 0, "20", .help = "timed passes of each kind; 0: the check alone", .def_cpu = "3",
+    {"iters", OPTION_INT, 0, "20", .help = "timed passes of each kind; 0: only the check", .def_cpu = "3",
      .max = 100000, .unit = "samples"},
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up passes before them", .def_cpu = "1", .max = 1000000,
      .unit = "passes"},
@@ -57,9 +57,8 @@ static option_spec option_table[] = {
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this dtype, which no row may exceed",
      .max = 1e9, .unit = "TFLOP/s", .unset = "0: from the data sheet, else the ceiling that bench_roofline measured"},
     {"plant-error", OPTION_CHOICE, 0, "none",
-     .help =
-         "test the check on the last rank: head and tail swapped; its queries placed at the sequence's start; "
-         "parts merged without scaling them; dk and dv of its second chunk's queries left out; its own chunks alone",
+     .help = "test the check on the last rank: head and tail swapped; its queries placed at the sequence's start; "
+             "parts merged without scaling them; dk and dv of its second chunk's queries left out; only its own chunks",
      .choices = CONTEXT_FAULTS},
     {0}};
 
@@ -97,10 +96,10 @@ static const column_spec column_table[] = {
     {"err_o", COLUMN_REAL, true,
      "relative L2 difference of o from the whole sequence on one rank, over the pieces that are not equal; the worst "
      "rank"},
-    {"err_lse", COLUMN_REAL, false, "the same of lse"},
-    {"err_dq", COLUMN_REAL, false, "the same of dq"},
-    {"err_dk", COLUMN_REAL, false, "the same of dk"},
-    {"err_dv", COLUMN_REAL, false, "the same of dv"},
+    {"err_lse", COLUMN_REAL, false, "the same for lse"},
+    {"err_dq", COLUMN_REAL, false, "the same for dq"},
+    {"err_dk", COLUMN_REAL, false, "the same for dk"},
+    {"err_dv", COLUMN_REAL, false, "the same for dv"},
     {0}};
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
@@ -159,7 +158,7 @@ static const bench_info info = {
              "is timed, each rank's o, lse, dq, dk and dv are compared with the whole sequence on one rank (verified "
              "itself\n"
              "against an fp64 oracle), and bit for bit with one rank that computes the same parts in the same order.\n"
-             "Samples of three kinds of passes alternate: all, without moves, moves alone.",
+             "Samples of three kinds of passes alternate: all, without moves, only moves.",
     .examples = "./bench_cp --ranks 2 --seq 65536,131072\n"
                 "./bench_cp --ranks 2 --heads 32 --heads-kv 8 --seq 32768 --variant gather --groups 1,2,4,8\n"
                 "./bench_cp --device cpu --ranks 2,3,4 --seq 1536",

@@ -212,7 +212,7 @@ int main(int argc, char **argv)
         if (strcmp(o->name, "plant-error") == 0) {
             o->choices = "none|gradient|parameter|half|stale|order|position|own|tail|merge|group";
             o->help = DDP_PLANT_HELP
-                "; of --cp: head and tail swapped; positions from 0 on; its own chunks alone; dk and dv of "
+                "; of --cp: head and tail swapped; positions from 0 on; only its own chunks; dk and dv of "
                 "its second chunk's queries left out; parts merged without scaling them; gradients summed by nobody";
         }
     return ddp_main(&info, option_table, argc, argv);

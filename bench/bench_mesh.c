@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_mesh: which mesh for this model on so many GPUs, how long is its step, and how far off is that?
+/* bench_mesh: which mesh for this model and number of GPUs, how long is its step, and how far off is that?
  *
  * A planner: formulas over a table of rates (docs/planner.md, docs/formulas.md), and a search of all meshes with every strategy,
  * schedule, micro-batch and recomputation. Nothing runs on a device. `published` predicts runs that others published, and says by how
@@ -29,7 +29,7 @@ static const option_spec option_table[] = {
     {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "fp32",
      .help = "of gradients and their sums: fp32, or as the precision says", .choices = "policy|fp32"},
     {"overlap", OPTION_FLAG, OPTION_LIST, "1",
-     .help = "tensor and context parallelism send behind the compute before them; 0: they wait"},
+     .help = "tensor and context parallelism send after the compute before them; 0: they wait"},
     {"rates", OPTION_CHOICE, OPTION_LIST, "h100",
      .help = "what GPUs and links reach: of a table, or as other benches measured this machine",
      .choices = PLANNER_RATES},
@@ -132,7 +132,7 @@ static const column_spec column_table[] = {
     {"worst_err_pct", COLUMN_REAL, false, "published, measured: the largest of these"},
     {"stages_of_all", COLUMN_INT, false, "schedule: stages, of all ranks"},
     {"makespan", COLUMN_REAL, false, "schedule: from the first forward to the last action, in forwards"},
-    {"longest", COLUMN_REAL, false, "schedule: the same of the rank that takes longest"},
+    {"longest", COLUMN_REAL, false, "schedule: the same for the rank that takes longest"},
     {"busy", COLUMN_REAL, false, "schedule: mean compute of a rank"},
     {"schedule_bubble_pct", COLUMN_REAL, false, "schedule: 1 - busy / longest"},
     {"in_flight", COLUMN_REAL, false, "schedule: most micro-batches that a rank holds"},
@@ -210,7 +210,7 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_mesh",
-    .summary = "Which mesh for this model on so many GPUs, how long is its step, and how far off is that?",
+    .summary = "Which mesh for this model and number of GPUs, how long is its step, and how far off is that?",
     .notes =
         "A row of best or lacking is a mesh with the best of its plans: strategy, schedule, chunks, micro-batch "
         "and\n"

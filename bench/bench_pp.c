@@ -6,7 +6,7 @@
  * Before a case is timed, 3 updates of a slice, one block a stage, are compared with one rank, bit for bit.
  * Expect: (p - 1) / (m + p - 1) of the step for gpipe and 1f1b; half of it or less for zb-h1 and zb-v.
  * With --mesh, ranks of a stage share its layers or the batch, too; the check is then within bounds.
- * Limits: --update units is for the axis pp alone; --transport copy has no form for CPUs; no fp16. */
+ * Limits: --update units is only for the axis pp; --transport copy has no form for CPUs; no fp16. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static option_spec option_table[] = {
      .choices = "kernels|graph"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "gpipe,1f1b,interleaved,zb-h1,zb-v", .help = "schedule",
      .choices = PIPELINE_SCHEDULE_NAMES},
-    {"iters", OPTION_INT, 0, "20", .help = "timed steps; 0: the check alone", .def_cpu = "3", .max = 100000,
+    {"iters", OPTION_INT, 0, "20", .help = "timed steps; 0: only the check", .def_cpu = "3", .max = 100000,
      .unit = "steps"},
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up steps", .def_cpu = "1", .max = 1000000, .unit = "steps"},
     {"max-time", OPTION_REAL, 0, "10", .help = "take fewer samples, at least 3, if they would take longer than this",
@@ -60,7 +60,7 @@ static option_spec option_table[] = {
     {"plant-error", OPTION_CHOICE, 0, "none",
      .help =
          "test the check: two micro-batches in each other's slots; a tensor that comes before its slot is open; a W "
-         "missing, or twice; a loss that is not divided by the micro-batches alone, or that is another stage's; a "
+         "missing, or twice; a loss that is not divided only by the micro-batches, or that is another stage's; a "
          "stage "
          "that begins a layer too late; gains counted by each rank in the norm; data parallelism between ranks that "
          "hold "
@@ -83,7 +83,7 @@ static const column_spec column_table[] = {
     {"bubble_pct", COLUMN_REAL, true,
      "share of the longest rank's time, first action to last, in which a rank runs no F, B or W; mean of the ranks"},
     {"predicted_bubble_pct", COLUMN_REAL, true,
-     "the same of the schedule, with F, B and W of each stage as measured, the last ones with an update beside apart"},
+     "the same for the schedule, with F, B and W of each stage as measured; those beside an update apart"},
     {"err_points", COLUMN_REAL, true, "bubble_pct - predicted_bubble_pct"},
     {"stage_min_ms", COLUMN_REAL, false, "F, B and W of a micro-batch in the fastest stage"},
     {"stage_max_ms", COLUMN_REAL, true, "the same in the slowest stage"},
@@ -102,7 +102,7 @@ static const column_spec column_table[] = {
     {"timeline", COLUMN_TEXT, false,
      "file in pipeline/ beside the rows: the actions as predicted, and of the median step"},
     {"updated", COLUMN_TEXT, false,
-     "when a rank's AdamW ran: units, each behind its last gradients; after, behind its last action; norm, behind all "
+     "when a rank's AdamW ran: units, each after its last gradients; after, after its last action; norm, after all "
      "ranks"},
     {"backend", COLUMN_TEXT, false, "the library that moves tensors, and its version"},
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},

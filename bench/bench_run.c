@@ -28,8 +28,8 @@ static option_spec option_table[] = {
      .help = "from the rung clip on, scale gradients down to this L2 norm; 0: never", .max = 1e9},
     {"strategy", OPTION_CHOICE, OPTION_LIST, "ddp", .help = "how ranks share the work; bench_fsdp says what each is",
      .choices = "ddp|zero1|zero2|fsdp|fsdp-keep|hsdp"},
-    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "of hsdp: so many groups of ranks hold the model", .min = 2,
-     .max = 65536, .unit = "replicas"},
+    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "of hsdp: groups of ranks, each of which holds the model",
+     .min = 2, .max = 65536, .unit = "replicas"},
     {"prefetch", OPTION_INT, OPTION_LIST, "1", .help = "units gathered ahead of the one in use", .max = 16,
      .unit = "units"},
     {"update", OPTION_CHOICE, OPTION_LIST, "after", .help = "when AdamW runs", .choices = UPDATE_CHOICES},
@@ -94,7 +94,7 @@ static option_spec option_table[] = {
     {0}};
 
 static const variant_spec variant_table[] = {
-    {"bare", "the step alone, with the same tokens and rate"},
+    {"bare", "only the step, with the same tokens and rate"},
     {"data", "and tokens of its own for each step"},
     {"schedule", "and a rate of its own for each step"},
     {"clip", "and gradients scaled down to --clip"},
@@ -130,7 +130,7 @@ static const char *folder_problem(const options *o)
     if (saving == 0)
         return "--folder and --resume-run are for the variant save, which is not chosen";
     if (*option_text(o, "resume-run") && options_variant_count(o) > 1)
-        return "--resume-run goes on with one run: choose --variant save alone";
+        return "--resume-run goes on with one run: choose only --variant save";
     return cases > 1 ? "a folder has the checkpoints of one run: with --folder or --resume-run, list no values" : NULL;
 }
 

@@ -26,7 +26,7 @@ static option_spec option_table[] = {
      .help = "ranks exchange three numbers a token, or gather all logits on each", .choices = "parallel|gathered"},
     {"regather", OPTION_FLAG, OPTION_LIST, "1",
      .help =
-         "of nccl alone: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
+         "only of nccl: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
     MODEL_UPDATE_OPTIONS(", of all ranks"),
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
@@ -35,8 +35,8 @@ static option_spec option_table[] = {
      .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},
     {"iters", OPTION_INT, 0, "20",
-     .help = "measured steps, alternating in blocks with as many compute-only steps; 0: the check alone",
-     .def_cpu = "6", .max = 1000000, .unit = "steps"},
+     .help = "measured steps, alternating in blocks with as many compute-only steps; 0: only the check", .def_cpu = "6",
+     .max = 1000000, .unit = "steps"},
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,
      .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},
     {"plant-error", OPTION_CHOICE, 0, "none",
@@ -44,7 +44,7 @@ static option_spec option_table[] = {
          "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
          "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
          "gains counted by each rank in the norm; data parallelism between ranks that hold other parts, or whose "
-         "order is not the mesh's; rows behind their flag; one number of a sum; tokens that see their own rank's alone",
+         "order is not the mesh's; rows behind their flag; one number of a sum; tokens that see only their own rank's",
      .choices = TEAM_FAULTS},
     {0}};
 
@@ -102,7 +102,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     else if (!check && !text_is(option_text(o, "plant-error"), "none"))
         wrong = "--plant-error is for the check, which --check 0 leaves out";
     else if (!check && option_int(o, "iters") == 0)
-        wrong = "--iters 0 is the check alone, which --check 0 leaves out";
+        wrong = "--iters 0 is only the check, which --check 0 leaves out";
     if (wrong)
         snprintf(msg, msg_bytes, "%s", wrong);
     return !wrong && model_options_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);

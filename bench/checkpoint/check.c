@@ -103,7 +103,7 @@ static bool load(saving *s, char *why, size_t why_bytes)
 }
 
 /* Look 0 is what the save must have, and 2 what the load made of it: any byte that is not saved or loaded. Looks 1 and 3 lie
- * two steps behind them: what a state has besides its bytes, such as the optimizer's step. Loads hash every block that
+ * two steps after them: what a state has besides its bytes, such as the optimizer's step. Loads hash every block that
  * they read, and ranks read all of them: a block that decayed. What is left of the files is the frame. */
 static bool check(saving *s, after at[4])
 {
@@ -113,7 +113,7 @@ static bool check(saving *s, after at[4])
     replica_settle(s->r);
     look(s, "before the save", &at[0]);
     saving_begin(s);
-    go_on(s, "behind the save", &at[1]); /* under which the save goes on: what it writes must be the state before */
+    go_on(s, "after the save", &at[1]); /* under which the save goes on: what it writes must be the state before */
     phase_set("check of %s: until the save is durable", case_name(s->k->c));
     if (!saving_finish(s, &saved) || !saving_frame_is_whole(s))
         return false;
@@ -125,7 +125,7 @@ static bool check(saving *s, after at[4])
     if (!saving_agree(s, "bytes", same(s, "what was loaded is not what was saved", &at[2], &at[0], why, sizeof why),
                       why, ROW_FAIL))
         return false;
-    go_on(s, "behind the load", &at[3]);
+    go_on(s, "after the load", &at[3]);
     row_text(s->k->w, "resume", steps_repeat(s) ? "bit for bit" : "not compared: --deterministic 1 would");
     return !steps_repeat(s) ||
            saving_agree(s, "resume", same(s, "after a resume", &at[3], &at[1], why, sizeof why), why, ROW_FAIL);

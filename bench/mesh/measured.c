@@ -266,7 +266,7 @@ static void judge(const asked *q, judged *j)
         snprintf(
             j->summary, sizeof j->summary,
             "%s on %d GPUs, %lld x %lld tokens, %s%s: %d meshes, median error %.1f %%, worst %.1f %%; its best, %s, is "
-            "%.1f %% behind the best measured, %s: %s 3 %%",
+            "%.1f %% slower than the best measured, %s: %s 3 %%",
             q->model, q->gpus, (long long)q->job.global_batch, (long long)q->job.seq, q->policy,
             q->again ? ", blocks recomputed" : "", j->count, j->median_pct, j->worst_pct, ways[j->best].name,
             j->behind_pct, ways[fastest].name, j->behind_pct <= 3 ? "within" : "not within");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The checks behind a run: the loss against the entropy, the rate, the tokens on the device, the log, the ranks against each
+/* The checks after a run: the loss against the entropy, the rate, the tokens on the device, the log, the ranks against each
  * other. What is compared with is computed anew, not what the run has used. See check.h. */
 #include "bench/run/check.h"
 
@@ -86,7 +86,7 @@ static bool check_loss(run *x, const run_result *out)
         return fail(x, "the loss is below the entropy of the tokens: the model sees what it predicts");
     if (x->steps >= LEARN_STEPS && !(out->loss_last < learned * out->entropy[0])) {
         snprintf(why, sizeof why,
-                 "a loss of %.3g after %lld steps says that nothing was learned: symbols alone have %.3g",
+                 "a loss of %.3g after %lld steps says that nothing was learned: knowing only the symbols gives %.3g",
                  out->loss_last, (long long)x->steps, out->entropy[0]);
         return fail(x, why);
     }

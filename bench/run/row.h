@@ -25,7 +25,7 @@
     {"cost_lo_ms", COLUMN_REAL, false, "95 % bootstrap interval of cost_ms, lower end"},                               \
     {"cost_hi_ms", COLUMN_REAL, false, "95 % bootstrap interval of cost_ms, upper end"},                               \
     {"cost_pct", COLUMN_REAL, true, "100 cost_ms / bare_ms"},                                                          \
-    {"rest_pct", COLUMN_REAL, false, "100 (wall_ms - fed_ms) / wall_ms: what of the run the ladder does not explain"}, \
+    {"rest_pct", COLUMN_REAL, false, "100 (wall_ms - fed_ms) / wall_ms: the part of the run that the ladder does not explain"}, \
     {"data_wait_ms", COLUMN_REAL, false, "how long a step's host waited for tokens, slowest rank, mean"},              \
     {"data_wait_pct", COLUMN_REAL, true, "100 data_wait_ms / wall_ms"},                                                \
     {"log_ms", COLUMN_REAL, false, "host time of the log per step, beside the device, mean"},                          \
@@ -49,7 +49,7 @@
     {"first_step", COLUMN_INT, false, "steps before those of this process, which a checkpoint had; 0: none"},          \
     {"way", COLUMN_TEXT, false, "rung save: how it saved; lazy is async where updates can't be told to wait"},         \
     {"save_every", COLUMN_INT, false, "rung save: steps between two saves"},                                           \
-    {"saves", COLUMN_INT, false, "rung save: checkpoints that the run completed, the one behind its last step too"},   \
+    {"saves", COLUMN_INT, false, "rung save: checkpoints that the run completed, the one after its last step too"},   \
     {"save_ms", COLUMN_REAL, true, "rung save: what a save adds to the steps of a block of the ladder; median"},       \
     {"durable_ms", COLUMN_REAL, false, "rung save: from the begin of a save until it is complete and synced; median"}, \
     {"save_wait_ms", COLUMN_REAL, false, "rung save: how long saves waited for the one before, all together"},         \

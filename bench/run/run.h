@@ -83,7 +83,7 @@ typedef struct run {
     bool overfit;
     int64_t steps, room;  /* of the run; and how many there is memory for, the ladder's included */
     int64_t first;        /* steps that a checkpoint had; 0: none */
-    int64_t warmup;       /* steps behind it before those that count */
+    int64_t warmup;       /* steps after it before those that count */
     int64_t batch, ranks; /* sequences of a rank in a step */
     schedule schedule;
 
@@ -119,9 +119,9 @@ void run_blocks(run *x); /* the ladder: blocks of bare steps and of the rung's, 
 
 /* log.c */
 bool run_log_open(run *x);
-void run_log_step(run *x);  /* behind a step: a record each --log-every steps, one interval late */
+void run_log_step(run *x);  /* after a step: a record each --log-every steps, one interval late */
 void run_log_rest(run *x);  /* after the last step */
-void run_log_pause(run *x); /* what of the log is there is written; the run ends here for now */
+void run_log_pause(run *x); /* what there is of the log is written; the run ends here for now */
 /* What steps first to until - 1 were on all ranks, which exchange that; waits for the device. */
 void run_steps_so_far(run *x, int64_t first, int64_t until, run_past *out);
 double run_mfu_pct(const run *x, double step_ms);

@@ -181,7 +181,7 @@ bool run_save_last(run *x)
     run_save_begin(x);
     run_save_end(x);
     const bool ok = launch_rank(x->k.l) != 0 || x->save.last == x->at;
-    snprintf(why, sizeof why, "the state behind the last step could not be saved");
+    snprintf(why, sizeof why, "the state after the last step could not be saved");
     if (!ddp_agree(&x->k, "last save", ok, why)) {
         row_status_set(x->k.w, ROW_FAIL, "%s", why);
         return false;
@@ -250,11 +250,11 @@ static void stop(run *x, int number)
     run_save_end(x);
     run_log_pause(x);
     if (launch_rank(x->k.l) == 0 && v->last == x->at)
-        launch_fail(x->k.l, 128 + number, "%s ends the run behind step %lld, which is saved%s%s%s", name,
+        launch_fail(x->k.l, 128 + number, "%s ends the run after step %lld, which is saved%s%s%s", name,
                     (long long)x->at, v->kept ? ": --resume-run " : "", v->kept ? v->folder : "",
                     v->kept ? " goes on" : "");
     if (launch_rank(x->k.l) == 0)
-        launch_fail(x->k.l, 128 + number, "%s ends the run behind step %lld, which could not be saved", name,
+        launch_fail(x->k.l, 128 + number, "%s ends the run after step %lld, which could not be saved", name,
                     (long long)x->at);
     launch_barrier(x->k.l, "end"); /* rank 0 ends the job */
 }

@@ -11,8 +11,8 @@
 bool run_save_open(run *x);
 void run_save_close(run *x);
 
-void run_save_step(run *x);  /* behind a step: a save each --save-every steps; and the end, if a signal asks for it */
-bool run_save_last(run *x);  /* the state behind the last step; false after making the row `fail` */
+void run_save_step(run *x);  /* after a step: a save each --save-every steps; and the end, if a signal asks for it */
+bool run_save_last(run *x);  /* the state after the last step; false after making the row `fail` */
 void run_save_begin(run *x); /* now */
 void run_save_end(run *x);   /* waits until it is complete */
 /* The ladder's saves go elsewhere, and are removed when it is over: those of the run stay. */

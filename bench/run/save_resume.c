@@ -55,7 +55,7 @@ static const char *differs(const run *x, const checkpoint_state *s, char *why, s
                  was->kind, was->lr, was->min_lr, (long long)was->warmup, (long long)was->steps, is->name, is->lr,
                  is->min_lr, (long long)is->warmup, (long long)is->steps);
     else if (s->step > x->steps)
-        snprintf(why, why_bytes, "it is behind step %lld, and this run has %lld", (long long)s->step,
+        snprintf(why, why_bytes, "it is after step %lld, and this run has %lld", (long long)s->step,
                  (long long)x->steps);
     else
         return NULL;
@@ -184,7 +184,7 @@ bool run_resume(run *x, const char *folder)
                        (long long)x->steps);
         ok = false;
     } else if (launch_rank(x->k.l) == 0) {
-        warn("going on behind step %lld of %s", (long long)x->first, c.path);
+        warn("continuing after step %lld of %s", (long long)x->first, c.path);
     }
     ok = ok && load(x, &c);
     checkpoint_close(&c);

@@ -28,7 +28,7 @@
     {"err_pct", COLUMN_REAL, true, "100 (predicted_ms / step_ms - 1)"},                                                \
     {"peak_bytes", COLUMN_INT, true, "memory of the model's part on the rank that needs most: all but what NCCL takes"}, \
     {"predicted_bytes", COLUMN_INT, false, "the same, planned before anything was taken"},                             \
-    {"one_bytes", COLUMN_INT, false, "the same of one rank with the whole model, planned"},                            \
+    {"one_bytes", COLUMN_INT, false, "the same for one rank with the whole model, planned"},                            \
     {"saved_pct", COLUMN_REAL, true, "100 (1 - peak_bytes / one_bytes)"},                                              \
     {"device_used_bytes", COLUMN_INT, false,                                                                           \
      "memory that the driver gave out since before the part was made, largest of all ranks; nan on the CPU"},          \

@@ -44,7 +44,7 @@ FORMULA(rate, moves(c, row) ? N("min_lr") + (N("lr") - N("min_lr")) * (1 + cos(a
 FORMULA(one, 1)
 FORMULA(none_before, 0)
 FORMULA(save_every, IS("variant", "save") ? 10 : NAN)
-FORMULA(saves, IS("variant", "save") ? ceil(N("steps") / 10) : NAN) /* the last one is behind the last step */
+FORMULA(saves, IS("variant", "save") ? ceil(N("steps") / 10) : NAN) /* the last one is after the last step */
 
 static const column_rule rules[] = {
     {"global_batch", DERIVED, global, 0},

@@ -171,10 +171,10 @@ static void a_signal_saves_first(void **state)
 {
     OWNED char *whole = below(*state, "whole"), *asked = below(*state, "asked");
     assert_int_equal(start_and_signal(asked, TWO, 14, 0, SIGTERM), 128 + SIGTERM);
-    char *path = folder_path(asked, "out.txt"), *text = file_text(path), *last = strstr(text, "behind step ");
+    char *path = folder_path(asked, "out.txt"), *text = file_text(path), *last = strstr(text, "after step ");
     if (!last || !strstr(text, "--resume-run ck goes on"))
         fail_msg("%s", text);
-    const int step = atoi(last + strlen("behind step "));
+    const int step = atoi(last + strlen("after step "));
     assert_true(step >= 14 && step < steps && there(asked, step));
     free(text);
     free(path);

@@ -16,7 +16,7 @@ SELECT * FROM each WHERE fwd_ms + bwd_ms = least_ms
 SELECT * FROM usual WHERE ranks = :ranks AND batch = :batch AND heads = :heads AND heads_kv = :heads_kv
     AND head_dim = :head_dim AND causal = :causal AND dtype = :dtype
 
-@draw cp_{:ranks}_h{:heads}_{:heads_kv}_d{:head_dim}_{:dtype}{iif(:causal, '', '_full')}{iif(:batch > 1, '_b' || :batch, '')}: Attention shared by {:ranks} ranks ({shape(bench, json_remove(options, '$.seq', '$.ranks', '$.order', '$.groups'))})
+@draw cp_{:ranks}_h{:heads}_{:heads_kv}_d{:head_dim}_{:dtype}{iif(:causal, '', '_full')}{iif(:batch > 1, '_b' || :batch, '')}: Attention shared by {:ranks} ranks ({shape(bench, json_remove(options, '$.seq', '$.ranks', '$.order', '$.groups', '$.transport'))})
 ranks := SELECT :ranks
 seqs = SELECT DISTINCT seq FROM drawn ORDER BY seq
 names = SELECT column1 FROM (VALUES ('gather'), ('all-to-all'), ('ring'))

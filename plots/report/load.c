@@ -184,6 +184,12 @@ static void append_asked(sqlite3_str *sql, const char *name, bool sizes)
         sqlite3_str_appendf(sql, "\"%w\"", name);
 }
 
+/* Benches that measure nothing, so that it says nothing on which device they ran. */
+static bool on_paper(const char *table)
+{
+    return strcmp(table, "bench_accounting") == 0 || strcmp(table, "bench_mesh") == 0;
+}
+
 /* From raw the newest row of each case: a verified one before others, then the latest. */
 static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t end, const char *device)
 {
@@ -221,7 +227,7 @@ static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t
                         "FROM raw WINDOW of_case AS (PARTITION BY %s)) r WHERE age = 1",
                         table, a, j ? j : "", own ? own : "NULL", ours ? "campaign" : "run_id", a, partition,
                         ours ? "coalesce(\"check\", 1) <> 0 DESC, utc DESC," : "", partition);
-    if (ours && device)
+    if (ours && device && !on_paper(table))
         sqlite3_str_appendf(sql, " AND coalesce(device, %Q) = %Q", device, device);
     else if (device && strcmp(device, "cpu") == 0)
         sqlite3_str_appendall(sql, " AND gpu_uuid IS NULL");

@@ -47,13 +47,23 @@ __device__ __forceinline__ float2 scaled(const eight<T> &x, int pair, unsigned f
     return make_float2(y[0], y[1]);
 }
 
+/* GPUs before compute capability 8.9 have no instruction for it, but fifty, which are not repeated for each code. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+#define CODES_INLINE __noinline__
+#else
+#define CODES_INLINE __forceinline__
+#endif
+template <sb_dtype FORMAT>
+__device__ CODES_INLINE __nv_fp8x2_storage_t two_codes(float a, float b)
+{
+    return __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, FORMAT == SB_E4M3 ? __NV_E4M3 : __NV_E5M2);
+}
+
 /* Codes of four numbers, the first in the lowest byte. */
 template <sb_dtype FORMAT>
 __device__ __forceinline__ unsigned codes_of(float a, float b, float c, float d)
 {
-    constexpr __nv_fp8_interpretation_t AS = FORMAT == SB_E4M3 ? __NV_E4M3 : __NV_E5M2;
-    return __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, AS) |
-           (unsigned)__nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, AS) << 16;
+    return two_codes<FORMAT>(a, b) | (unsigned)two_codes<FORMAT>(c, d) << 16;
 }
 
 /* What a thread counts of the codes that it wrote. */

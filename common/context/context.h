@@ -11,6 +11,7 @@
 #include "common/comm/comm.h"
 #include "common/formulas/ranks/context.h"
 #include "kernels/kernels.h"
+#include "kernels/shared/direct.h"
 #include "kernels/train.h"
 
 /* What a planted error breaks, on the last rank. */
@@ -64,10 +65,7 @@ typedef struct context_setup {
         any_rank; /* workspace for the calls of attention of every rank, deterministic or not: a check runs them on one */
 } context_setup;
 
-enum {
-    CONTEXT_PLACES = 2,    /* a group is computed from one place while the next one arrives in the other */
-    CONTEXT_COPIES_MAX = 8 /* ranks that copy into each other's memory */
-};
+enum { CONTEXT_PLACES = 2 }; /* a group is computed from one place while the next one arrives in the other */
 
 struct context {
     context_setup as;
@@ -85,9 +83,9 @@ struct context {
     void *main, *side;
     device_event *begun, *arrived[CONTEXT_PLACES], *first_arrived[CONTEXT_PLACES], *used[CONTEXT_PLACES],
         *computed[CONTEXT_PLACES], *returned[CONTEXT_PLACES];
-    char *at_rank[CONTEXT_COPIES_MAX]; /* of context_connect; NULL: the communicator moves */
-    void *push[CONTEXT_COPIES_MAX];    /* streams of copies to each rank */
-    device_event *reached, *sent[CONTEXT_COPIES_MAX];
+    char *at_rank[SB_DIRECT_RANKS_MAX]; /* of context_connect; NULL: the communicator moves */
+    void *push[SB_DIRECT_RANKS_MAX];    /* streams of copies to each rank */
+    device_event *reached, *sent[SB_DIRECT_RANKS_MAX];
     unsigned gives, takes;  /* bits of ranks that these moves go to, and come from */
     bool planning;          /* the pass only asks for workspace */
     bool computing, moving; /* passes run attention; passes run moves */

@@ -101,8 +101,9 @@ static bool check(step *s, char *why, size_t why_bytes)
     if (!float8_supported(s->k, s->ctx, o->precision))
         return refuse(why, why_bytes, sb_last_message());
     s->attention = sb_attention_find(s->k, o->attention);
-    if (without_attention(o, &schedule))
-        return refuse(why, why_bytes, without_attention(o, &schedule));
+    const char *lacks = without_attention(o, &schedule);
+    if (lacks)
+        return refuse(why, why_bytes, lacks);
     if (!s->attention) {
         snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", s->k->name, o->attention);
         return false;

@@ -25,7 +25,7 @@ static option_spec option_table[] = {
     {"folder", OPTION_TEXT, 0, "/dev/shm", .help = "where checkpoints go, and are removed at the end"},
     {"io", OPTION_CHOICE, OPTION_LIST, "buffered", .help = "through the page cache, or past it where the file system allows that",
      .choices = "buffered|direct"},
-    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "so many threads of a rank write plain files; twice as many write a save, and three times as many load it", .def_cpu = "2", .min = 1, .max = 64,
+    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "threads of a rank that write plain files; a save has twice as many, a load three times as many", .def_cpu = "2", .min = 1, .max = 64,
      .unit = "threads"},
     {"saves", OPTION_INT, 0, "4", .help = "measured saves, after one that is not", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
     {"mtbf", OPTION_REAL, 0, "3.1", .help = "mean time between failures, for best_interval_s", .min = 1e-3, .max = 1e6, .unit = "h"},

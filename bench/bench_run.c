@@ -43,7 +43,7 @@ static option_spec option_table[] = {
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
      .choices = "kernels|graph"},
     {"data", OPTION_TEXT, OPTION_PARAM, "made",
-     .help = "made tokens, or a file of tokens: llm.c's .bin, nanoGPT's uint16 .bin, or .npy"},
+     .help = "generated tokens, or a file of tokens: llm.c's .bin, nanoGPT's uint16 .bin, or .npy"},
     {"steps", OPTION_INT, OPTION_LIST, "1000", .help = "steps of the run", .def_cpu = "60", .min = 2, .max = 10000000,
      .unit = "steps"},
     {"schedule", OPTION_CHOICE, OPTION_LIST, "cosine", .help = "what the rate does after its warm-up",
@@ -56,7 +56,7 @@ static option_spec option_table[] = {
     {"overfit", OPTION_FLAG, OPTION_PARAM, "0",
      .help = "the first step's batch in every step: after 200 its loss must be below 0.05"},
     {"draw", OPTION_INT, OPTION_LIST, "0", .help = "added to --seed: other parameters and tokens", .max = 1000000},
-    {"symbols", OPTION_INT, 0, "64", .help = "of made tokens", .def_cpu = "16", .min = MADE_SYMBOLS_MIN,
+    {"symbols", OPTION_INT, 0, "64", .help = "of generated tokens", .def_cpu = "16", .min = MADE_SYMBOLS_MIN,
      .max = MADE_SYMBOLS_MAX},
     {"log-every", OPTION_INT, 0, "10", .help = "steps between two records of the log", .min = 1, .max = 1000000,
      .unit = "steps"},
@@ -68,8 +68,8 @@ static option_spec option_table[] = {
     {"way", OPTION_CHOICE, 0, "async", .help = "how it saves; bench_checkpoint says what each costs",
      .choices = CHECKPOINT_WAYS},
     {"keep", OPTION_INT, 0, "2", .help = "complete checkpoints that stay", .min = 1, .max = 1000},
-    {"writers", OPTION_INT, 0, "8", .help = "half the threads that a rank writes with", .def_cpu = "2", .min = 1,
-     .max = 64, .unit = "threads"},
+    {"writers", OPTION_INT, 0, "8", .help = "half as many as the threads that write a rank's part of a save",
+     .def_cpu = "2", .min = 1, .max = 64, .unit = "threads"},
     {"resume-run", OPTION_TEXT, 0, "",
      .help =
          "go on from the newest complete checkpoint in this folder, and save there; with --folder of the same name, "
@@ -157,7 +157,7 @@ static const bench_info info = {
     .name = "bench_run",
     .summary = "How much of a training run is not the step, and is its loss right?",
     .notes =
-        "One row is a run of --steps steps on the rung of a ladder. Made tokens are a Markov source of order two: "
+        "One row is a run of --steps steps on the rung of a ladder. Generated tokens are a Markov source of order two: "
         "knowing\n"
         "the two tokens before it, the next one has 1.208 nats (entropy_pair), and floor_loss is the mean loss of who "
         "knows\n"

@@ -7,7 +7,7 @@
 typedef struct run_result {
     double loss_first,
         loss_last;     /* mean over ranks: of the first step, of the last tenth of the run (10 steps at least) */
-    double entropy[3]; /* of the source for who knows 0, 1 and 2 tokens; NAN: no made tokens */
+    double entropy[3]; /* of the source for who knows 0, 1 and 2 tokens; NAN: no generated tokens */
     double floor;      /* of a window's mean loss */
     double excess,
         sigma; /* loss - surprise, mean of the last quarter of the steps, and how sure that is; NAN likewise */

@@ -33,11 +33,11 @@
     {"mfu_causal_pct", COLUMN_REAL, true, "FLOPs of the model (causal attention) / wall_ms / peak of the GPU"},        \
     {"loss_first", COLUMN_REAL, false, "loss of the first step, mean over ranks"},                                     \
     {"loss_last", COLUMN_REAL, true, "the same, mean over the last tenth of the steps (10 at least)"},                 \
-    {"floor_loss", COLUMN_REAL, true, "made tokens: the mean loss of who knows the source"},                           \
+    {"floor_loss", COLUMN_REAL, true, "generated tokens: the mean loss of who knows the source"},                           \
     {"above_floor_pct", COLUMN_REAL, true, "100 (loss_last / floor_loss - 1)"},                                        \
     {"loss_gap_pct", COLUMN_REAL, true,                                                                                \
      "of another precision than bf16: 100 (loss_last / that of the same case in bf16, earlier in this run, - 1)"},      \
-    {"entropy_pair", COLUMN_REAL, false, "made tokens, nats: what a token has left for who knows the two before it"},  \
+    {"entropy_pair", COLUMN_REAL, false, "generated tokens, nats: what a token has left for who knows the two before it"},  \
     {"entropy_token", COLUMN_REAL, false, "the same for who knows the one before it"},                                 \
     {"entropy_none", COLUMN_REAL, false, "the same for who knows none"},                                               \
     {"excess", COLUMN_REAL, false, "loss - what the same tokens cost who knows the source, last quarter of the steps"},\

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Samples of a file or of made tokens; see data.h. */
+/* Samples of a file or of generated tokens; see data.h. */
 #include "common/data/data.h"
 
 #include <stdio.h>

@@ -21,7 +21,7 @@ typedef struct loader_options {
 typedef struct loader_batch {
     int64_t step;
     const int32_t *ids, *targets; /* (batch, seq) */
-    double surprise;              /* of made tokens, mean in nats; NAN otherwise */
+    double surprise;              /* of generated tokens, mean in nats; NAN otherwise */
     char problem[160];            /* not empty: a token that the model has no row for */
 } loader_batch;
 

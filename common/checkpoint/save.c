@@ -27,7 +27,7 @@
 #include "common/core/spread.h"
 #include "common/device/host.h"
 
-enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT, AHEAD = 3 };
+enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT, PART = 1 << 20, AHEAD = 3 };
 
 typedef struct saver_run { /* pieces that follow each other in a file */
     int first, count;      /* pieces */
@@ -66,6 +66,7 @@ struct checkpoint_saver {
     char *copy;         /* of all pieces: pinned, or on the device; NULL: blocks come from the state */
     int64_t copy_bytes;
     writer *writers;
+    char *slots;  /* of all writers */
     int threads;  /* twice o.writers */
     void *stream; /* of copies */
     device_event *begun, *copied;
@@ -222,29 +223,38 @@ static bool harm(const checkpoint_saver *s, char *block, int64_t bytes)
     return !planted(s, "hole");
 }
 
-/* Hashes and writes block b of run r. */
+/* Hashes and writes block b of run r, in parts that a processor's cache holds from the one to the other: memory is what all
+ * writers wait for. What goes past the page cache is aligned but for its edges, and stays in one. */
 static bool save_block(writer *w, int r, int64_t b)
 {
     checkpoint_saver *s = w->s;
     checkpoint_run *run = &s->runs.r[r];
+    lane *x = &s->lanes[run->file];
     const int64_t at = b * CHECKPOINT_BLOCK, left = run->bytes - at;
     const int64_t bytes = left < CHECKPOINT_BLOCK ? left : CHECKPOINT_BLOCK, offset = run->offset + at;
+    const bool past = past_the_cache(s, run->file), first = r == 0 && b == 0;
+    const int64_t most = past || (first && s->o.plant) ? bytes : PART;
     char *from = is_pinned(s) ? s->copy + s->run[r].at + at : w->slot + offset % CHECKPOINT_ALIGNMENT;
+    checkpoint_hash_state hash = {.bytes = 0};
+    bool ok = true;
     if (s->copy)
-        await_landed(s, s->lanes[run->file].place + 1);
+        await_landed(s, x->place + 1);
     if (!is_pinned(s))
         fetch(w, r, offset, bytes, from);
-    run->hashes[b] = checkpoint_hash(from, (size_t)bytes);
-    if (r == 0 && b == 0 && !harm(s, from, bytes))
-        return true;
     checkpoint_reach("block");
-    if (past_the_cache(s, run->file))
-        return write_block(s, run->file, from, bytes, offset);
-    pthread_mutex_lock(&s->lanes[run->file].writing);
-    const bool ok = write_block(s, run->file, from, bytes, offset);
-    pthread_mutex_unlock(&s->lanes[run->file].writing);
-    sync_file_range(s->file[run->file], offset, bytes,
-                    SYNC_FILE_RANGE_WRITE); /* a disk begins with it; no promise yet */
+    for (int64_t done = 0; done < bytes && ok; done += most) {
+        const int64_t part = bytes - done < most ? bytes - done : most;
+        run->hashes[b] = checkpoint_hash_more(&hash, from + done, (size_t)part);
+        if (first && !harm(s, from, bytes))
+            break;
+        if (!past)
+            pthread_mutex_lock(&x->writing);
+        ok = write_block(s, run->file, from + done, part, offset + done);
+        if (!past)
+            pthread_mutex_unlock(&x->writing);
+    }
+    if (!past && ok)
+        sync_file_range(s->file[run->file], offset, bytes, SYNC_FILE_RANGE_WRITE); /* a disk begins; no promise yet */
     return ok;
 }
 
@@ -268,7 +278,7 @@ static int most_begun(const checkpoint_saver *s)
 {
     const int share = s->threads / s->o.ranks, most = share < 1 ? 1 : share;
     if (is_pinned(s) && s->o.ranks > 1 && s->landed < s->ordered)
-        return most < 3 ? most : 3;
+        return most < 4 ? most : 4;
     return s->o.way == CHECKPOINT_DEVICE && most > s->o.writers ? s->o.writers : most;
 }
 
@@ -662,20 +672,21 @@ static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
     }
     if (s->copy && pinned)
         spread_touch(s->copy, (size_t)s->copy_bytes); /* where the device has not, as a CPU; first touches are slow */
-    for (int i = 0; i < s->threads && ok; i++) {
-        writer *w = &s->writers[i];
-        w->s = s;
-        if (pinned)
-            continue;
-        w->slot = device_host_malloc(s->d, SLOT_BYTES);
-        w->stream = device_stream_create(s->d, STREAM_BACKGROUND, "save");
-        w->fetched = device_event_create(s->d);
-        if (!w->slot) {
-            ok = false;
+    if (ok && !pinned) {
+        s->slots = device_host_malloc(s->d, (size_t)s->threads * SLOT_BYTES);
+        ok = s->slots;
+        if (ok)
+            spread_touch(s->slots, (size_t)s->threads * SLOT_BYTES);
+        else
             snprintf(why, why_bytes, "the host has no pinned memory for %d writers", s->o.writers);
-        } else {
-            memset(w->slot, 0, SLOT_BYTES); /* first touches are slow */
-        }
+    }
+    for (int i = 0; i < s->threads; i++) {
+        s->writers[i].s = s;
+        if (!s->slots)
+            continue;
+        s->writers[i].slot = s->slots + (int64_t)i * SLOT_BYTES;
+        s->writers[i].stream = device_stream_create(s->d, STREAM_BACKGROUND, "save");
+        s->writers[i].fetched = device_event_create(s->d);
     }
     s->pin_s = host_seconds() - start;
     return ok;
@@ -737,11 +748,12 @@ void checkpoint_saver_free(checkpoint_saver *s)
     device_stream_destroy(s->d, s->stream);
     device_event_destroy(s->d, s->begun);
     device_event_destroy(s->d, s->copied);
-    for (int i = 0; i < s->threads && s->writers[i].stream; i++) {
-        device_host_free(s->d, s->writers[i].slot);
+    for (int i = 0; i < s->threads && s->slots; i++) {
         device_stream_destroy(s->d, s->writers[i].stream);
         device_event_destroy(s->d, s->writers[i].fetched);
     }
+    if (s->slots)
+        device_host_free(s->d, s->slots);
     if (s->copy && s->o.way == CHECKPOINT_DEVICE)
         device_free(s->d, s->copy);
     else if (s->copy)

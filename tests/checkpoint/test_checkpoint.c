@@ -124,10 +124,10 @@ TEST_IN_FOLDER(files_are_safetensors)
     checkpoint_layout_free(l);
 }
 
-static void expect_loaded(const char *folder, int64_t step, int ranks)
+static void expect_loaded_as(const checkpoint_model *m, const char *folder, int64_t step, int ranks)
 {
     checkpoint c;
-    if (!checkpoint_open_in(folder, -1, &saved_model, &c, why, sizeof why))
+    if (!checkpoint_open_in(folder, -1, m, &c, why, sizeof why))
         fail_msg("%s", why);
     assert_int_equal(c.m.state.step, step);
     for (int i = 0; i < ranks; i++) {
@@ -138,6 +138,22 @@ static void expect_loaded(const char *folder, int64_t step, int ranks)
         saved_rank_free(&r);
     }
     checkpoint_close(&c);
+}
+
+static void expect_loaded(const char *folder, int64_t step, int ranks)
+{
+    expect_loaded_as(&saved_model, folder, step, ranks);
+}
+
+TEST_IN_FOLDER(large_tensors_go_in_parts)
+{
+    checkpoint_model m = saved_model;
+    checkpoint_save_options o = plain(*state);
+    m.config.vocab = 24000; /* moments of 2.3 MB */
+    o.way = CHECKPOINT_SYNC;
+    open_folder(*state);
+    assert_true(saved_by(&m, &o, 1, 6).ok);
+    expect_loaded_as(&m, *state, 6, 2);
 }
 
 TEST_IN_FOLDER(any_ranks_load_it)

@@ -110,13 +110,15 @@ typedef struct loader {
     size_t why_bytes;
 } loader;
 
-enum { SLOTS = 2, PART = 1 << 20 }; /* of a reader: one is filled while the device takes what is in the other */
+/* A reader fills one slot while the device takes what is in the other, and a core's cache holds both. Streams are few: copies to a
+ * device take turns on one engine, and to make a stream takes a millisecond. */
+enum { SLOTS = 2, PART = 512 << 10, STREAMS = 4 };
 
 typedef struct reader {
     loader *l;
     pthread_t thread;
     char *slots;
-    void *stream; /* NULL: pieces are the host's */
+    void *stream; /* of STREAMS; NULL: pieces are the host's */
     int slot;     /* that is filled next */
     device_event *sent[SLOTS];
 } reader;
@@ -272,12 +274,13 @@ static void run_readers(loader *l, int n)
     const bool device = l->d && l->pieces && device_kind_of(l->d) != DEVICE_CPU;
     reader *r = xcalloc((unsigned long)n, sizeof *r);
     char *slots = device ? device_host_malloc(l->d, (size_t)n * each) : xmalloc((size_t)n * each);
+    void *streams[STREAMS];
     if (!slots)
         die(EXIT_CODE_FAILURE, "the host has no pinned memory to load a checkpoint");
+    for (int i = 0; i < STREAMS && device; i++)
+        streams[i] = device_stream_create(l->d, STREAM_NORMAL, "load");
     for (int i = 0; i < n; i++) {
-        r[i] = (reader){.l = l, .slots = slots + (size_t)i * each};
-        if (device)
-            r[i].stream = device_stream_create(l->d, STREAM_NORMAL, "load");
+        r[i] = (reader){.l = l, .slots = slots + (size_t)i * each, .stream = device ? streams[i % STREAMS] : NULL};
         for (int k = 0; k < SLOTS && device; k++) {
             r[i].sent[k] = device_event_create(l->d);
             device_stream_record(l->d, r[i].stream, r[i].sent[k]); /* the first wait is for nothing */
@@ -289,11 +292,11 @@ static void run_readers(loader *l, int n)
     read_blocks(&r[0]);
     for (int i = 1; i < n; i++)
         pthread_join(r[i].thread, NULL);
-    for (int i = 0; i < n && device; i++) {
-        device_stream_destroy(l->d, r[i].stream);
+    for (int i = 0; i < STREAMS && device; i++)
+        device_stream_destroy(l->d, streams[i]);
+    for (int i = 0; i < n && device; i++)
         for (int k = 0; k < SLOTS; k++)
             device_event_destroy(l->d, r[i].sent[k]);
-    }
     if (device)
         device_host_free(l->d, slots);
     else

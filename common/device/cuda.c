@@ -278,10 +278,11 @@ static void flag_lower(device *d, void *stream, uint32_t *flag)
 
 static double event_ms(device *d, device_event *from, device_event *to)
 {
-    float ms;
+    float ms = 0;
     use(d);
     CUDA_CHECK(cudaEventSynchronize(to->event));
-    CUDA_CHECK(cudaEventElapsedTime(&ms, from->event, to->event));
+    if (from != to)
+        CUDA_CHECK(cudaEventElapsedTime(&ms, from->event, to->event));
     return ms;
 }
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 # usage: kills.sh [PROGRAM]    five training runs on two GPUs, side by side, each killed with SIGKILL four times and compared
 #                              with the run that nobody killed: every checkpoint, loss and record of the log. PROGRAM is
-#                              build/tests/run/test_resume; STEPBENCH_DEVICE=cpu needs no GPU. Exit code 1: something is lost,
-#                              or fewer than 15 of 20 have hit
+#                              build/tests/run/test_resume; STEPBENCH_DEVICE=cpu needs no GPU. Some MB of files go to TMPDIR,
+#                              else /dev/shm. Exit code 1: something is lost, or fewer than 15 of 20 have hit
 set -u
+export TMPDIR=${TMPDIR:-/dev/shm}
 program=${1:-build/tests/run/test_resume}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -20,7 +20,7 @@
 static const size_t reserve_bytes = (size_t)96 << 20;
 
 /* From this size on, threads touch the pages of pinned memory ahead of the runtime, which would do so with one thread. */
-static const size_t large_bytes = (size_t)32 << 20;
+static const size_t large_bytes = (size_t)16 << 20;
 
 /* Large pinned memory, of any device: who frees it does not say how much it is. */
 typedef struct mapping {

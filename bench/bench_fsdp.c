@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "bench/ddp/ddp.h"
+#include "bench/model/timing.h"
 
 static option_spec option_table[] = {
     DDP_OPTIONS("buckets"),
@@ -64,7 +65,8 @@ static variant_spec variant_table[DDP_VARIANTS] = {
     {"ddp", "bucketed data parallelism: every rank has everything"},
     {"zero1", "the optimizer's state in slices, all-gathers under the next forward"}};
 
-static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_UNIT_COLUMNS, {0}};
+static const column_spec column_table[] = {
+    DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_UNIT_COLUMNS, MODEL_FLOAT8_COLUMNS, {0}};
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
@@ -120,8 +122,8 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --size 8b --seq 32768 --batch 1 --precision bf16 --grad-dtype policy --variant fsdp "
      "--recompute block --loss-chunk 4096"},
     {RUN_FULL, 2, 75,
-     "--ranks {gpus} --size 8b --seq 8192 --batch 1 --precision bf16,fp8-tensorwise,fp8-block --grad-dtype policy "
-     "--variant fsdp --recompute mlp --loss-chunk 4096 --iters 5"},
+     "--ranks {gpus} --size 8b --seq 8192 --batch 1 --precision bf16,fp8-tensorwise --grad-dtype policy --variant fsdp "
+     "--recompute mlp --loss-chunk 4096 --warmup 2 --iters 4"},
     /* bench_mesh --variant measured predicts these. */
     {RUN_DEFAULT, 2, 26,
      "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "

@@ -13,8 +13,9 @@
 /* clang-format off */
 #define DDP_NOTES                                                                                                      \
     "batch is that of each rank and micro-batch; global_batch is batch x ranks x micro-batches. Before a case is\n"     \
-    "timed, a slice of its model (at most two blocks, small batches, buckets of the same size or a quarter of its\n"   \
-    "gradients) takes three steps on all its ranks, and on one rank that computes their batches one after another.\n"  \
+    "timed, a slice of its model (at most two blocks, 32768 tokens of its vocabulary, small batches, buckets of\n"    \
+    "the same size or a quarter of its gradients) takes three steps on all its ranks, and on one rank that computes\n" \
+    "their batches one after another.\n"                                                                              \
     "With two ranks and fp32 gradients both must agree in every bit; checksums of the parameters must agree between\n" \
     "ranks after each step.\n"                                                                                         \
     "\n"                                                                                                               \

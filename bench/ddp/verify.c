@@ -13,7 +13,7 @@
 #include "common/record/nvtx.h"
 #include "common/model/dtypes.h"
 
-enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, SLICE_BUCKETS = 4 };
+enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, SLICE_VOCAB = 1 << 15, SLICE_BUCKETS = 4 };
 static const double check_eps = 1e-5; /* keeps small gradients from being magnified, see compare.c */
 
 /* ---- the slice ---- */
@@ -23,6 +23,7 @@ static step_options slice_of(const step_options *o)
     step_options slice = *o;
     slice.batch = o->batch < SLICE_BATCH ? o->batch : SLICE_BATCH;
     slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
+    slice.config.vocab = o->config.vocab < SLICE_VOCAB ? o->config.vocab : SLICE_VOCAB;
     slice.loss_chunk = model_slice_chunk(&slice);
     slice.offload_every = 1;
     slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;

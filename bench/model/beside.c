@@ -23,38 +23,33 @@ static void clear(void *data)
     free(k->values);
 }
 
-static kept *kept_of(session *s)
-{
-    return session_cache(s, "cases in bf16", sizeof(kept), clear);
-}
-
-/* Caller frees. */
+/* A case of bf16 has no gathers of codes to compare with. Caller frees. */
 static char *key_without_precision(const bench_case *c)
 {
-    char *key = xstrdup(case_key(c)), *at = strstr(key, "precision=");
-    if (at) {
-        char *end = at + strcspn(at, " ");
-        memmove(at, end, strlen(end) + 1);
+    static const char *const gone[] = {"precision=", "gather_dtype="};
+    char *key = xstrdup(case_key(c));
+    for (int i = 0; i < 2; i++) {
+        char *at = strstr(key, gone[i]);
+        if (at)
+            memmove(at, at + strcspn(at, " "), strlen(at + strcspn(at, " ")) + 1);
     }
     return key;
 }
 
-void bf16_keep(session *s, const bench_case *c, double value)
+double of_bf16(session *s, const bench_case *c, const char *what, double value)
 {
-    kept *k = kept_of(s);
-    k->keys = xrealloc(k->keys, (k->n + 1) * sizeof *k->keys);
-    k->values = xrealloc(k->values, (k->n + 1) * sizeof *k->values);
-    k->keys[k->n] = key_without_precision(c);
-    k->values[k->n++] = value;
-}
-
-double bf16_beside(session *s, const bench_case *c)
-{
-    const kept *k = kept_of(s);
+    kept *k = session_cache(s, what, sizeof(kept), clear);
     OWNED char *key = key_without_precision(c);
-    double value = NAN;
+    double found = NAN;
+    if (strcmp(case_text(c, "precision"), "bf16") == 0) {
+        k->keys = xrealloc(k->keys, (k->n + 1) * sizeof *k->keys);
+        k->values = xrealloc(k->values, (k->n + 1) * sizeof *k->values);
+        k->keys[k->n] = xstrdup(key);
+        k->values[k->n++] = value;
+        return NAN;
+    }
     for (size_t i = 0; i < k->n; i++)
         if (strcmp(k->keys[i], key) == 0)
-            value = k->values[i];
-    return value;
+            found = k->values[i];
+    return value / found;
 }

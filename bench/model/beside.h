@@ -5,6 +5,6 @@
 #include "common/options/options.h"
 #include "common/session/session.h"
 
-/* Keeps `value` of a case in bf16, and gives that of the case that differs only in its precision: NAN where there is none yet. */
-void bf16_keep(session *s, const bench_case *c, double value);
-double bf16_beside(session *s, const bench_case *c);
+/* `value` as a multiple of what the same case had in bf16, and gathered as parameters; NAN where there was none, and in bf16, whose value
+ * is kept. `what` names it: "step of bf16". */
+double of_bf16(session *s, const bench_case *c, const char *what, double value);

@@ -110,14 +110,19 @@ static double ceiling_of(const session *s, const step_options *o)
                                    ceiling_tflops(s, s->results_dir, attention));
 }
 
+double model_causal_flops(const step_options *o)
+{
+    const transformer_shape shape = model_shape(o);
+    return o->mode == STEP_FORWARD ? transformer_forward_flops(&shape, FLOPS_CAUSAL)
+                                   : transformer_step_flops(&shape, FLOPS_CAUSAL);
+}
+
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms)
 {
     const transformer_shape shape = model_shape(o);
-    const bool forward = o->mode == STEP_FORWARD;
-    const double causal =
-        forward ? transformer_forward_flops(&shape, FLOPS_CAUSAL) : transformer_step_flops(&shape, FLOPS_CAUSAL);
-    const double full =
-        forward ? transformer_forward_flops(&shape, FLOPS_FULL) : transformer_step_flops(&shape, FLOPS_FULL);
+    const double causal = model_causal_flops(o), full = o->mode == STEP_FORWARD
+                                                            ? transformer_forward_flops(&shape, FLOPS_FULL)
+                                                            : transformer_step_flops(&shape, FLOPS_FULL);
     const double done = causal + transformer_repeated_flops(&shape, model_repeats(o), FLOPS_CAUSAL);
     const double given = option_real(s->opt, "peak-tflops");
     const double peak = given > 0 ? given : model_peak_tflops(o, device_get_info(s->dev)->name);
@@ -132,20 +137,16 @@ void model_fill_rates(session *s, row *w, const step_options *o, double step_ms)
 
 /* ---- float8 beside bf16 ---- */
 
-void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double step_ms)
+void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double causal, double step_ms)
 {
     const transformer_shape shape = model_shape(o);
-    const double causal = o->mode == STEP_FORWARD ? transformer_forward_flops(&shape, FLOPS_CAUSAL)
-                                                  : transformer_step_flops(&shape, FLOPS_CAUSAL);
     const double products =
         2 * transformer_matmul_parameters(&shape) * transformer_tokens(&shape) * (o->mode == STEP_FORWARD ? 1 : 3);
     row_real(w, "fp8_share_pct", 100 * model_float8_share(o) * products / causal);
     row_real(w, "mfu_bf16_pct", 100 * causal / (step_ms * 1e9) / model_peak16_tflops(o, device_get_info(s->dev)->name));
-    if (strcmp(o->precision->name, "bf16") == 0)
-        bf16_keep(s, c, step_ms);
+    const double gain = 1 / of_bf16(s, c, "step of bf16", step_ms);
     if (!o->precision->float8)
         return;
-    const double gain = bf16_beside(s, c) / step_ms;
     row_real(w, "speedup_bf16", gain);
     row_text(w, "fp8_pays", gain > 1 ? "yes" : gain <= 1 ? "no" : "");
 }

@@ -62,9 +62,10 @@ typedef struct model_timed {
 bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *out);
 /* With --sustain, last of all: fills MODEL_SUSTAIN_COLUMNS, or makes the row `fail`. Needs SESSION_SUSTAIN. */
 void model_sustain(session *s, row *w, trainer *t);
+double model_causal_flops(const step_options *o); /* of the model's step or forward, causal attention */
 /* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms);
-/* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. */
-void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double step_ms);
+/* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. `causal`: this rank's operations. */
+void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double causal, double step_ms);
 /* --peak-tflops is for one precision: false with a sentence when the cases have several. For bench_info.validate. */
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes);

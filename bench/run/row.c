@@ -49,6 +49,7 @@ static void fill_times(run *x, int64_t n)
     }
     row_int(w, "n_steps", n);
     row_real(w, "step_ms", median);
+    row_real(w, "speedup_bf16", 1 / of_bf16(x->k.s, x->k.c, "step of bf16", median));
     row_real(w, "step_max_ms", ms[slowest]);
     row_int(w, "slowest_step", run_counted(x) + slowest + 1);
     row_int(w, "long_steps", longer);
@@ -84,10 +85,7 @@ static void fill_loss(run *x, const run_result *out)
     row_real(w, "loss_last", out->loss_last);
     row_real(w, "floor_loss", out->floor);
     row_real(w, "above_floor_pct", 100 * (out->loss_last / out->floor - 1));
-    if (strcmp(x->k.o.precision->name, "bf16") == 0)
-        bf16_keep(x->k.s, x->k.c, out->loss_last);
-    else
-        row_real(w, "loss_gap_pct", 100 * (out->loss_last / bf16_beside(x->k.s, x->k.c) - 1));
+    row_real(w, "loss_gap_pct", 100 * (of_bf16(x->k.s, x->k.c, "loss of bf16", out->loss_last) - 1));
     row_real(w, "entropy_pair", out->entropy[2]);
     row_real(w, "entropy_token", out->entropy[1]);
     row_real(w, "entropy_none", out->entropy[0]);

@@ -10,6 +10,8 @@
     {"n_steps", COLUMN_INT, false, "steps whose times count: all but the first --warmup"},                             \
     {"tokens", COLUMN_INT, false, "of the run, on all ranks: steps x global_batch x seq"},                             \
     {"step_ms", COLUMN_REAL, true, "a step of the run, of the slowest rank; median"},                                  \
+    {"speedup_bf16", COLUMN_REAL, false,                                                                               \
+     "of another precision than bf16: step_ms of the same case in bf16, earlier in this run, / step_ms"},              \
     {"step_p95_ms", COLUMN_REAL, false, "the same, 95th percentile"},                                                  \
     {"step_p99_ms", COLUMN_REAL, false, "the same, 99th percentile"},                                                  \
     {"step_max_ms", COLUMN_REAL, false, "the longest"},                                                                \

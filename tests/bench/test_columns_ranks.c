@@ -473,7 +473,8 @@ static const column_rule fsdp_rules[] = {
     {"err_measured_pct", DERIVED, err_measured, 0.02},
     {"param_bytes grad_bytes state_bytes comm_bytes measured_after_init_bytes "
      "measured_before_step_bytes measured_after_step_bytes gathered_bytes gathered_peak_bytes "
-     "gather_wait_ms reduced_wait_ms forward_peak_bytes backward_peak_bytes update_peak_bytes",
+     "gather_wait_ms reduced_wait_ms forward_peak_bytes backward_peak_bytes update_peak_bytes "
+     "fp8_share_pct mfu_bf16_pct speedup_bf16",
      MEASURED, NULL, 0},
     {0}};
 

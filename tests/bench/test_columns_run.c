@@ -25,15 +25,17 @@ FORMULA(made, !IS("variant", "bare"))
 FORMULA(floor_loss, made(c, row) ? (log(16) + (N("seq") - 1) * 1.2079736875922319) / N("seq") : NAN)
 FORMULA(above, 100 * (N("loss_last") / floor_loss(c, row) - 1))
 /* Against the same case in bf16. */
-static double gap(const csv *c, size_t row)
+static double of_bf16(const csv *c, size_t row, const char *column)
 {
     if (!IS("precision", "fp8-block"))
         return NAN;
     for (size_t i = 0; i < c->rows; i++)
         if (strcmp(csv_cell(c, i, "precision"), "bf16") == 0)
-            return 100 * (N("loss_last") / csv_real(c, i, "loss_last") - 1);
+            return N(column) / csv_real(c, i, column);
     return NAN;
 }
+FORMULA(gap, 100 * (of_bf16(c, row, "loss_last") - 1))
+FORMULA(gain, 1 / of_bf16(c, row, "step_ms"))
 FORMULA(pair, made(c, row) ? 1.2079736875922319 : NAN)
 FORMULA(updates, N("steps"))
 FORMULA(clips, IS("variant", "clip") || IS("variant", "log") || IS("variant", "save") || IS("variant", "wait"))
@@ -61,6 +63,7 @@ static const column_rule rules[] = {
     {"floor_loss", DERIVED, floor_loss, 0},
     {"above_floor_pct", DERIVED, above, 1e-5},
     {"loss_gap_pct", DERIVED, gap, 1e-5},
+    {"speedup_bf16", DERIVED, gain, 1e-6},
     {"entropy_pair", DERIVED, pair, 0},
     {"updates", DERIVED, updates, 0},
     {"rate_last", DERIVED, rate, 1e-9},

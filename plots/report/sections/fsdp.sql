@@ -23,7 +23,8 @@ SELECT status, variant, size, seq AS "S:", batch AS "batch:", ranks AS "ranks:",
     || iif(json_extract(options, '$.layers') > 0, ', layers ' || layers, ''), 3) AS "other options?",
     step_ms AS "step ms:",
     compute_ms AS "compute ms:", exposed_ms AS "exposed ms:", gather_wait_ms AS "waits for gathers ms:",
-    tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:", after_step_bytes / gib() AS "held GiB:",
+    tokens_per_s AS "tokens/s:", speedup_bf16 AS "times bf16?:", mfu_causal_pct AS "MFU %?:",
+    iif(fp8_share_pct > 0, mfu_bf16_pct, NULL) AS "at bf16's peak?:", after_step_bytes / gib() AS "held GiB:",
     peak_bytes / gib() AS "peak GiB:", gathered_bytes / gib() AS "gathered GiB a step:"
 FROM rows
 WHERE status <> 'skip' ORDER BY id

@@ -73,6 +73,7 @@ static void launches(planner_machine *m)
             graph = 1e-6 * csv_real(c, i, "time_us");
     }
     m->rates.launch_s = host > 0 && graph > 0 ? host - graph : 0;
+    m->rates.op_s = graph;
     csv_free(c);
 }
 

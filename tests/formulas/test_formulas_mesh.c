@@ -270,6 +270,11 @@ TEST(measured_shapes)
     near(mesh_seconds_sum(&again.b), mesh_seconds_sum(&corrected.b) + mesh_seconds_sum(&corrected.f), 1e-9);
     mesh_points_add(&m.attention[0], 128, 8192, 32, 1e12);
     near(mesh_block(&llama_8b, &p, &r).f.part[MESH_ATTENTION], 1.5 * 2 * 8192. * 8192 * 4096 / 1e12, 1e-9);
+    p = plan_of(1, 1, 1, 2, 1, MESH_DDP); /* a call has 8 heads of 16 tiles, for 132 multiprocessors */
+    const mesh_pass shared = mesh_block(&llama_8b, &p, &r);
+    near(shared.f.part[MESH_ATTENTION], 132 / 128. * 1.5 * 2 * 4096. * 8192 * 4096 / 1e12, 1e-9);
+    r.op_s = 1;
+    near(mesh_block(&llama_8b, &p, &r).f.part[MESH_PASSES] - shared.f.part[MESH_PASSES], 4 * (4 + 2), 1e-9);
     mesh_points_free(&m.products);
     mesh_points_free(&m.calls[MESH_GATHER]);
     mesh_points_free(&m.attention[0]);

@@ -85,12 +85,14 @@ static void context(const layer *l, mesh_seconds *s, double times, double attent
 }
 
 /* What launches cost where no graph makes them. With cp, of each group of heads chunks of k and v of each sequence are copied; in the
- * backward, dk and dv come and are added, too, besides two calls of attention. */
+ * backward, dk and dv come and are added, too, besides two calls of attention. These are short: a graph's are no shorter than an
+ * empty op. */
 static void launches(const mesh_job *j, const mesh_plan *p, const mesh_rates *r, mesh_pass *m)
 {
     const double each = p->launched ? r->launch_s : 0, groups = p->axes.cp > 1 ? groups_of(j, p) : 0;
-    m->f.part[MESH_PASSES] += each * (OPS_FORWARD + groups * (4 * p->micro_batch + 2));
-    m->b.part[MESH_PASSES] += each * (OPS_B + groups * (8 * p->micro_batch + 8));
+    const double small = groups * (each + r->op_s);
+    m->f.part[MESH_PASSES] += each * OPS_FORWARD + small * (4 * p->micro_batch + 2);
+    m->b.part[MESH_PASSES] += each * OPS_B + small * (8 * p->micro_batch + 8);
     m->w.part[MESH_PASSES] += each * OPS_W;
 }
 
@@ -116,6 +118,17 @@ static attention_times attention_of(const mesh_job *j, const mesh_rates *r, doub
     const double scores = ACTIVATION_BYTES * rows * (double)j->seq * (double)j->heads / t;
     const double passes = 6 * scores / r->memory, forward = 2 * flops / rate + passes;
     return (attention_times){forward, 4 * flops / rate + 2 * passes};
+}
+
+/* Which part of the multiprocessors a call of attention keeps busy: with cp ours has a group of heads and a chunk of each sequence, a
+ * tile of whose rows is on one of them at a time. */
+static double filled(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
+{
+    enum { TILE = 128 };
+    const int t = p->axes.tp, n = p->axes.cp;
+    const double heads = fmax(1, (double)j->heads / t / groups_of(j, p)), chunk = (double)j->seq / (2 * n);
+    const double tiles = p->micro_batch * ceil(heads) * ceil(chunk / TILE), most = r->multiprocessors;
+    return n > 1 && r->measured ? tiles / (ceil(tiles / most) * most) : 1;
 }
 
 static void add(mesh_seconds *to, const mesh_seconds *s, double times)
@@ -153,13 +166,14 @@ mesh_pass mesh_block(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
     const double moved = 14 * d / (p->rows_whole ? 1 : t) + j->matrices * f;
     const double passes = r->passes * ACTIVATION_BYTES * l.rows * moved / r->memory;
     const attention_times attention = attention_of(j, r, l.rows, t);
+    const double busy = filled(j, p, r);
     const bool eight = j->eight_bits;
     mesh_pass m = {0};
     product(&l, &m.f, eight, BEFORE, qkv, d);
     product(&l, &m.f, eight, BEHIND, d, a);
     product(&l, &m.f, eight, BEFORE, up, d);
     product(&l, &m.f, eight, BEHIND, d, f);
-    m.f.part[MESH_ATTENTION] = attention.forward;
+    m.f.part[MESH_ATTENTION] = attention.forward / busy;
     m.f.part[MESH_PASSES] = passes;
     correct(j, p, r, false, &m.f);
     context(&l, &m.f, 1, m.f.part[MESH_ATTENTION]);
@@ -167,7 +181,7 @@ mesh_pass mesh_block(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
     product(&l, &m.b, eight, BEFORE, a, d);
     product(&l, &m.b, eight, BEHIND, d, up);
     product(&l, &m.b, eight, BEFORE, f, d);
-    m.b.part[MESH_ATTENTION] = attention.backward;
+    m.b.part[MESH_ATTENTION] = attention.backward / busy;
     m.b.part[MESH_PASSES] = 2 * passes;
     correct(j, p, r, true, &m.b);
     context(&l, &m.b, 2, m.b.part[MESH_ATTENTION]);

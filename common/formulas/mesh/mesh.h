@@ -38,6 +38,7 @@ typedef struct mesh_rates {
     double link, network; /* bytes/s: bus bandwidth within a host; of a GPU's own network card */
     double call_s;        /* o of a collective */
     double chunk_s;       /* that a product loses for each chunk that comes or goes beside it */
+    double op_s;          /* of an empty op of a graph */
     double launch_s;      /* of an op that the host launches, beyond one of a graph; 0: nobody measured it */
     double contention;    /* seconds that compute loses for each second of a collective beside it */
     double update;        /* bytes/s of the update; 0: as memory */

@@ -140,7 +140,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 14, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --iters 10"},
     {RUN_FULL, 2, 10, "--ranks {gpus} --seq 16384"},
     {RUN_FULL, 2, 14, "--ranks {gpus} --seq 65536 --variant gather --order contiguous --iters 10"},
-    {RUN_FULL, 2, 40, "--ranks {gpus} --seq 131072 --variant gather,all-to-all --transport copy --iters 6"},
+    {RUN_FULL, 2, 26, "--ranks {gpus} --seq 131072 --variant all-to-all --transport copy --iters 6"},
     {RUN_FULL, 2, 40, "--ranks {gpus} --seq 131072 --variant gather,all-to-all --iters 6"},
     {RUN_FULL, 2, 50,
      "--ranks {gpus} --seq 65536 --variant gather,all-to-all --transport copy --groups 1,2,8 --iters 10"},

@@ -131,35 +131,37 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 45,
      "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant "
      "ddp,zero1,fsdp-keep --iters 8"},
-    {RUN_FULL, 2, 100,
+    {RUN_FULL, 2, 72,
      "--ranks 2 --size 8b --seq 4096 --batch 2 --precision bf16-pure --grad-dtype policy --recompute block --variant "
-     "zero1,zero2,fsdp-keep,fsdp --iters 4 --warmup 2"},
-    {RUN_FULL, 4, 60, "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --grad-dtype policy --iters 8"},
-    {RUN_FULL, 4, 28,
-     "--ranks 4 --cp 4 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
+     "zero1,zero2,fsdp-keep,fsdp --iters 3 --warmup 1"},
+    {RUN_FULL, 4, 46,
+     "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --grad-dtype policy --variant "
+     "ddp,zero2,fsdp,hsdp --iters 8"},
+    {RUN_FULL, 4, 18,
+     "--ranks 4 --cp 4 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --grad-dtype policy --variant zero2 "
      "--iters 8"},
     {RUN_FULL, 4, 16,
      "--ranks 4 --cp 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp "
-     "--iters "
-     "8"},
+     "--iters 8"},
     {RUN_FULL, 2, 26,
      "--ranks 2 --cp 2 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
      "--iters 8"},
-    {RUN_FULL, 4, 70,
-     "--ranks 1,2,4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
+    {RUN_FULL, 4, 40,
+     "--ranks 1,4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp,hsdp "
      "--iters 8"},
-    {RUN_FULL, 4, 30,
-     "--ranks 4 --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp,hsdp"},
+    {RUN_FULL, 4, 19,
+     "--ranks 4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp --small "
+     "replicated --iters 8"},
     {RUN_FULL, 4, 40,
      "--ranks 4 --size 10b --seq 1024 --precision bf16-pure --grad-dtype policy --variant fsdp --iters 8"},
     {RUN_FULL, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant fsdp"},
     /* One GPU, and two that share its sequences. */
-    {RUN_FULL, 2, 70,
+    {RUN_FULL, 2, 45,
      "--ranks 1,2 --cp 1,2 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
-     "--loss-chunk 4096 --variant ddp"},
-    {RUN_FULL, 4, 80,
-     "--ranks 4 --cp 2,4 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
-     "--loss-chunk 4096 --variant ddp,fsdp --iters 6"},
+     "--loss-chunk 4096 --variant ddp --iters 6"},
+    {RUN_FULL, 4, 25,
+     "--ranks 4 --cp 4 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
+     "--loss-chunk 4096 --variant ddp --iters 6"},
     {RUN_CPU, 0, 5, ""},
     {RUN_CPU, 0, 2, "--cp 2 --cp-way gather,all-to-all,ring --precision fp32 --grad-dtype policy --variant ddp,fsdp"},
     {RUN_CPU, 0, 3, "--ranks 1 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},

@@ -138,8 +138,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 512 --variant 1f1b,zb-v --iters 5"},
     /* torch.distributed.pipelining runs the same (tests/peers/pp.py). */
-    {RUN_DEFAULT, 2, 46, "--ranks {gpus} --transport copy"},
-    {RUN_DEFAULT, 2, 14, "--ranks {gpus} --variant 1f1b"},
+    {RUN_DEFAULT, 2, 40, "--ranks {gpus} --transport copy --iters 10"},
+    {RUN_DEFAULT, 2, 14, "--ranks {gpus} --variant 1f1b --iters 10"},
     {RUN_FULL, 2, 46, "--ranks {gpus} --variant gpipe,interleaved,zb-h1,zb-v"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b,zb-v --balance measured"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant zb-h1,zb-v --clip 0,1 --micro-batches 4,16"},
@@ -148,20 +148,17 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 40, "--ranks {gpus} --variant 1f1b,zb-h1 --fusion graph"},
     {RUN_CPU, 0, 3, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v --clip 1"},
     /* bench_mesh --variant measured predicts these. */
-    {RUN_FULL, 2, 60, "--ranks 2 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
-    {RUN_FULL, 2, 70,
+    {RUN_FULL, 2, 36, "--ranks 2 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
+    {RUN_FULL, 2, 60,
      "--ranks 2 --size 8b --seq 4096 --micro-batches 4 --transport copy --recompute block --balance measured --variant "
-     "1f1b,zb-h1,zb-v "
-     "--iters 5"},
-    {RUN_FULL, 4, 60, "--ranks 4 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
-    {RUN_FULL, 4, 34,
+     "1f1b,zb-h1,zb-v --iters 4 --warmup 1"},
+    {RUN_FULL, 4, 36, "--ranks 4 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
+    {RUN_FULL, 4, 28,
      "--ranks 4 --mesh pp2+tp2 --seq 2048 --micro-batches 4 --transport copy --variant 1f1b,zb-v --iters 8"},
-    {RUN_FULL, 4, 34,
-     "--ranks 4 --mesh pp2+dp_shard2 --seq 2048 --micro-batches 2 --transport copy --variant 1f1b,zb-v --iters 8"},
-    {RUN_FULL, 4, 20,
-     "--ranks 4 --mesh pp2+dp_shard2 --strategy fsdp-keep --seq 2048 --micro-batches 2 --transport copy --variant "
-     "1f1b --iters 8"},
-    {RUN_FULL, 4, 45, "--ranks 4 --micro-batches 16 --transport copy --iters 8"},
+    {RUN_FULL, 4, 32,
+     "--ranks 4 --mesh pp2+dp_shard2 --strategy ddp,fsdp-keep --seq 2048 --micro-batches 2 --transport copy --variant "
+     "1f1b,zb-v --iters 8"},
+    {RUN_FULL, 4, 62, "--ranks 4 --micro-batches 8,16 --transport copy --iters 8"},
     {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},
     {0}};
 

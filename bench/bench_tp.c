@@ -57,9 +57,10 @@ static const bench_run run_table[] = {
     /* PyTorch runs the same (tests/peers/tp.py). */
     {RUN_DEFAULT | RUN_LOAD, 2, 40,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none --variant "
-     "all-reduce,nccl"},
+     "all-reduce,nccl --iters 10"},
     {RUN_DEFAULT | RUN_LOAD, 2, 22,
-     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --variant copy"},
+     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --variant copy "
+     "--iters 10"},
     {RUN_FULL, 2, 120,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --regather 1,0"},
     {RUN_FULL, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},
@@ -70,19 +71,19 @@ static const bench_run run_table[] = {
      "--ranks 2 --size 2.7b --layers 4 --d-ff 640,2560,10240 --seq 2048 --precision bf16-pure --fusion graph --overlap "
      "none --variant nccl,copy --iters 8"},
     /* bench_mesh --variant measured predicts these and the first run of 2.7b. */
-    {RUN_FULL, 4, 60,
+    {RUN_FULL, 4, 42, "--ranks 4 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --iters 8"},
+    {RUN_FULL, 4, 52,
      "--ranks 4 --mesh tp2+dp_shard2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --fusion graph --variant "
-     "nccl,copy --strategy ddp,fsdp --iters 10"},
-    {RUN_FULL, 4, 30,
+     "nccl,copy --strategy ddp,fsdp --iters 8"},
+    {RUN_FULL, 4, 34,
      "--ranks 4 --mesh cp2+tp2 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --variant nccl,copy --iters "
-     "10"},
+     "8"},
     {RUN_FULL, 4, 40,
      "--ranks 4 --mesh tp2+dp_shard2 --size 8b --seq 4096 --batch 1 --precision bf16-pure --recompute block --variant "
      "nccl --strategy fsdp --iters 4 --warmup 2"},
-    {RUN_FULL, 4, 30, "--ranks 2 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --iters 8"},
     {RUN_FULL, 2, 50,
-     "--ranks 2 --size 8b --seq 4096 --batch 4 --precision bf16-pure --recompute block --fusion graph --iters 4 "
-     "--warmup 2"},
+     "--ranks 2 --size 8b --seq 4096 --batch 4 --precision bf16-pure --recompute block --fusion graph --iters 3 "
+     "--warmup 1"},
     {RUN_CPU, 0, 3, "--ranks 2,4 --precision fp32 --regather 1,0"},
     {RUN_CPU, 0, 2,
      "--ranks 4 --mesh tp2+dp_shard2,cp2+tp2 --strategy ddp,fsdp --clip 1 --variant nccl --precision fp32"},

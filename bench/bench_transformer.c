@@ -147,8 +147,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 1, 60, "--size 10b --seq 512,1024 --precision bf16-pure --recompute block"},
     {RUN_FULL, 1, 90, "--size 8b --seq 32768 --batch 1 --precision bf16 --recompute block --loss-chunk 4096"},
     /* The planner goes by these (bench_mesh --variant measured). */
-    {RUN_DEFAULT, 2, 16, "--size 2.7b --seq 2048 --batch 2,4 --precision bf16-pure --overlap none"},
-    {RUN_FULL, 2, 8, "--size 2.7b --seq 2048 --batch 1 --precision bf16-pure --overlap none"},
+    {RUN_DEFAULT, 2, 24, "--size 2.7b --seq 2048 --batch 1,2,4 --precision bf16-pure --overlap none"},
     {RUN_FULL, 2, 8, "--size 2.7b --seq 1024 --batch 1 --precision bf16-pure --overlap none"},
     /* Gradients that products add up, beside those of one micro-batch. */
     {RUN_FULL, 1, 24,

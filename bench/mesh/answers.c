@@ -107,42 +107,50 @@ static const char *plan_text(const mesh_plan *p, char *out, size_t out_bytes)
     return out;
 }
 
-static void counts(row *w, const mesh_question *q, const mesh_answer *a)
+/* The place of a case, among those with room or without, and the question's answer; NULL after the row was set to skip. */
+static const mesh_found *found_for(session *s, const bench_case *c, row *w, bool room, mesh_question *q, mesh_rates *r,
+                                   const mesh_answer **answer)
 {
+    const int place = (int)case_int(c, "rank");
+    if (!question_of(s, c, w, q, r))
+        return NULL;
+    const mesh_answer *a = *answer = answer_of(s, c, q, r);
     row_int(w, "plans", a->plans);
     row_int(w, "plans_with_room", a->fits);
     row_int(w, "ties", a->ties);
     row_real(w, "memory_bytes", q->bytes);
+    if (place > (room ? a->best_count : a->lacking_count)) {
+        row_status_set(w, ROW_SKIP,
+                       !room                ? "there are no more meshes of %d GPU%s without room"
+                       : a->plans == 0      ? "no mesh of %d GPU%s can be cut so: heads, layers or batch do not divide"
+                       : a->best_count == 0 ? "nothing fits on %d GPU%s; --variant lacking says what is missing"
+                                            : "there are no more meshes of %d GPU%s with room",
+                       q->gpus, q->gpus == 1 ? "" : "s");
+        return NULL;
+    }
+    const mesh_found *f = &(room ? a->best : a->lacking)[place - 1];
+    planner_plan_columns(w, &q->job, &f->plan, &f->p, r);
+    return f;
 }
 
 void planner_run_best(session *s, const bench_case *c, row *w)
 {
     mesh_question q;
     mesh_rates r;
+    const mesh_answer *a;
     char plan[160], text[400];
-    const int place = (int)case_int(c, "rank");
-    if (!question_of(s, c, w, &q, &r))
+    const mesh_found *f = found_for(s, c, w, true, &q, &r, &a);
+    if (!f)
         return;
-    const mesh_answer *a = answer_of(s, c, &q, &r);
-    counts(w, &q, a);
-    if (place > a->best_count) {
-        row_status_set(w, ROW_SKIP,
-                       a->plans == 0        ? "no mesh of %d GPU%s can be cut so: heads, layers or batch do not divide"
-                       : a->best_count == 0 ? "nothing fits on %d GPU%s; --variant lacking says what is missing"
-                                            : "there are no more meshes of %d GPU%s with room",
-                       q.gpus, q.gpus == 1 ? "" : "s");
-        return;
-    }
-    const mesh_found *f = &a->best[place - 1];
     const double behind = 100 * (f->p.step_s / a->best[0].p.step_s - 1);
-    planner_plan_columns(w, &q.job, &f->plan, &f->p, &r);
+    const bool tie = f < a->best + a->ties;
     row_real(
         w, "planned_bytes",
         planner_planned_bytes(s, case_text(c, "model"), &q.job, mesh_strategy_name(f->plan.strategy), &f->plan, &r));
     row_real(w, "behind_pct", behind);
-    row_int(w, "tie", place <= a->ties);
+    row_int(w, "tie", tie);
     plan_text(&f->plan, plan, sizeof plan);
-    if (place > a->ties)
+    if (!tie)
         snprintf(text, sizeof text, "%s: %.1f %% slower than the best", plan, behind);
     else if (a->ties > 1)
         snprintf(text, sizeof text, "%s: a tie of %d%s meshes within %g %%", plan, a->ties,
@@ -156,21 +164,14 @@ void planner_run_lacking(session *s, const bench_case *c, row *w)
 {
     mesh_question q;
     mesh_rates r;
+    const mesh_answer *a;
     char plan[160], text[400];
-    const int place = (int)case_int(c, "rank");
-    if (!question_of(s, c, w, &q, &r))
+    const mesh_found *f = found_for(s, c, w, false, &q, &r, &a);
+    if (!f)
         return;
-    const mesh_answer *a = answer_of(s, c, &q, &r);
-    counts(w, &q, a);
-    if (place > a->lacking_count) {
-        row_status_set(w, ROW_SKIP, "there are no more meshes of %d GPU%s without room", q.gpus,
-                       q.gpus == 1 ? "" : "s");
-        return;
-    }
-    const mesh_found *f = &a->lacking[place - 1];
-    planner_plan_columns(w, &q.job, &f->plan, &f->p, &r);
-    row_real(w, "lacks_bytes", f->p.bytes.total - q.bytes);
-    snprintf(text, sizeof text, "%s: %.1f GiB are missing of %.1f", plan_text(&f->plan, plan, sizeof plan),
-             (f->p.bytes.total - q.bytes) / GIB, f->p.bytes.total / GIB);
+    const double lacks = f->p.bytes.total - q.bytes;
+    row_real(w, "lacks_bytes", lacks);
+    snprintf(text, sizeof text, "%s: %.1f GiB are missing of %.1f", plan_text(&f->plan, plan, sizeof plan), lacks / GIB,
+             f->p.bytes.total / GIB);
     row_text(w, "answer", text);
 }

@@ -7,35 +7,22 @@
 
 static const struct {
     const char *name;
-    int64_t vocab, d_model, d_ff, layers, heads, heads_kv;
-    int matrices;
-} others[] = {{"llama3-8b", 128256, 4096, 14336, 32, 32, 8, 3},
-              {"llama3-70b", 128256, 8192, 28672, 80, 64, 8, 3},
-              {"llama3-405b", 128256, 16384, 53248, 126, 128, 8, 3},
-              {"gpt-175b", 51200, 12288, 49152, 96, 96, 96, 2}};
+    mesh_job job;
+} others[] = {{"llama3-8b", {128256, 4096, 14336, 32, 32, 8, .matrices = 3}},
+              {"llama3-70b", {128256, 8192, 28672, 80, 64, 8, .matrices = 3}},
+              {"llama3-405b", {128256, 16384, 53248, 126, 128, 8, .matrices = 3}},
+              {"gpt-175b", {51200, 12288, 49152, 96, 96, 96, .matrices = 2}}};
 
 bool planner_model(const char *name, mesh_job *job)
 {
     const model_config *c = model_size_find(name);
     if (c && c->heads) {
-        *job = (mesh_job){.vocab = c->vocab,
-                          .d_model = c->d_model,
-                          .d_ff = c->d_ff,
-                          .layers = c->layers,
-                          .heads = c->heads,
-                          .heads_kv = c->heads_kv,
-                          .matrices = 3};
+        *job = (mesh_job){c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, .matrices = 3};
         return true;
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (text_is(others[i].name, name)) {
-            *job = (mesh_job){.vocab = others[i].vocab,
-                              .d_model = others[i].d_model,
-                              .d_ff = others[i].d_ff,
-                              .layers = others[i].layers,
-                              .heads = others[i].heads,
-                              .heads_kv = others[i].heads_kv,
-                              .matrices = others[i].matrices};
+            *job = others[i].job;
             return true;
         }
     return false;

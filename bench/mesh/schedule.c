@@ -76,10 +76,7 @@ static void fill(session *s, const pipeline_table *t, const pipeline_costs *cost
 void planner_run_schedule(session *s, const bench_case *c, row *w)
 {
     const pipeline_schedule *row = pipeline_schedule_find(case_text(c, "schedule"));
-    const int asked = (int)case_int(c, "chunks");
-    const int chunks = asked < row->chunks_least  ? row->chunks_least
-                       : asked > row->chunks_most ? row->chunks_most
-                                                  : asked;
+    const int chunks = pipeline_chunks(row, (int)case_int(c, "chunks"));
     const pipeline_shape shape = {row, (int)case_int(c, "stages"), chunks, (int)case_int(c, "micro-batches")};
     char why[256];
     if (pipeline_problem(&shape, why, sizeof why)) {

@@ -33,6 +33,7 @@ typedef struct pipeline_shape {
 } pipeline_shape;
 
 enum { PIPELINE_CHUNKS_MOST = 64 };
+int pipeline_chunks(const pipeline_schedule *row, int asked); /* or the nearest number that it has */
 
 /* Why there is no such schedule, in one sentence; NULL: there is one. */
 const char *pipeline_problem(const pipeline_shape *s, char *out, size_t out_bytes);

@@ -23,6 +23,11 @@ const pipeline_schedule *pipeline_schedule_find(const char *name)
     return NULL;
 }
 
+int pipeline_chunks(const pipeline_schedule *row, int asked)
+{
+    return asked < row->chunks_least ? row->chunks_least : asked > row->chunks_most ? row->chunks_most : asked;
+}
+
 const char *pipeline_problem(const pipeline_shape *s, char *out, size_t out_bytes)
 {
     const pipeline_schedule *row = s->schedule;

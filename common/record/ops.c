@@ -151,108 +151,21 @@ static void wrap_attention(void)
 
 /* ---- ops of a step ---- */
 
-static sb_status matmul(sb_context *ctx, const sb_matmul *p, void *stream)
+static double moved(int64_t rows, int64_t columns, sb_dtype t)
 {
-    const double in = bytes_of(p->dtype), out = bytes_of(p->dtype_out);
-    OP("matmul", sb_dtype_name(p->dtype), gemm_flops(p->m, p->n, p->k),
-       ((double)p->m * p->k + (double)p->k * p->n) * in + (double)p->m * p->n * out * (p->c ? 2 : 1),
-       inner->train->matmul(ctx, p, stream));
+    return (double)rows * (double)columns * bytes_of(t);
 }
 
-static sb_status rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream)
+static double moved_by_matmul(const sb_matmul *p)
 {
-    OP("norm forward", NULL, 0, (double)p->rows * p->d * bytes_of(p->dtype) * (p->residual ? 4 : 2),
-       inner->train->rmsnorm_forward(ctx, p, stream));
+    return moved(p->m, p->k, p->dtype) + moved(p->k, p->n, p->dtype) + (p->c ? 2 : 1) * moved(p->m, p->n, p->dtype_out);
 }
 
-static sb_status rmsnorm_backward(sb_context *ctx, const sb_rmsnorm *p, void *stream)
-{
-    OP("norm backward", NULL, 0, (double)p->rows * p->d * bytes_of(p->dtype) * (p->d_residual ? 4 : 3),
-       inner->train->rmsnorm_backward(ctx, p, stream));
-}
-
-static sb_status rope(sb_context *ctx, const sb_rope *p, void *stream)
-{
-    OP("rope", NULL, 0, 2.0 * p->batch * p->seq * p->heads * p->head_dim * bytes_of(p->dtype),
-       inner->train->rope(ctx, p, stream));
-}
-
-static sb_status swiglu_forward(sb_context *ctx, const sb_swiglu *p, void *stream)
-{
-    OP("swiglu forward", NULL, 0, 3.0 * p->rows * p->f * bytes_of(p->dtype),
-       inner->train->swiglu_forward(ctx, p, stream));
-}
-
-static sb_status swiglu_backward(sb_context *ctx, const sb_swiglu *p, void *stream)
-{
-    OP("swiglu backward", NULL, 0, (p->h ? 6.0 : 5.0) * p->rows * p->f * bytes_of(p->dtype),
-       inner->train->swiglu_backward(ctx, p, stream));
-}
-
-static sb_status swiglu_matmul_forward(sb_context *ctx, const sb_swiglu_matmul *p, void *stream)
-{
-    const double rows = p->rows, f = p->f, d = p->d;
-    OP("matmul and swiglu", sb_dtype_name(p->dtype), gemm_flops(p->rows, 2 * p->f, p->d),
-       (rows * d + 2 * f * d + (p->gate_up ? 3 : 1) * rows * f) * bytes_of(p->dtype),
-       inner->train->swiglu_matmul_forward(ctx, p, stream));
-}
-
-static sb_status swiglu_matmul_backward(sb_context *ctx, const sb_swiglu_matmul *p, void *stream)
-{
-    const double rows = p->rows, f = p->f, d = p->d;
-    OP("matmul and swiglu", sb_dtype_name(p->dtype), gemm_flops(p->rows, p->f, p->d),
-       (rows * d + f * d + (p->h ? 5 : 4) * rows * f) * bytes_of(p->dtype),
-       inner->train->swiglu_matmul_backward(ctx, p, stream));
-}
-
-static sb_status embedding_forward(sb_context *ctx, const sb_embedding *p, void *stream)
-{
-    OP("embedding forward", NULL, 0, 2.0 * p->rows * p->d * bytes_of(p->dtype),
-       inner->train->embedding_forward(ctx, p, stream));
-}
-
-static sb_status embedding_backward(sb_context *ctx, const sb_embedding *p, void *stream)
-{
-    OP("embedding backward", NULL, 0,
-       (double)p->rows * p->d * bytes_of(p->dtype) + (double)p->vocab * p->d * bytes_of(p->dtype_grad),
-       inner->train->embedding_backward(ctx, p, stream));
-}
-
-static sb_status cross_entropy(sb_context *ctx, const sb_cross_entropy *p, void *stream)
-{
-    OP("cross-entropy", NULL, 0, (double)p->rows * p->vocab * bytes_of(p->dtype) * (p->backward ? 2 : 1),
-       inner->train->cross_entropy(ctx, p, stream));
-}
-
-static sb_status vocab_loss_partial(sb_context *ctx, const sb_vocab_loss *p, void *stream)
-{
-    OP("loss, partial", NULL, 0, (double)p->rows * p->columns * bytes_of(p->dtype),
-       inner->train->vocab_loss_partial(ctx, p, stream));
-}
-
-static sb_status vocab_loss_finish(sb_context *ctx, const sb_vocab_loss *p, void *stream)
-{
-    OP("loss, finish", NULL, 0, p->backward ? 2.0 * p->rows * p->ld * bytes_of(p->dtype) : 0,
-       inner->train->vocab_loss_finish(ctx, p, stream));
-}
-
-static sb_status grad_stats(sb_context *ctx, const sb_grad_stats *p, void *stream)
-{
-    OP("gradient norm", NULL, 0, (double)p->n * bytes_of(p->dtype), inner->train->grad_stats(ctx, p, stream));
-}
-
-static sb_status optimizer_begin(sb_context *ctx, const sb_optimizer_begin *p, void *stream)
-{
-    OP("optimizer state", NULL, 0, 2.0 * sizeof *p->state, inner->train->optimizer_begin(ctx, p, stream));
-}
-
-static sb_status adamw(sb_context *ctx, const sb_adamw *p, void *stream)
+static double moved_by_adamw(const sb_adamw *p)
 {
     const double master = p->master_kind == SB_MASTER_SPLIT ? 2 : p->master_kind == SB_MASTER_FP32 ? 4 : 0;
-    OP("AdamW", NULL, 0,
-       (double)p->n *
-           (2 * bytes_of(p->dtype_param) + 2 * master + bytes_of(p->dtype_grad) + 4 * bytes_of(p->dtype_moments)),
-       inner->train->adamw(ctx, p, stream));
+    return (double)p->n *
+           (2 * bytes_of(p->dtype_param) + 2 * master + bytes_of(p->dtype_grad) + 4 * bytes_of(p->dtype_moments));
 }
 
 static bool is_binary(sb_point op)
@@ -261,18 +174,48 @@ static bool is_binary(sb_point op)
            op == SB_POINT_RELU_GRAD;
 }
 
-static sb_status pointwise(sb_context *ctx, const sb_pointwise *p, void *stream)
+static double moved_by_point(const sb_pointwise *p)
 {
-    const double n = (double)p->rows * p->columns;
     const double b = is_binary(p->op) && p->spread_b == SB_SPREAD_FULL ? bytes_of(p->dtype_b) : 0;
-    OP("pointwise", NULL, 0, n * (bytes_of(p->dtype_a) + b + bytes_of(p->dtype_out)),
-       inner->train->pointwise(ctx, p, stream));
+    return (double)p->rows * p->columns * (bytes_of(p->dtype_a) + b + bytes_of(p->dtype_out));
 }
 
-static sb_status reduce(sb_context *ctx, const sb_reduce *p, void *stream)
-{
-    OP("reduce", NULL, 0, (double)p->rows * p->columns * bytes_of(p->dtype), inner->train->reduce(ctx, p, stream));
-}
+/* Every op of a step: its entry in the table, its arguments *p, its title, the dtype of its products, its FLOPs, its bytes. */
+/* clang-format off */
+#define STEP_OPS(X) \
+    X(matmul, sb_matmul, "matmul", sb_dtype_name(p->dtype), gemm_flops(p->m, p->n, p->k), moved_by_matmul(p)) \
+    X(rmsnorm_forward, sb_rmsnorm, "norm forward", NULL, 0, (p->residual ? 4 : 2) * moved(p->rows, p->d, p->dtype)) \
+    X(rmsnorm_backward, sb_rmsnorm, "norm backward", NULL, 0, (p->d_residual ? 4 : 3) * moved(p->rows, p->d, p->dtype)) \
+    X(rope, sb_rope, "rope", NULL, 0, 2.0 * p->batch * p->heads * moved(p->seq, p->head_dim, p->dtype)) \
+    X(swiglu_forward, sb_swiglu, "swiglu forward", NULL, 0, 3 * moved(p->rows, p->f, p->dtype)) \
+    X(swiglu_backward, sb_swiglu, "swiglu backward", NULL, 0, (p->h ? 6 : 5) * moved(p->rows, p->f, p->dtype)) \
+    X(swiglu_matmul_forward, sb_swiglu_matmul, "matmul and swiglu", sb_dtype_name(p->dtype), \
+      gemm_flops(p->rows, 2 * p->f, p->d), \
+      moved(p->rows, p->d, p->dtype) + 2 * moved(p->f, p->d, p->dtype) + \
+          (p->gate_up ? 3 : 1) * moved(p->rows, p->f, p->dtype)) \
+    X(swiglu_matmul_backward, sb_swiglu_matmul, "matmul and swiglu", sb_dtype_name(p->dtype), gemm_flops(p->rows, p->f, p->d), \
+      moved(p->rows, p->d, p->dtype) + moved(p->f, p->d, p->dtype) + (p->h ? 5 : 4) * moved(p->rows, p->f, p->dtype)) \
+    X(embedding_forward, sb_embedding, "embedding forward", NULL, 0, 2 * moved(p->rows, p->d, p->dtype)) \
+    X(embedding_backward, sb_embedding, "embedding backward", NULL, 0, \
+      moved(p->rows, p->d, p->dtype) + moved(p->vocab, p->d, p->dtype_grad)) \
+    X(cross_entropy, sb_cross_entropy, "cross-entropy", NULL, 0, (p->backward ? 2 : 1) * moved(p->rows, p->vocab, p->dtype)) \
+    X(vocab_loss_partial, sb_vocab_loss, "loss, partial", NULL, 0, moved(p->rows, p->columns, p->dtype)) \
+    X(vocab_loss_finish, sb_vocab_loss, "loss, finish", NULL, 0, p->backward ? 2 * moved(p->rows, p->ld, p->dtype) : 0) \
+    X(grad_stats, sb_grad_stats, "gradient norm", NULL, 0, moved(p->n, 1, p->dtype)) \
+    X(optimizer_begin, sb_optimizer_begin, "optimizer state", NULL, 0, 2.0 * sizeof *p->state) \
+    X(adamw, sb_adamw, "AdamW", NULL, 0, moved_by_adamw(p)) \
+    X(pointwise, sb_pointwise, "pointwise", NULL, 0, moved_by_point(p)) \
+    X(reduce, sb_reduce, "reduce", NULL, 0, moved(p->rows, p->columns, p->dtype)) \
+    X(attention_merge, sb_attention_merge, "attention merge", NULL, 0, \
+      (double)p->batch * p->heads * p->seq * p->columns * (bytes_of(p->dtype) + (p->first ? 4 : 8)))
+/* clang-format on */
+
+#define STEP_OP(name, arguments, title, products, flop, byte)                                                          \
+    static sb_status name(sb_context *ctx, const arguments *p, void *stream)                                           \
+    {                                                                                                                  \
+        OP(title, products, flop, byte, inner->train->name(ctx, p, stream));                                           \
+    }
+STEP_OPS(STEP_OP)
 
 /* ---- the rest ---- */
 
@@ -301,13 +244,6 @@ static sb_status nothing(sb_context *ctx, void *stream)
     OP("nothing", NULL, 0, 0, inner->nothing(ctx, stream));
 }
 
-static sb_status attention_merge(sb_context *ctx, const sb_attention_merge *p, void *stream)
-{
-    OP("attention merge", NULL, 0,
-       (double)p->batch * p->heads * p->seq * p->columns * (bytes_of(p->dtype) + (p->first ? 4 : 8)),
-       inner->train->attention_merge(ctx, p, stream));
-}
-
 const sb_kernels *profiled_kernels(const sb_kernels *k)
 {
     inner = k;
@@ -318,25 +254,8 @@ const sb_kernels *profiled_kernels(const sb_kernels *k)
     wrapped.nothing = nothing;
     wrap_attention();
     train = *k->train;
-    train.matmul = matmul;
-    train.rmsnorm_forward = rmsnorm_forward;
-    train.rmsnorm_backward = rmsnorm_backward;
-    train.rope = rope;
-    train.swiglu_forward = swiglu_forward;
-    train.swiglu_backward = swiglu_backward;
-    train.swiglu_matmul_forward = swiglu_matmul_forward;
-    train.swiglu_matmul_backward = swiglu_matmul_backward;
-    train.embedding_forward = embedding_forward;
-    train.embedding_backward = embedding_backward;
-    train.cross_entropy = cross_entropy;
-    train.vocab_loss_partial = vocab_loss_partial;
-    train.vocab_loss_finish = vocab_loss_finish;
-    train.grad_stats = grad_stats;
-    train.optimizer_begin = optimizer_begin;
-    train.adamw = adamw;
-    train.pointwise = pointwise;
-    train.reduce = reduce;
-    train.attention_merge = attention_merge;
+#define SET_OP(name, ...) train.name = name;
+    STEP_OPS(SET_OP)
     wrapped.train = &train;
     sb_parts_listen(on_part);
     return &wrapped;

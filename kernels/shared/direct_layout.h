@@ -103,6 +103,12 @@ DIRECT_FUNCTION uint64_t direct_turn(unsigned blocks)
     return ((uint64_t)1 << 32) - blocks;
 }
 
+/* What a block that is the only one of its call leaves there. */
+DIRECT_FUNCTION uint64_t direct_after_one_block(uint64_t before)
+{
+    return before + 1 + direct_turn(1);
+}
+
 /* ---- the gate ---- */
 
 /* Whether a rank that has begun `seen` gates has begun number `number`. It may be one ahead; numbers go round. */

@@ -209,6 +209,11 @@ static bool two_shot(const block *b, const call *c, uint32_t number, const float
 
 static uint32_t begin_call(machine *m, int rank, unsigned blocks)
 {
+    if (blocks == 1) {
+        const uint64_t before = m->state[rank];
+        m->state[rank] = direct_after_one_block(before);
+        return direct_epoch(before);
+    }
     const uint64_t before = atomic_fetch_add(&m->state[rank], 1);
     if (direct_is_last(before, blocks))
         atomic_fetch_add(&m->state[rank], direct_turn(blocks));

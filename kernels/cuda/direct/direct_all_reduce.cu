@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* All-reduce between GPUs that store into each other's memory; see kernels/shared/direct.h for what, kernels/shared/direct_layout.h for where.
  *
- * Bound: a small message takes as long as one packet, about 3 us from launch to end: load, store over the link, poll, add.
+ * Bound: a small message takes as long as one packet, about 2 us from launch to end: load, store over the link, poll, add.
+ * Half of it is the launch, so the kernels start before the one ahead of them in the stream has ended, and wait there.
  * Two-shot takes two such trips. A large one sends 16/12 of its bytes, (n-1) times one-shot and 2 (n-1)/n times two-shot.
  * A thread does packet i of the message, or of each slice, on every rank: it waits only for the
  * threads with its own number, so no block waits for one that might not have started for lack of room. */
-#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/early.cuh"
 #include "kernels/cuda/primitives/vector.cuh"
 #include "kernels/shared/direct.h"
 #include "kernels/shared/direct_layout.h"
@@ -147,10 +148,18 @@ __device__ __forceinline__ words add(const words (&x)[N], const words &own, int 
 
 /* ---- kernels ---- */
 
-/* All threads of the block; see kernels/shared/direct_layout.h. */
+/* All threads of the block; see kernels/shared/direct_layout.h. A block without others needs no atomic access, which takes longer
+ * than the load of its packet beside it. */
 __device__ __forceinline__ uint32_t begin_call(const arguments &a)
 {
     __shared__ uint32_t epoch;
+    if (gridDim.x == 1) {
+        const unsigned long long before = *(const volatile unsigned long long *)a.state;
+        __syncthreads(); /* all have read it */
+        if (threadIdx.x == 0)
+            *a.state = direct_after_one_block(before);
+        return direct_epoch(before);
+    }
     if (threadIdx.x == 0) {
         const unsigned long long before = atomicAdd(a.state, 1ull);
         if (direct_is_last(before, gridDim.x))
@@ -169,6 +178,7 @@ __global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) one_shot_kernel(const _
     const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
     const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
     words own = {}, next = {}, x[N];
+    wait_if_early();
     if (first < a.packets)
         own = load_words(a, first); /* on its way while the epoch is fetched */
     if (first + stride < a.packets)
@@ -229,6 +239,7 @@ __global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) two_shot_kernel(const _
     const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
     const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
     words part[N - 1], x[N];
+    wait_if_early();
     if (first < a.slice)
         load_parts<N>(a, first, part);
     const uint32_t epoch = begin_call(a);
@@ -262,16 +273,32 @@ __global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) two_shot_kernel(const _
 
 /* ---- launching ---- */
 
+/* Whether kernels may start early on the current device; each thread asks once for the device that it uses. */
+sb_status starts_early(bool *early)
+{
+    static thread_local int asked = -1;
+    static thread_local bool answer;
+    int device = 0, cc_major = 0;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e == cudaSuccess && device != asked) {
+        e = cudaDeviceGetAttribute(&cc_major, cudaDevAttrComputeCapabilityMajor, device);
+        if (e == cudaSuccess)
+            e = sb_cuda_starts_early(cc_major, &answer);
+        asked = e == cudaSuccess ? device : -1;
+    }
+    *early = answer;
+    return sb_cuda_status(e, "function attributes");
+}
+
 template <typename T, int N>
 sb_status launch(const sb_direct_all_reduce *p, const arguments &a, cudaStream_t stream)
 {
     unsigned blocks, threads;
+    bool early;
     const bool two_shot = p->algorithm == SB_DIRECT_TWO_SHOT;
     direct_grid(two_shot ? a.slice : a.packets, &blocks, &threads);
-    if (two_shot)
-        two_shot_kernel<T, N><<<blocks, threads, 0, stream>>>(a);
-    else
-        one_shot_kernel<T, N><<<blocks, threads, 0, stream>>>(a);
+    SB_TRY(starts_early(&early));
+    launch_early_if(early, two_shot ? two_shot_kernel<T, N> : one_shot_kernel<T, N>, blocks, threads, 0, stream, a);
     return sb_cuda_launched(two_shot ? "two-shot all-reduce" : "one-shot all-reduce");
 }
 

@@ -28,16 +28,23 @@ __device__ __forceinline__ void wait_if_early()
     wait_for_previous_kernel();
 }
 
-/* A kernel that waits. */
+/* A kernel that waits; `may`: whether the device can start it early, see sb_context. */
 template <class... PARAMS, class... ARGUMENTS>
-void launch_early(const sb_context *ctx, void (*kernel)(PARAMS...), dim3 grid, dim3 threads, size_t smem_bytes,
-                  cudaStream_t stream, ARGUMENTS... arguments)
+void launch_early_if(bool may, void (*kernel)(PARAMS...), dim3 grid, dim3 threads, size_t smem_bytes,
+                     cudaStream_t stream, ARGUMENTS... arguments)
 {
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid, config.blockDim = threads, config.dynamicSmemBytes = smem_bytes, config.stream = stream;
-    config.attrs = &early, config.numAttrs = ctx->starts_early;
+    config.attrs = &early, config.numAttrs = may;
     cudaLaunchKernelEx(&config, kernel, PARAMS(arguments)...); /* sb_cuda_launched has its status */
+}
+
+template <class... PARAMS, class... ARGUMENTS>
+void launch_early(const sb_context *ctx, void (*kernel)(PARAMS...), dim3 grid, dim3 threads, size_t smem_bytes,
+                  cudaStream_t stream, ARGUMENTS... arguments)
+{
+    launch_early_if(ctx->starts_early, kernel, grid, threads, smem_bytes, stream, arguments...);
 }

@@ -98,6 +98,10 @@ static const bench_run run_table[] = {
     {RUN_FULL, 1, 110, "--seq 256,1024 --precision fp32"},
     {RUN_QUICK, 1, 6, "--size small --seq 512 --precision bf16 --profile"},
     {RUN_DEFAULT, 1, 18, "--size small,xl --seq 512 --precision bf16 --mode forward,train-step --profile"},
+    /* Alone, each op can be compared with its bound. */
+    {RUN_FULL, 1, 28, "--size xl --seq 1024 --precision bf16 --moments policy,bf16 --overlap none --profile"},
+    {RUN_FULL, 1, 32, "--size 2.7b --seq 1024,2048 --precision bf16 --overlap none --profile"},
+    {RUN_FULL, 1, 9, "--size small --seq 128,512 --precision bf16 --overlap none --profile"},
     {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
     {RUN_DEFAULT, 1, 9, "--size small,xl --seq 512 --precision tf32"},
     {RUN_DEFAULT, 1, 15, "--size xl --seq 512,1024 --precision bf16 --moments bf16"},

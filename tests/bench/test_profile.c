@@ -102,6 +102,21 @@ static bool has_row(const csv *c, const char *column, const char *value)
     return false;
 }
 
+/* A roofline with a product of as many FLOPs as the first of the forward, at a rate that makes its bound longer than any time. */
+static void write_roofline(const char *folder, const csv *kernels)
+{
+    OWNED char *path = folder_path(folder, "bench_roofline.csv");
+    size_t i = 0;
+    while (strncmp(csv_cell(kernels, i, "range"), "forward", 7) != 0 ||
+           strcmp(csv_cell(kernels, i, "op"), "matmul") != 0)
+        assert_true(++i < kernels->rows);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "variant,status,dtype,mnk,tflops\ngemm_best,ok,%s,1x2x%.0f,1e-9\n", csv_cell(kernels, i, "dtype"),
+            csv_real(kernels, i, "tflop") / csv_real(kernels, i, "calls") * 1e12 / 4);
+    assert_int_equal(fclose(f), 0);
+}
+
 /* The report's section has every profile, and its first numbers. */
 static void check_report(const char *folder)
 {
@@ -110,10 +125,11 @@ static void check_report(const char *folder)
         return;
     OWNED char *as_bench = folder_path(folder, "bench_transformer.csv"), *page = folder_path(folder, "report.html"),
                *command = xasprintf("'%s' '%s' >/dev/null", program, folder);
+    OWNED_CSV csv *totals = table(folder, "totals"), *kernels = table(folder, "kernels");
+    write_roofline(folder, kernels);
     assert_int_equal(rename(rows, as_bench), 0);
     assert_int_equal(system(command), 0);
     char *text = file_text(page), *at = strstr(text, "<summary>Profiles: where the time of a step goes");
-    OWNED_CSV csv *totals = table(folder, "totals"), *kernels = table(folder, "kernels");
     assert_non_null(at);
     size_t sections = 0;
     for (const char *p = at; (p = strstr(p, "By events it takes ")); p++)
@@ -126,6 +142,11 @@ static void check_report(const char *folder)
         fail_msg("the report has no row '%s'", first);
     assert_non_null(strstr(at, "softmax beside the products"));
     assert_non_null(strstr(at, "why nothing ran"));
+    char *products = strstr(at, "<td>products, forward</td>"), *end = products ? strstr(products, "</tr>") : NULL;
+    assert_non_null(end);
+    *end = '\0';
+    if (!strstr(products, "-"))
+        fail_msg("the bound of products is not that of the product measured alone: %s", products);
     free(text);
 }
 

@@ -32,6 +32,39 @@ bytes allow, which loses {lost_ms} ms.
 SELECT coalesce(range, '') AS range, op, name AS kernel, calls AS "calls:", total_ms AS "ms:", share_pct AS "share %:",
     bound, attained_pct AS "attained %:", lost_ms AS "lost ms:" FROM kernels
 
+-- A product's bound is the rate that one of as many FLOPs reaches alone, where the roofline has one. A range of the
+-- backward has two products, for its input and its weight.
+@view shapes
+SELECT dtype, tflops, 2e-12 * CAST(mnk AS INTEGER) * CAST(rest AS INTEGER) * CAST(substr(rest, instr(rest, 'x') + 1) AS
+    INTEGER) AS each FROM (SELECT *, substr(mnk, instr(mnk, 'x') + 1) AS rest FROM bench_roofline
+    WHERE variant = 'gemm_best' AND status = 'ok')
+
+@view parts
+SELECT *, coalesce(iif(op LIKE 'matmul%', 1e3 * tflop / (SELECT max(tflops) FROM shapes s WHERE s.dtype = p.dtype
+    AND (abs(tflop / calls / each - 1) < 0.01
+    OR range LIKE 'backward%' AND abs(tflop / calls / each - 2) < 0.02)), NULL), ideal) AS bound
+FROM (SELECT range, op, lane, max(dtype) AS dtype, max(calls) AS calls, sum(tflop) AS tflop, sum(total_ms) AS ms,
+    sum(total_ms - lost_ms) AS ideal, min(id) AS place FROM profile_kernels WHERE bench = :bench AND "case" = :case
+    AND measurement = :measurement AND run_id = :run_id AND rank = 0 GROUP BY range, op, lane) p
+
+@view step
+SELECT CASE WHEN lane <> 'compute' THEN lane WHEN op LIKE 'matmul%' THEN 'products, ' || iif(range LIKE 'backward%',
+    'backward', 'forward') WHEN op LIKE 'attention%' THEN op WHEN op LIKE 'norm%' OR op = 'rope' THEN 'norms and RoPE'
+    WHEN op IN ('AdamW', 'optimizer state') THEN 'AdamW' ELSE 'loss, embedding and the rest' END AS part,
+    sum(ms) AS ms, sum(bound) AS bound FROM parts GROUP BY part
+
+What a step is made of. The bound of products is the rate that one of as many FLOPs reaches alone, or the best one; that
+of passes the rate of a copy.[[{only((SELECT kernel_ms > 1.01 * busy_ms FROM this WHERE rank = 0))} Kernels ran beside
+each other, so the parts add up to more than the step.]]
+@from (SELECT 1 FROM step LIMIT 1 OFFSET 3)
+
+@table
+SELECT part, ms AS "ms:", 100 * ms / window_ms AS "share %:", bound AS "bound ms?:", ms - bound AS "above it ms?:"
+FROM (SELECT *, 1 AS at FROM step UNION ALL SELECT 'nothing ran', window_ms - busy_ms, 0, 2 FROM this WHERE rank = 0
+    UNION ALL SELECT 'step', window_ms, (SELECT sum(bound) FROM step), 3 FROM this WHERE rank = 0),
+    (SELECT window_ms FROM this WHERE rank = 0)
+WHERE (SELECT count(*) FROM step) > 3 ORDER BY at, ms DESC
+
 @table
 SELECT mode AS "share of matrix products in", gemm_pct AS "products %:", attention_pct AS "attention in one kernel %:",
     other_pct AS "other %:", idle_pct AS "idle %:"

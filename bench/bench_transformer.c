@@ -99,8 +99,8 @@ static const bench_run run_table[] = {
     {RUN_QUICK, 1, 6, "--size small --seq 512 --precision bf16 --profile"},
     {RUN_DEFAULT, 1, 18, "--size small,xl --seq 512 --precision bf16 --mode forward,train-step --profile"},
     /* Alone, each op can be compared with its bound. */
-    {RUN_FULL, 1, 28, "--size xl --seq 1024 --precision bf16 --moments policy,bf16 --overlap none --profile"},
-    {RUN_FULL, 1, 32, "--size 2.7b --seq 1024,2048 --precision bf16 --overlap none --profile"},
+    {RUN_FULL, 1, 32, "--size xl --seq 1024 --precision bf16 --moments policy,bf16 --overlap none --profile"},
+    {RUN_FULL, 1, 40, "--size 2.7b --seq 1024,2048 --precision bf16 --overlap none --profile"},
     {RUN_FULL, 1, 9, "--size small --seq 128,512 --precision bf16 --overlap none --profile"},
     {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
     {RUN_DEFAULT, 1, 9, "--size small,xl --seq 512 --precision tf32"},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""AdamW of PyTorch in the ways that a step can have it: the library's fused one, with fp32 copies where weights have 16 bits, and one
-compiled from its formula, which makes each tensor's update a single kernel and may keep an fp32 value in two halves."""
+"""AdamW of PyTorch in the ways that a step can have it: the library's fused one, and one compiled from its formula, which makes each
+tensor's update a single kernel and may keep an fp32 value in two halves."""
 import torch
 
 LR, BETA1, BETA2, EPS, DECAY = 1e-3, 0.9, 0.999, 1e-8, 0.01  # as the benches'
@@ -87,29 +87,14 @@ class Compiled:
                 self.update_one(p)
 
 
-class Fused:
-    """torch.optim.AdamW(fused=True). With a master it works on fp32 copies, which it has none of by itself."""
+class Fused(torch.optim.AdamW):
+    """The library's own."""
 
-    def __init__(self, parameters, master, capturable):
-        self.parameters, self.copies = list(parameters), None
-        if master:
-            self.copies = [p.detach().float().requires_grad_() for p in self.parameters]
-            for copy in self.copies:
-                copy.grad = torch.empty_like(copy)
-        self.adamw = torch.optim.AdamW(self.copies or self.parameters, lr=LR, betas=(BETA1, BETA2), eps=EPS, weight_decay=DECAY, fused=True,
-                                       capturable=capturable)
+    def __init__(self, parameters, capturable):
+        super().__init__(parameters, lr=LR, betas=(BETA1, BETA2), eps=EPS, weight_decay=DECAY, fused=True, capturable=capturable)
 
     def begin(self):
         pass
 
     def close(self):
         pass
-
-    @torch.no_grad()
-    def step(self):
-        if not self.copies:
-            self.adamw.step()
-            return
-        torch._foreach_copy_([copy.grad for copy in self.copies], [p.grad for p in self.parameters])
-        self.adamw.step()
-        torch._foreach_copy_(self.parameters, self.copies)

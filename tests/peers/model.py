@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: MIT
 """The language model of the benches in PyTorch: pre-norm RMSNorm, RoPE, SwiGLU of three matrices, an untied head."""
-import functools
-
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -25,18 +23,12 @@ def rotate(x, cos, sin):
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)
 
 
-def naive_attention(q, k, v):
-    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-    hidden = torch.ones(scores.shape[-2:], device=q.device, dtype=torch.bool).triu(1)
-    return torch.softmax(scores.masked_fill(hidden, float("-inf")), -1) @ v
-
-
 class Block(nn.Module):
     """`fused`: one product makes q, k and v, and one gate and up."""
 
-    def __init__(self, width, inner, heads, attention, fused=False):
+    def __init__(self, width, inner, heads, fused=False):
         super().__init__()
-        self.heads, self.attention, self.fused = heads, attention, fused
+        self.heads, self.fused = heads, fused
         self.norm_attention, self.norm_mlp = RMSNorm(width), RMSNorm(width)
         if fused:
             self.qkv, self.gate_up = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, 2 * inner, bias=False)
@@ -50,10 +42,7 @@ class Block(nn.Module):
         parts = self.qkv(y).chunk(3, -1) if self.fused else (self.q(y), self.k(y), self.v(y))
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        if self.attention == "naive":
-            y = naive_attention(q, k, v)
-        else:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).flatten(2))
         y = self.norm_mlp(x)
         gate, up = self.gate_up(y).chunk(2, -1) if self.fused else (self.gate(y), self.up(y))
@@ -61,11 +50,11 @@ class Block(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, size, seq, attention="sdpa", vocab=VOCAB, fused=False):
+    def __init__(self, size, seq, vocab=VOCAB, fused=False):
         super().__init__()
         width, inner, layers, heads = SIZES[size]
         self.embedding = nn.Embedding(vocab, width)
-        self.blocks = nn.ModuleList(Block(width, inner, heads, attention, fused) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, inner, heads, fused) for _ in range(layers))
         self.norm, self.head, self.tail = RMSNorm(width), nn.Linear(width, vocab, bias=False), loss_of_rows
         angles = torch.outer(torch.arange(seq).float(), 10000.0 ** (-torch.arange(0, width // heads, 2).float() / (width // heads)))
         self.register_buffer("cos", angles.cos(), persistent=False)
@@ -79,44 +68,18 @@ class LanguageModel(nn.Module):
         return self.head(self.norm(x)) if targets is None else self.tail(self.norm, self.head, x, targets)
 
 
-def quiet():
-    """What is printed are rows: no table for each product that is raced, and no traceback for a tile that does not fit."""
-    import logging
-
-    from torch._inductor import config, select_algorithm
-    config.max_autotune_report_choices_stats = select_algorithm.PRINT_AUTOTUNE = False
-    logging.getLogger(select_algorithm.__name__).setLevel(logging.CRITICAL)
-
-
-# Rows and columns of a result, the depth of a turn, stages and warps: what ptxas makes of a product of x and a transposed W in a second or
-# two. Of the library's own twenty, some take it ten times as long, or have more shared memory than there is, and most suit small products.
-TILES = ((128, 128, 64, 4, 4), (128, 128, 64, 3, 8), (64, 256, 64, 3, 4), (128, 64, 64, 3, 4))
-
-
-def race_few():
-    """Products are raced between cuBLAS and these tiles of Triton."""
-    quiet()
-    from torch._inductor.template_heuristics import triton as heuristics
-    few = [heuristics.GemmConfig(*tile) for tile in TILES]
-    heuristics.BaseConfigHeuristic.get_mm_configs = lambda self: functools.partial(self.preprocess_mm_configs, configs=few)
-
-
-def compile_blocks(model, tail, raced=False):
-    """Blocks are alike and compiled once. `tail`: the head's loss is compiled, too. `raced`: products are raced. By the mode
-    max-autotune, or with all of the library's tiles, a step of xl had not ended after 3 minutes on an H100."""
-    options = {"options": {"max_autotune_gemm": True}} if raced else {}
-    if raced:
-        race_few()
+def compile_blocks(model, tail):
+    """Blocks are alike and compiled once. `tail`: the head's loss is compiled, too."""
     for place, block in enumerate(model.blocks):
-        model.blocks[place] = torch.compile(block, dynamic=False, **options)
+        model.blocks[place] = torch.compile(block, dynamic=False)
     if tail:
-        model.tail = torch.compile(loss_of_rows, dynamic=False, **options)
+        model.tail = torch.compile(loss_of_rows, dynamic=False)
 
 
-def create(size, seq, attention="sdpa", fused=False, device="cuda"):
+def create(size, seq, fused=False, device="cuda"):
     """With the parameters from which the benches start."""
     with torch.device(device):
-        model = LanguageModel(size, seq, attention, fused=fused)
+        model = LanguageModel(size, seq, fused=fused)
     start.fill_parameters(model)
     return model
 

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import adamw
 import clock
+import float8
 import load
 import model as models
 import parallel_cases
@@ -78,44 +79,23 @@ def allreduce(rows, small):
 # ---- steps ----
 
 class Strategy:
-    """A model with its optimizer, and what is done between backward and update."""
+    """A model with its optimizer, and what is called with tokens."""
 
     def __init__(self, case, model):
-        self.name, self.model, self.handles, self.function, self.hooks = case.strategy, model, [], model, []
-        fused, graph = case.mode in parallel_cases.FUSED, case.mode in parallel_cases.GRAPHS
-        if fused or case.mode in ("compile-blocks", "block-graph"):
-            models.compile_blocks(model, fused)
-        if case.strategy in ("fsdp2", "fsdp2-keep"):  # after blocks were compiled, as FSDP2's authors advise
-            ranks.shard(model, free=case.strategy == "fsdp2", blocks=2 if case.mode == "fused-pairs" else 1,
-                        ahead=2 if case.mode in ("fused-prefetch", "fused-pairs") else 0)
-        elif case.strategy in ("ddp", "ddp25", "zero1"):
+        self.function, fused = model, case.mode in parallel_cases.FUSED
+        if case.precision in parallel_cases.TORCHAO:
+            float8.convert(model, case.precision, parallel_cases.TORCHAO[case.precision])
+        models.compile_blocks(model, fused)
+        if case.strategy.startswith("fsdp2"):  # after blocks were compiled, as FSDP2's authors advise
+            ranks.shard(model, free=case.strategy == "fsdp2", ahead=2 if case.mode == "fused-prefetch" else 0)
+        else:
             self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=case.bucket_mb, gradient_as_bucket_view=True,
                                                     broadcast_buffers=False)
-        elif case.strategy == "overlap":
-            self.hooks = [parameter.register_post_accumulate_grad_hook(self.send) for parameter in model.parameters()]
-        if case.mode == "compile":
-            self.function = torch.compile(self.function, dynamic=False)
         rates = {"lr": adamw.LR, "betas": (adamw.BETA1, adamw.BETA2), "eps": adamw.EPS, "weight_decay": adamw.DECAY, "fused": True}
         if case.strategy == "zero1":
             self.optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True, **rates)
         else:
-            self.optimizer = torch.optim.AdamW(model.parameters(), capturable=graph, **rates)
-
-    def send(self, parameter):
-        self.handles.append(dist.all_reduce(parameter.grad, dist.ReduceOp.AVG, async_op=True))
-
-    def communicate(self):
-        if self.name == "naive":
-            for parameter in self.model.parameters():
-                dist.all_reduce(parameter.grad, dist.ReduceOp.AVG)
-        elif self.name == "flat":
-            grads = [parameter.grad for parameter in self.model.parameters()]
-            flat = torch._utils._flatten_dense_tensors(grads)
-            dist.all_reduce(flat, dist.ReduceOp.AVG)
-            torch._foreach_copy_(grads, torch._utils._unflatten_dense_tensors(flat, grads))
-        for handle in self.handles:
-            handle.wait()
-        self.handles.clear()
+            self.optimizer = torch.optim.AdamW(model.parameters(), capturable=case.mode == "fused-graph", **rates)
 
 
 def mean(value):
@@ -151,7 +131,7 @@ def measure(case, gpu, warmup, iters):
     """Medians of the slowest rank, the share in which the least busy GPU was busy, and the memory that this rank's tensors take by
     phase. Python's collector of garbage does not run meanwhile: it would stop a rank, and with it all of them."""
     torch.cuda.reset_peak_memory_stats()
-    base, graph, fused = torch.cuda.memory_allocated(), case.mode in parallel_cases.GRAPHS, case.mode in parallel_cases.FUSED
+    base, graph, fused = torch.cuda.memory_allocated(), case.mode == "fused-graph", case.mode in parallel_cases.FUSED
     model = models.create(case.size, case.seq, fused=fused)
     if case.precision == "bf16pure":
         model = model.bfloat16()
@@ -160,7 +140,7 @@ def measure(case, gpu, warmup, iters):
         run = Strategy(case, model)
     inputs, targets = start.batch_of_rank(case.batch, case.seq, load.VOCAB, dist.get_rank(), "cuda")
     autocast = case.precision == "bf16" and not case.strategy.startswith("fsdp2")
-    marks = [torch.cuda.Event(enable_timing=True, external=graph) for _ in range(5)]
+    marks = [torch.cuda.Event(enable_timing=True, external=graph) for _ in range(4)]
 
     def step():
         marks[0].record()
@@ -169,13 +149,11 @@ def measure(case, gpu, warmup, iters):
         marks[1].record()
         loss.backward()
         marks[2].record()
-        run.communicate()
-        marks[3].record()
         memory["mem_before_step_gib"] = allocated(base)
         run.optimizer.step()
         memory["mem_after_step_gib"] = allocated(base)
         run.optimizer.zero_grad(set_to_none=True)
-        marks[4].record()
+        marks[3].record()
         run.loss = loss
         return loss
 
@@ -186,17 +164,13 @@ def measure(case, gpu, warmup, iters):
     again = captured(step, stream) if graph else step
     for _ in range(warmup):
         again()
-    phases = ("fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms")
+    phases = ("fwd_ms", "bwd_ms", "opt_ms")  # the library sends inside backward: what is exposed cannot be told apart
     times = load.spread(slowest(ranks.queued(again, iters)))
-    times |= zip(phases, slowest([statistics.median(part) for part in zip(*phases_of(again, marks, iters // 2))]))
-    if case.strategy not in ("naive", "flat", "overlap"):
-        del times["comm_exposed_ms"]  # the library sends inside backward: what is exposed cannot be told apart
+    times |= zip(phases, slowest([statistics.median(part) for part in zip(*phases_of(again, marks, iters // 4))]))
     result = {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss_first": losses[0],
               "loss_third": losses[2], "loss": float(run.loss.detach()),
               "mfu_pct": load.mfu_pct(gpu["gpu"], case.precision, case.size, case.seq, case.batch, times["step_ms"])}
     busy = load.gpu_busy(again, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=slowest)
-    for hook in run.hooks:  # they hold the model
-        hook.remove()
     return {**result, **busy} if busy else {**result, "note": "the share of busy time could not be measured"}
 
 

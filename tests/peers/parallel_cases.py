@@ -9,49 +9,41 @@ import record
 Case = namedtuple("Case", "strategy precision mode bucket_mb size seq batch beside seconds full_load", defaults=(False,))
 
 
-def full_load(strategy, precision, bucket_mb, batch, beside, mode="compile-blocks", seconds=35):
+def full_load(strategy, precision, bucket_mb, batch, beside, mode, seconds):
     """4096 or 8192 tokens on each GPU: its kernels are longer than their launches. Blocks are alike and compiled once."""
     return Case(strategy, precision, mode, bucket_mb, "2.7b", 2048, batch, beside, seconds, True)
 
 
-def xl(strategy, precision, mode, bucket_mb, beside, seconds=25):
-    """1024 tokens on each GPU, the course's case: most of these wait for their host, and the report says so."""
+def xl(strategy, precision, mode, bucket_mb, beside, seconds):
+    """1024 tokens on each GPU, the course's case: what is no graph waits for its host, and the report says so."""
     return Case(strategy, precision, mode, bucket_mb, "xl", 512, 2, beside, seconds)
 
 
-GRAPHS = ("block-graph", "fused-graph")  # the whole step with its all-reduces is one CUDA graph
-# Products are fused (q, k, v; gate, up), and the loss is compiled, too. FSDP2 with a unit for each block, with the next two units gathered
-# ahead, and so with two blocks a unit.
-FUSED = ("fused-graph", "fused-blocks", "fused-prefetch", "fused-pairs")
+# Products are fused (q, k, v; gate, up), and the loss is compiled, too. Of DDP the whole step with its all-reduces is one CUDA graph, of
+# FSDP2 a unit is gathered as it comes (fused-blocks), or with the next two ahead on request.
+FUSED = ("fused-graph", "fused-blocks", "fused-prefetch")
+TORCHAO = {"fp8-tensorwise-ao": "tensorwise"}  # recipes
+LIST_S = {"ddp": 300, "tp": 170, "pp": 110}  # in which a list runs, with the start of its processes
 CASES = [
-    full_load("fsdp2", "bf16", 0, 4, "fsdp", "fused-prefetch", 40), full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed", "fused-graph", 45),
-    full_load("fsdp2", "bf16", 0, 4, "fsdp"), full_load("fsdp2", "bf16", 0, 2, "fsdp", "fused-prefetch"),
-    full_load("fsdp2-keep", "bf16", 0, 4, "fsdp", "fused-blocks"), full_load("fsdp2", "bf16", 0, 4, "fsdp", "fused-pairs", 40),
-    full_load("fsdp2", "bf16", 0, 4, "fsdp", "fused-blocks"), full_load("fsdp2", "bf16", 0, 2, "fsdp"),
-    *(full_load("fsdp2-keep", "bf16", 0, batch, "fsdp") for batch in (4, 2)),
-    full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed"), full_load("ddp25", "bf16pure", 25, 2, "ddp_bucketed"),
-    xl("ddp25", "bf16pure", "fused-graph", 25, "ddp_bucketed", 40),
-    *(xl("ddp25", precision, "block-graph", 25, "ddp_bucketed", 30) for precision in ("bf16", "bf16pure")),
-    xl("zero1", "bf16", "compile-blocks", 25, "zero1"), xl("fsdp2", "bf16", "compile-blocks", 0, "fsdp"),
-    xl("ddp25", "bf16", "compile-blocks", 25, "ddp_bucketed"), xl("ddp25", "bf16pure", "compile-blocks", 25, "ddp_bucketed"),
-    *(xl(strategy, "bf16", "eager", bucket_mb, beside) for strategy, bucket_mb, beside in (
-        ("zero1", 25, "zero1"), ("ddp25", 25, "ddp_bucketed"), ("fsdp2", 0, "fsdp"), ("naive", 0, "ddp_naive"), ("flat", 0, "ddp_flat"),
-        ("overlap", 0, "ddp_overlap"))),
-    *(xl("ddp", "bf16", "eager", mb, "ddp_bucketed") for mb in (1000, 100, 10, 1)), xl("ddp25", "fp32", "eager", 25, "ddp_bucketed"),
+    full_load("fsdp2", "bf16", 0, 4, "fsdp", "fused-prefetch", 42), full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed", "fused-graph", 42),
+    full_load("fsdp2", "bf16", 0, 4, "fsdp", "compile-blocks", 30), full_load("fsdp2", "bf16", 0, 2, "fsdp", "fused-prefetch", 25),
+    full_load("fsdp2-keep", "bf16", 0, 4, "fsdp", "fused-blocks", 28), full_load("fsdp2", "bf16", 0, 2, "fsdp", "compile-blocks", 24),
+    full_load("fsdp2", "fp8-tensorwise-ao", 0, 2, "fsdp", "fused-prefetch", 38),
+    xl("ddp25", "bf16pure", "fused-graph", 25, "ddp_bucketed", 28), xl("zero1", "bf16", "compile-blocks", 25, "zero1", 23),
 ]
 SMALL = [Case(*case, "small", 128, 2, "", 0) for case in (
-    ("ddp", "bf16", "eager", 1), ("ddp25", "bf16", "compile-blocks", 25), ("ddp25", "bf16", "compile", 25), ("naive", "bf16", "eager", 0),
-    ("flat", "bf16", "eager", 0), ("overlap", "bf16", "eager", 0), ("zero1", "bf16", "eager", 25), ("fsdp2", "bf16", "eager", 0),
-    ("ddp25", "bf16pure", "fused-graph", 25), ("ddp25", "bf16", "block-graph", 25), ("fsdp2", "bf16", "fused-prefetch", 0),
-    ("fsdp2", "bf16", "fused-pairs", 0), ("fsdp2", "bf16", "compile-blocks", 0), ("fsdp2-keep", "bf16", "compile-blocks", 0))]
+    ("ddp25", "bf16pure", "fused-graph", 25), ("ddp25", "bf16", "compile-blocks", 25), ("zero1", "bf16", "compile-blocks", 25),
+    ("fsdp2", "bf16", "fused-prefetch", 0), ("fsdp2", "fp8-tensorwise-ao", "fused-prefetch", 0), ("fsdp2", "bf16", "compile-blocks", 0),
+    ("fsdp2-keep", "bf16", "fused-blocks", 0))]
 
 POLICIES = {
-    "fp32": "all fp32",
     "bf16": "autocast: fp32 weights, gradients, residual stream and AdamW states; products in bf16; gradients sent as fp32",
     "bf16pure": "everything bf16: weights, gradients, activations, AdamW states; gradients sent as bf16",
     "fsdp2": "FSDP2: fp32 shards and AdamW states, weights gathered and products in bf16, gradients reduced in fp32",
     "fsdp2-keep": "FSDP2 with reshard_after_forward=False: fp32 shards and AdamW states, weights gathered once a step and products in bf16, "
                   "gradients reduced in fp32",
+    "fp8-tensorwise-ao": "FSDP2: fp32 shards and AdamW states, weights gathered in bf16; the blocks' linear layers by torchao, recipe tensorwise; "
+                         "gradients reduced in fp32",
 }
 
 
@@ -59,14 +51,15 @@ def columns(case, ranks):
     """Of peer_ddp.csv."""
     return {"bench": "ddp", "strategy": case.strategy, "ranks": ranks, "size": case.size, "seq": case.seq, "batch_per_rank": case.batch,
             "precision": case.precision, "attn": "sdpa", "mode": case.mode, "timing": "queued",
-            "policy": POLICIES.get(case.strategy, POLICIES[case.precision]), "bucket_mb": case.bucket_mb, "planned": len(CASES)}
+            "policy": POLICIES[case.precision if case.precision in TORCHAO or case.strategy not in POLICIES else case.strategy], "bucket_mb": case.bucket_mb, "planned": len(CASES)}
 
 
-# Layers shared by ranks: what bench_tp's default list has.
+# Layers shared by ranks: what bench_tp's default list has. Blocks are compiled, and the whole step is one CUDA graph; `async`: products
+# in parts, between which rows are sent.
 Tp = namedtuple("Tp", "mode size seq batch seconds")
-TP_GRAPHS = ("block-graph", "async-graph")  # compiled blocks, and the whole step is one CUDA graph
-TP = [Tp(mode, "2.7b", 2048, 4, 50 if mode == "eager" else 160 if mode in TP_GRAPHS else 100) for mode in (*TP_GRAPHS, "compile-blocks", "compile-blocks-async", "eager")]
-TP_SMALL = [Tp("eager", "tiny", 64, 2, 100), Tp("compile-blocks", "tiny", 64, 2, 100)]
+TP_LAUNCHED = {"block-graph": "compile-blocks", "async-graph": "compile-blocks-async"}  # the mode of what can't be captured
+TP = [Tp(mode, "2.7b", 2048, 4, seconds) for mode, seconds in (("block-graph", 95), ("async-graph", 75))]
+TP_SMALL = [Tp("block-graph", "tiny", 64, 2, 100)]
 TP_POLICY = "DTensor: tensor and sequence parallel, loss_parallel; everything bf16: weights, gradients, activations, AdamW states"
 
 
@@ -75,14 +68,11 @@ def tp_columns(case, ranks):
             "mode": case.mode, "timing": "queued", "policy": TP_POLICY}
 
 
-# Each schedule of a pipeline as it is, and with its blocks or the whole stage compiled: the library runs what it is given. Graphs of a
-# stage with compiled blocks leave the host little to do; a backward in two halves cannot be one.
+# Schedules of a pipeline with compiled blocks: the library runs what it is given. Graphs of a stage leave the host little to do; a
+# backward in two halves cannot be one.
 Pp = namedtuple("Pp", "impl mode size seq micro_batches seconds")
-SCHEDULES = ("1f1b", "gpipe", "zb-v")
-PP = [Pp(impl, mode, "2.7b", 1024, 8, seconds)
-      for mode, seconds, impls in (("graph", 50, SCHEDULES[:2]), ("compile-blocks", 60, ("zb-v", "1f1b", "gpipe")), ("compile", 150, SCHEDULES),
-                                   ("eager", 45, SCHEDULES)) for impl in impls]
-PP_SMALL = [Pp(impl, "eager", "small", 128, 4, 100) for impl in SCHEDULES]
+PP = [Pp(impl, mode, "2.7b", 1024, 8, seconds) for impl, mode, seconds in (("1f1b", "graph", 60), ("zb-v", "compile-blocks", 50))]
+PP_SMALL = [Pp(impl, mode, "small", 128, 4, 100) for impl, mode in (("1f1b", "graph"), ("zb-v", "compile-blocks"))]
 PP_POLICY = "as many blocks in each stage; PipelineStage over NCCL; AdamW fused, no clipping"
 
 

@@ -37,17 +37,16 @@ PEERS = {
     "fp8": ("PyTorch's products of float8", "torch", 1, ("mixed_precision",)),
     "adamw": ("PyTorch's fused AdamW", "torch", 1, ("transformer",)),
     "flash": ("attention by each backend of PyTorch, FlashAttention-4 and -3 where they are installed, and libstepbench.so, in turn", "torch", 1, ("flash",)),
-    "model": ("training steps of PyTorch: eager, compiled, with CUDA graphs; autocast, bf16, bf16 with fp32 master, float8", "torch", 1,
+    "model": ("training steps of PyTorch: compiled, in one CUDA graph, in bf16, float8, tf32 and fp32; eager by autocast", "torch", 1,
               ("transformer", "memory")),
-    "ddp": ("DDP eager and compiled, ZeroRedundancyOptimizer, FSDP2, and all-reduce by hand", "torch", 2,
-            ("fsdp", "ddp_bucketed", "zero1", "ddp_naive", "ddp_flat", "ddp_overlap")),
+    "ddp": ("DDP in one CUDA graph, FSDP2 and ZeroRedundancyOptimizer, compiled", "torch", 2, ("fsdp", "ddp_bucketed", "zero1")),
     "checkpoint": ("torch.distributed.checkpoint: blocking, async, async with pinned memory", "torch", 1, ("checkpoint",)),
     "run": ("whole training runs on the file, order and start of bench_run: losses beside ours, with and without .item()", "torch", 1, ("run",)),
     "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2, ("allreduce",)),
     "cp": ("attention of PyTorch's backends whose sequence is shared by ranks, an all-to-all over NCCL before and after", "torch", 2,
            ("cp",)),
-    "tp": ("DTensor: layers shared by ranks, rows of norms and residuals, too; eager, compiled, async", "torch", 2, ("tp",)),
-    "pp": ("training steps over stages by torch.distributed.pipelining: GPipe, 1F1B and ZBV, eager, compiled, as CUDA graphs", "torch", 2, ("pp",)),
+    "tp": ("DTensor: layers shared by ranks, rows of norms and residuals, too; compiled, in one CUDA graph, also async", "torch", 2, ("tp",)),
+    "pp": ("training steps over stages by torch.distributed.pipelining: 1F1B as CUDA graphs, and ZBV, compiled", "torch", 2, ("pp",)),
     "nccl_tests": ("all_reduce_perf of nccl-tests, from the folder NCCL_TESTS", "nccl-tests", 2, ("allreduce",)),
 }
 
@@ -400,21 +399,26 @@ def test_load():
 
 
 def test_cases():
-    """The full loads come first, and what each bench is asked for is what is beside it."""
+    """The full loads come first, what each bench is asked for is what is beside it, and each list runs in its time."""
     full = [case for case in parallel_cases.CASES if case.full_load]
     wrong = [] if parallel_cases.CASES[:len(full)] == full else ["full loads do not come first"]
-    wrong += [] if any(c.strategy == "ddp25" and c.mode in parallel_cases.GRAPHS for c in full) else ["no full load of DDP is one CUDA graph"]
-    fsdp = [parallel_cases.CASES[i][:7] for i in parallel_cases.chosen(["fsdp"], True)]
-    plain = [(strategy, "bf16", "compile-blocks", 0, "2.7b", 2048, batch) for strategy in ("fsdp2", "fsdp2-keep") for batch in (4, 2)]
-    wrong += [] if sorted(case for case in fsdp if not case[2].startswith("fused")) == sorted(plain) else [f"full loads beside bench_fsdp: {fsdp}"]
-    for cases in (steps.CASES, parallel_cases.CASES):
+    wrong += [] if any(c.strategy == "ddp25" and c.mode == "fused-graph" for c in full) else ["no full load of DDP is one CUDA graph"]
+    fsdp = {parallel_cases.CASES[i] for i in parallel_cases.chosen(["fsdp"], True)}
+    wrong += [] if fsdp == {c for c in full if c.strategy.startswith("fsdp2")} else [f"full loads beside bench_fsdp: {fsdp}"]
+    for name, most in (("model", steps.LIST_S), *parallel_cases.LIST_S.items()):
+        cases = LISTS[name][0]
         wrong += [f"twice in a list: {case}" for case in cases if [c[:-1] for c in cases].count(case[:-1]) > 1]
         wrong += [f"its seconds are not known: {case}" for case in cases if not case.seconds > 0]
-    fused = record.chosen(steps.CASES, "xl 1024 fused-graph,naive eager")
-    if {(c.mode, c.attn) for c in fused} != {("fused-graph", a) for a in ("sdpa", "fa4")} | {("eager", "naive")}:
-        wrong.append(f"--cases chooses {fused}")
+        took = sum(case.seconds for case in cases) + (0 if name in APART else START_S)
+        wrong += [f"{name}: its list takes {took} s, and {most} are promised"] if took > most else []
+        text = f"within {most} s"
+        with open(f"{library.ROOT}/docs/peers.md") as page:
+            wrong += [] if f"`{name}` {text}" in page.read() else [f"docs/peers.md does not say that {name} runs {text}"]
+    student = record.chosen(steps.CASES, "xl 512 fused-graph tf32,bf16 eager")
+    if [(c.mode, c.precision) for c in student] != [("fused-graph", "tf32"), ("eager", "bf16")]:
+        wrong.append(f"--cases chooses {student}")
     float8 = record.chosen(steps.CASES, "xl 1024 fp8")
-    if {c.precision for c in float8} != {*steps.FLOAT8, *steps.TORCHAO} or {c[:2] for c in float8} != {("xl", 1024)}:
+    if {c.precision for c in float8} != {"fp8-rowwise", *steps.TORCHAO} or {c[:2] for c in float8} != {("xl", 1024)}:
         wrong.append(f"--cases chooses {float8} for fp8")
     if {c.strategy for c in record.chosen(parallel_cases.CASES, "fsdp2")} != {"fsdp2"}:
         wrong.append("--cases takes fsdp2-keep for fsdp2")
@@ -461,7 +465,7 @@ def test_pipelines():
     wrong = []
     for ends, well in ((lambda *_: 1, False), (lambda command, _: int(command[-1] == "1"), True)):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch(f"{__name__}.run_limited", ends):
-            if run_cases("pp", argparse.Namespace(out=folder, small=False, timeout=1000, cases="graph")) != (not well):
+            if run_cases("pp", argparse.Namespace(out=folder, small=False, timeout=1000, cases="")) != (not well):
                 wrong.append(f"pipelines: all failed, or one did, and it says {not well}")
             if run_cases("tp", argparse.Namespace(out=folder, small=False, timeout=60, cases="")) != 1:
                 wrong.append("layers shared by ranks: some cases had no time left, and all is well")
@@ -470,7 +474,7 @@ def test_pipelines():
             if not late or [row["mode"] for row in rows if row["note"].startswith("not run: it takes about")] != late:
                 wrong.append(f"layers shared by ranks: {rows}")
             rows = rows_of(folder, "pp")
-            if len(rows) != (1 if well else 2) or rows[-1]["note"] != "exit code 1" or rows[-1]["impl"] != "gpipe" or rows[-1]["step_ms"]:
+            if len(rows) != (1 if well else 2) or rows[-1]["note"] != "exit code 1" or rows[-1]["impl"] != "zb-v" or rows[-1]["step_ms"]:
                 wrong.append(f"pipelines: {rows}")
     return wrong
 
@@ -507,7 +511,7 @@ def main():
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
     parser.add_argument("--cases", default="", help="of the peers model, ddp, tp, pp and checkpoint only the cases that have all of these "
-                        "words, or what begins so: 'xl 1024 fused,fsdp2'; --list shows them, each with about the seconds it takes")
+                        "words, or what begins so: 'xl 1024 fp8,fsdp2'; --list shows them, each with about the seconds it takes")
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
     parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)

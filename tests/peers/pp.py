@@ -41,16 +41,10 @@ def stages_of(whole, case, rank, ranks):
     layers, out = len(whole.blocks), []
     for place in places:
         stage = Stage(layers * place // count, layers * (place + 1) // count)
-        if case.mode in ("compile-blocks", "graph"):
-            for i, block in enumerate(stage.blocks):
-                stage.blocks[i] = torch.compile(block, dynamic=False)
-        out.append((place, torch.compile(stage, dynamic=False) if case.mode == "compile" else stage))
+        for i, block in enumerate(stage.blocks):
+            stage.blocks[i] = torch.compile(block, dynamic=False)
+        out.append((place, stage))
     return count, out
-
-
-def in_flight(case, rank, ranks):
-    """Micro-batches between their forward and their backward, at most, where a rank has one stage."""
-    return case.micro_batches if case.impl == "gpipe" else ranks - rank
 
 
 def graphs_of(stage, like, count):
@@ -88,7 +82,7 @@ def whole_loss(whole, inputs, targets):
 
 def schedule_of(case, stages):
     import torch.nn.functional as F
-    from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
+    from torch.distributed.pipelining import Schedule1F1B
     from torch.distributed.pipelining.schedules import ScheduleZBVZeroBubble
 
     def loss(out, target):
@@ -96,7 +90,7 @@ def schedule_of(case, stages):
 
     if case.impl == "zb-v":
         return ScheduleZBVZeroBubble(stages, case.micro_batches, loss_fn=loss)
-    return (Schedule1F1B if case.impl == "1f1b" else ScheduleGPipe)(stages[0], case.micro_batches, loss_fn=loss)
+    return Schedule1F1B(stages[0], case.micro_batches, loss_fn=loss)
 
 
 def allow_split_backward():
@@ -128,7 +122,7 @@ def measure(case):
     torch.cuda.reset_peak_memory_stats()
     if case.mode == "graph":
         like = inputs[:1] if rank == 0 else torch.zeros(1, case.seq, width, dtype=torch.bfloat16, device=device)
-        parts = [(place, graphs_of(stage, like, in_flight(case, rank, ranks))) for place, stage in parts]
+        parts = [(place, graphs_of(stage, like, ranks - rank)) for place, stage in parts]
     stages = [PipelineStage(module, place, count, device) for place, module in parts]
     schedule = schedule_of(case, stages)
     parameters = [p for _, module in parts for p in module.parameters()]

@@ -39,15 +39,14 @@ def slowest(values, device="cuda"):
     return times.tolist()
 
 
-def shard(model, free=True, blocks=1, ahead=0):
-    """FSDP2 with a unit for every block, or for several, and the root. `free`: what was gathered is freed behind the forward, and
+def shard(model, free=True, ahead=0):
+    """FSDP2 with a unit for every block, and the root. `free`: what was gathered is freed behind the forward, and
     gathered again for the backward. `ahead`: so many units are gathered while one works, asked for explicitly."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
-    units = [list(model.blocks[first:first + blocks]) for first in range(0, len(model.blocks), blocks)]
-    for unit in units:
-        fully_shard(unit if blocks > 1 else unit[0], mp_policy=policy, reshard_after_forward=free)
+    for block in model.blocks:
+        fully_shard(block, mp_policy=policy, reshard_after_forward=free)
     fully_shard(model, mp_policy=policy)
-    heads = [unit[0] for unit in units]
-    for place, head in enumerate(heads if ahead else ()):
-        head.set_modules_to_forward_prefetch(heads[place + 1:place + 1 + ahead])
-        head.set_modules_to_backward_prefetch(heads[max(place - ahead, 0):place][::-1])
+    units = list(model.blocks)
+    for place, unit in enumerate(units if ahead else ()):
+        unit.set_modules_to_forward_prefetch(units[place + 1:place + 1 + ahead])
+        unit.set_modules_to_backward_prefetch(units[max(place - ahead, 0):place][::-1])

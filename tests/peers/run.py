@@ -66,8 +66,7 @@ def create(options, start, device):
     if options["heads"] != options["heads_kv"]:
         sys.exit("run.py: this peer has no grouped heads; run bench_run without --heads-kv")
     load.SIZES["dumped"] = options["d_model"], options["d_ff"], options["layers"], options["heads"]
-    attention = "sdpa" if hasattr(F, "scaled_dot_product_attention") else "naive"
-    net = peer.LanguageModel("dumped", options["seq"], attention, options["vocab"])
+    net = peer.LanguageModel("dumped", options["seq"], options["vocab"])
     values = dict(tensors_of(start))
     with torch.no_grad():
         for name, parameter in net.named_parameters():

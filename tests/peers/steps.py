@@ -2,7 +2,6 @@
 """Training steps of PyTorch on one GPU: the peers of bench_transformer, by policy of precision and by mode. They start from the
 parameters and tokens of the bench, so that losses can be compared."""
 import contextlib
-import functools
 import gc
 import statistics
 import sys
@@ -12,86 +11,49 @@ from collections import namedtuple
 import load
 import record
 
-# attn: sdpa, PyTorch's choice; cudnn, fa2, fa4; naive. seconds: about what the case takes, compilation included;
-# one that takes more than twice as long ends its process.
-Case = namedtuple("Case", "size seq precision attn mode optimizer seconds")
+# seconds: about what the case takes on an H100, compilation included; one that takes more than twice as long ends its process.
+Case = namedtuple("Case", "size seq precision mode optimizer seconds")
 
 TORCHAO = {"fp8-tensorwise-ao": "tensorwise", "fp8-rowwise-ao": "rowwise", "fp8-rowwise-dw16-ao": "rowwise_with_gw_hp"}  # recipes
 POLICIES = {
     "fp32": "fp32 weights, gradients, activations and AdamW states, fp32 products",
     "tf32": "fp32 in memory, tf32 products",
     "bf16": "autocast: fp32 weights, gradients, residual stream and AdamW states; products in bf16",
-    "bf16pure": "everything bf16: weights, gradients, activations, AdamW states",
-    "bf16master": "bf16 weights, gradients and activations; AdamW on fp32 copies of the weights with fp32 states",
     "bf16rest": "bf16 weights, gradients and activations; AdamW with fp32 states on weights and 16-bit remainders: fp32 values",
     "fp8-tensorwise": "as bf16rest; products of the blocks by torch._scaled_mm: e4m3, dy in e5m2, a scale for each matrix, fast sums in y alone",
     "fp8-rowwise": "as bf16rest; products of the blocks by torch._scaled_mm: e4m3, a scale for each row along k, fast sums in y alone",
     **{name: f"as bf16rest; the blocks' linear layers by torchao, recipe {recipe}" for name, recipe in TORCHAO.items()},
 }
 FLOAT8 = ("fp8-tensorwise", "fp8-rowwise")
-GRAPHS = ("step-graph", "block-graph", "fused-graph", "tuned-graph")  # the whole step is one CUDA graph
-FUSED = ("fused-graph", "tuned-graph")  # q, k, v are one product, gate and up one, and the loss is compiled, too
 EARLY = 3  # steps whose losses are compared with ours
 
 
-def fused(size, seq, seconds, optimizer="compiled", precision="bf16rest", attn="sdpa", mode="fused-graph"):
-    """With an update that is one kernel for each tensor; `tuned-graph` races products, too (max_autotune_gemm)."""
-    return Case(size, seq, precision, attn, mode, optimizer, seconds)
+def fused(size, seq, seconds, precision="bf16rest", optimizer="compiled"):
+    """q, k and v are one product, gate and up one; blocks and loss are compiled, and the whole step is one CUDA graph."""
+    return Case(size, seq, precision, "fused-graph", optimizer, seconds)
 
 
-def grid(sizes, contexts, precisions, seconds, mode="block-graph", attn="sdpa", optimizer="fused"):
-    return [Case(size, seq, p, attn, mode, optimizer, seconds) for size in sizes for seq in contexts for p in precisions]
-
-
-# The list is fixed: what did not run has a row that says why. What matters most comes first, since a time limit cuts the end off: of
-# each size and context the strongest. Blocks are alike and compiled once; those of a case that another one compiled come from PyTorch's
-# cache. Seconds are those of an H100; the first case of a process takes some 20 more.
+# The list is fixed, and all of it runs within LIST_S: what did not run has a row that says why. Of each size and context the strongest,
+# and what matters most first. Blocks are alike and compiled once; those of a case that another one compiled come from PyTorch's cache. The
+# first case of a process takes some 20 s more.
+LIST_S = 330  # with the start of the process
 CASES = [
-    fused("xl", 1024, 25), fused("2.7b", 2048, 30), fused("xl", 1024, 15, "beside"), fused("2.7b", 2048, 20, "beside"),
-    fused("xl", 512, 15), fused("xl", 512, 15, "beside"), fused("small", 1024, 15), fused("small", 512, 12),
-    *grid(("xl",), (1024, 512), ("bf16master",), 20), *grid(("2.7b",), (1024, 512), ("bf16master",), 20),
-    fused("2.7b", 1024, 20), fused("2.7b", 512, 15), *grid(("xl",), (1024,), (*TORCHAO, *FLOAT8), 35, optimizer="compiled"),
-    fused("xl", 1024, 15, "fused", "bf16pure"), *grid(("xl",), (1024, 512), ("bf16pure",), 12),
-    fused("xl", 1024, 90, mode="tuned-graph"), fused("2.7b", 2048, 90, mode="tuned-graph"),
-    *grid(("small",), (512, 1024, 128), ("bf16master",), 9), *grid(("xl", "small"), (512,), ("tf32", "fp32"), 20),
-    *grid(("2.7b",), (2048,), (*TORCHAO, *FLOAT8), 35, optimizer="compiled"), *grid(("xl", "2.7b"), (128,), ("bf16master",), 14),
-    *grid(("small",), (1024, 512), ("bf16pure",), 8), fused("xl", 1024, 40, attn="fa4"), fused("2.7b", 2048, 40, attn="fa4"),
-    fused("xl", 512, 15, "fused", "tf32"), *grid(("xl", "small"), (512,), ("bf16", "fp32"), 15, "eager"),
-    *grid(("xl", "small", "2.7b", "medium", "large"), (512,), ("bf16",), 12),
-    *grid(("medium", "large"), (512, 1024, 128), ("bf16master",), 11), *grid(("small",), (1024,), FLOAT8, 12, optimizer="compiled"),
-    *grid(("2.7b",), (2048,), ("bf16master",), 20), *grid(("small",), (512,), ("bf16",), 10, "eager", "naive"),
-    *grid(("small",), (512,), ("bf16",), 12, "block-graph", "naive"), *grid(("small",), (512,), ("bf16master",), 60, "step-graph"),
-    *grid(("small",), (512,), ("bf16",), 60, "compile"), *grid(("small",), (512,), ("bf16",), 60, "compile-graph"),
+    fused("xl", 1024, 36), fused("2.7b", 2048, 19), fused("xl", 512, 12), fused("small", 512, 20), fused("2.7b", 1024, 13), fused("2.7b", 512, 12),
+    fused("small", 1024, 11), fused("small", 128, 11), fused("xl", 1024, 12, optimizer="beside"),
+    fused("xl", 1024, 27, "fp8-tensorwise-ao"), *(fused("xl", 1024, 17, p) for p in ("fp8-rowwise", "fp8-rowwise-ao")),
+    fused("2.7b", 2048, 25, "fp8-tensorwise-ao"), fused("2.7b", 2048, 20, "fp8-rowwise"), fused("xl", 512, 12, "tf32", "fused"),
+    fused("xl", 512, 20, "fp32", "fused"), Case("xl", 512, "bf16", "eager", "fused", 9), fused("xl", 1024, 17, "fp8-rowwise-dw16-ao"),
 ]
-SMALL = [fused("small", 128, 0), fused("small", 128, 0, "beside", attn="cudnn", mode="tuned-graph"), fused("small", 128, 0, attn="fa4"),
-         *grid(("small",), (128,), ("bf16", "bf16master"), 0, "eager"), *grid(("small",), (128,), ("bf16master",), 0, "step-graph"),
-         *grid(("small",), (128,), ("bf16master",), 0), *grid(("small",), (128,), (*FLOAT8, *TORCHAO), 0, optimizer="compiled"),
-         *grid(("small",), (128,), ("fp32",), 0, "eager", "naive")]
+SMALL = [fused("small", 128, 0), fused("small", 128, 0, optimizer="beside"), Case("small", 128, "bf16", "eager", "fused", 0),
+         *(fused("small", 128, 0, precision, "fused") for precision in ("tf32", "fp32")),
+         *(fused("small", 128, 0, precision) for precision in (*FLOAT8, *TORCHAO))]
 BATCH = 4
 
 
 def columns(case):
     """Of peer_model.csv."""
-    return {"bench": "model", "size": case.size, "seq": case.seq, "batch": BATCH, "precision": case.precision, "attn": case.attn,
+    return {"bench": "model", "size": case.size, "seq": case.seq, "batch": BATCH, "precision": case.precision, "attn": "sdpa",
             "mode": case.mode, "optimizer": case.optimizer, "policy": POLICIES[case.precision], "planned": len(CASES)}
-
-
-@contextlib.contextmanager
-def attention(attn):
-    """One backend of scaled_dot_product_attention and no other; an error where it is missing or takes no such shape."""
-    import torch.nn.attention as kinds
-    names = {"cudnn": "CUDNN_ATTENTION", "fa2": "FLASH_ATTENTION", "fa4": "FLASH_ATTENTION"}
-    if attn not in names:
-        yield
-        return
-    if attn == "fa4":
-        kinds.activate_flash_attention_impl("FA4")
-    try:
-        with kinds.sdpa_kernel(kinds.SDPBackend[names[attn]]):
-            yield
-    finally:
-        if attn == "fa4":
-            kinds.restore_flash_attention_impl()
 
 
 class Step:
@@ -102,30 +64,26 @@ class Step:
         import float8
         import model as models
         import start
-        self.torch, self.losses = torch, []
-        whole = case.mode in FUSED
-        self.model = models.create(case.size, case.seq, "naive" if case.attn == "naive" else "sdpa", whole, device)
+        self.torch, self.models, self.losses = torch, models, []
+        whole = case.mode == "fused-graph"
+        self.model = models.create(case.size, case.seq, whole, device)
         if case.precision not in ("fp32", "tf32", "bf16"):
             self.model = self.model.bfloat16()
         if case.precision in (*FLOAT8, *TORCHAO):
             float8.convert(self.model, case.precision, TORCHAO.get(case.precision))
         if case.optimizer == "fused":
-            self.optimizer = adamw.Fused(self.model.parameters(), case.precision == "bf16master", case.mode in GRAPHS)
+            self.optimizer = adamw.Fused(self.model.parameters(), whole)
         else:
-            halves = case.precision in ("bf16rest", *FLOAT8, *TORCHAO)
-            self.optimizer = adamw.Compiled(self.model.parameters(), halves, case.optimizer == "beside", device)
+            self.optimizer = adamw.Compiled(self.model.parameters(), True, case.optimizer == "beside", device)
         self.autocast, self.device = case.precision == "bf16", device
         self.inputs, self.targets = start.batch(batch, case.seq, load.VOCAB, device)
-        self.function, self.loss_of = self.model, functools.partial(models.loss_of, tail=whole)
-        if case.mode in ("block-graph", *FUSED):
-            models.compile_blocks(self.model, whole, case.mode == "tuned-graph")
-        elif case.mode != "eager":
-            kind = "reduce-overhead" if case.mode == "compile-graph" else "default"
-            self.function = torch.compile(self.model, mode=kind, dynamic=False)
+        self.tail = whole
+        if whole:
+            models.compile_blocks(self.model, True)
 
     def forward(self):
         with self.torch.autocast(self.device, self.torch.bfloat16, enabled=self.autocast):
-            self.loss = self.loss_of(self.function, self.inputs, self.targets)
+            self.loss = self.models.loss_of(self.model, self.inputs, self.targets, self.tail)
 
     def backward(self):
         self.optimizer.begin()
@@ -202,7 +160,7 @@ def measure(gpu, case, batch, warmup=5, iters=20):
     with contextlib.closing(step.optimizer):
         gc.collect()
         gc.disable()
-        if case.mode in GRAPHS:
+        if case.mode == "fused-graph":
             times, again = time_graph(step, warmup, iters)
             busy = {}
         else:
@@ -226,8 +184,7 @@ def model(rows, cases):
         started = time.monotonic()
         load.limited(case.seconds)
         try:
-            with attention(case.attn):
-                cells = measure(rows.facts, case, BATCH)
+            cells = measure(rows.facts, case, BATCH, iters=10 if case.precision == "fp32" else 20)
         except Exception as error:  # no memory for one case is no end
             if place > 0 and isinstance(error, torch.OutOfMemoryError):
                 sys.exit(1)  # it is tried alone, in another process

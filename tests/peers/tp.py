@@ -81,28 +81,26 @@ def shared(model, mesh):
 
 
 def compiled(model, mesh, mode):
-    if mode in ("compile-blocks-async", "async-graph"):
+    if mode == "async-graph":
         from torch.distributed._symmetric_memory import enable_symm_mem_for_group
         enable_symm_mem_for_group(mesh.get_group().group_name)
         torch._inductor.config._micro_pipeline_tp = True
-    if mode != "eager":
-        for place, block in enumerate(model.blocks):
-            model.blocks[place] = torch.compile(block, dynamic=False)
+    models.compile_blocks(model, False)
     return model
 
 
+@torch.no_grad()
 def create(size, seq, device):
-    """The same on all ranks, before it is shared."""
+    """The same on all ranks, before it is shared. Billions of numbers are drawn where they stay: a core takes a minute for them."""
     torch.manual_seed(0)
-    model = models.LanguageModel(size, seq)
     width, inner, _, heads = load.SIZES[size]
-    for place in range(len(model.blocks)):
-        model.blocks[place] = Block(width, inner, heads)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(0, 0.02)
-    return model.to(device=device, dtype=torch.bfloat16)
+    with torch.device(device):
+        model = models.LanguageModel(size, seq)
+        model.blocks = nn.ModuleList(Block(width, inner, heads) for _ in model.blocks)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.normal_(0, 0.02)
+    return model.to(torch.bfloat16)
 
 
 def tokens_of(size, seq, batch, device):
@@ -119,7 +117,7 @@ def plain(loss):
 
 
 def captured(step, stream):
-    """The step as one CUDA graph with its collectives: nothing of the host is left."""
+    """The step as one CUDA graph with its collectives: nothing of the host is left. What can't be captured is launched, and its row says so."""
     torch.cuda.synchronize()
     dist.barrier()
     graph = torch.cuda.CUDAGraph()
@@ -137,8 +135,8 @@ def measure(case, mesh, device, facts):
     with torch.no_grad():
         whole = plain(loss_of(model, inputs, targets))
     model = compiled(shared(model, mesh), mesh, mode)
-    graph = mode in parallel_cases.TP_GRAPHS
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda", capturable=graph)
+    graph = device == "cuda"
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=graph, capturable=graph)
     stream = torch.cuda.Stream() if graph else None
 
     def step():
@@ -151,7 +149,7 @@ def measure(case, mesh, device, facts):
 
     gc.collect()
     gc.disable()
-    if device == "cuda":
+    if graph:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     beside = torch.cuda.stream(stream) if graph else contextlib.nullcontext()
@@ -159,18 +157,21 @@ def measure(case, mesh, device, facts):
         loss = plain(step())
     if not abs(loss - whole) <= 5e-3 * abs(whole):  # what is shared wrongly has another loss
         raise ValueError(f"the loss of the shared model is {loss:.6g}, that of the whole one {whole:.6g}")
-    if device != "cuda":
+    if not graph:
         return {"loss": loss, "note": "not timed on the CPU"}
     with beside:
         for _ in range(WARMUP - 1):
             loss = plain(step())
-    if graph:
+    failed = {}
+    try:
         step = captured(step, stream)
+    except RuntimeError as error:
+        failed = {"mode": parallel_cases.TP_LAUNCHED[mode], "note": reason_of(error)}
     step_ms = slowest(statistics.median(ranks.queued(step, ITERS)))
     cells = {"step_ms": step_ms, "tokens_per_s": batch * seq / step_ms * 1e3, "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
              "loss": loss, "mfu_pct": load.mfu_pct(facts["gpu"], "bf16", size, seq, batch, step_ms) / mesh.size()}
     busy = load.gpu_busy(step, torch.cuda.synchronize, step_ms, facts["gpu_uuid"], agree=slowest)
-    return {**cells, **busy} if busy else {**cells, "note": "the share of busy time could not be measured"}
+    return {**cells, **busy, **failed} if busy else {**cells, "note": "the share of busy time could not be measured", **failed}
 
 
 def main():
@@ -185,7 +186,7 @@ def main():
                 cells = {"note": reason_of(error)}
             gc.enable()
             if rows:
-                rows.add(**parallel_cases.tp_columns(case, mesh.size()), **cells)
+                rows.add(**{**parallel_cases.tp_columns(case, mesh.size()), **cells})
             torch._dynamo.reset()
             gc.collect()
             if device == "cuda":

@@ -220,7 +220,7 @@ TEST_IN_FOLDER(losses_stand_beside_the_ratio)
         OWNED char *rows = xasprintf(
             "bench,size,seq,batch,precision,attn,mode,optimizer,policy,step_ms,step_p10_ms,"
             "step_p90_ms,peak_gib,loss_third,attn_kernel,mfu_pct,planned,note" ORIGIN
-            "model,xl,1024,4,bf16rest,fa4,tuned-graph,beside,p,110,107.1,112.7,1,%s,k,44.4,5," OF(
+            "model,xl,1024,4,bf16rest,fa4,fused-graph,beside,p,110,107.1,112.7,1,%s,k,44.4,5," OF(
                 "GPU-a", "c-1") "model,xl,1024,4,bf16master,sdpa,block-graph,fused,p,120,120,120,1,"
                                 "9,cudnn_flash,,5," OF("GPU-a", "c-1") "model,xl,1024,4,bf16,sdpa,eager,fused,p,,"
                                                                        ",,,,,,5,no memory" OF("GPU-a", "c-1"),
@@ -231,7 +231,7 @@ TEST_IN_FOLDER(losses_stand_beside_the_ratio)
             text_has(text, thirds[i][1]);
         text_has(text, thirds[i][1] ? "| PyTorch in one graph, fp32 master, attention by cuDNN (loss 9.000, ours "
                                       "9.000) 1.20 [1.18, 1.22], "
-                                    : "| PyTorch tuned, in one graph, fp32 by remainders, attention fa4, AdamW beside "
+                                    : "| PyTorch fused, in one graph, fp32 by remainders, attention fa4, AdamW beside "
                                       "the backward (loss 9.100, ours 9.000) 1.10 [1.05, 1.15], xl, S 1024, batch 4; "
                                       "MFU 44 %, GPU busy 100 % |");
         text_has(text, "Of PyTorch's fixed lists, 2 of 5 steps of one GPU ran.");

@@ -105,6 +105,24 @@ TEST_IN_FOLDER(one_feature_after_the_other)
     text_has(text, ">80000</td><td class=\"n\">80.0</td>"); /* of linear: 20000 of a rank's 25000 */
 }
 
+/* FSDP in float8 stands beside a peer that gathers as it does: weights, not codes. */
+TEST_IN_FOLDER(float8_beside_what_gathers_alike)
+{
+#define GATHERS(asked, dtype, ms)                                                                                      \
+    "3,1,bench_fsdp,fsdp,ok,,2,xl,2,512,fp8-tensorwise,train-step,none,fp32," asked "," ms ",fp32," dtype END
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
+    folder_write(*state, "bench_fsdp.csv",
+                 "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,mode,recompute,grad_dtype,"
+                 "gather_dtype,step_ms,wire_dtype,gathered_dtype" RUN GATHERS("float8", "e4m3", "30")
+                     GATHERS("param", "bf16", "40"));
+    folder_write(*state, "peer_ddp.csv",
+                 "bench,strategy,ranks,size,seq,batch_per_rank,precision,attn,mode,timing,policy,bucket_mb,step_ms,"
+                 "gpu_busy_pct" ORIGIN
+                 "ddp,fsdp2,2,xl,512,2,fp8-tensorwise-ao,sdpa,fused-prefetch,queued,p,0,60,95" OF);
+    OWNED char *text = report_text(*state);
+    text_has(text, "| FSDP step, sums in fp32, fp8-tensorwise | 1 / 0 / 0 | 1.50 | 1.50 | PyTorch fsdp2, ");
+}
+
 #define CALL(variant, dtype, mode, ms)                                                                                 \
     "3,1,bench_allreduce," variant ",ok,,2,1024," dtype ",1," mode "," ms "," ms "," ms ",0.1,0.1,1 KiB,nccl 2" END
 

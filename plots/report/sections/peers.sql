@@ -83,9 +83,8 @@ WHERE p.median_ms IS NOT NULL AND p.product <> 'bf16' ORDER BY p.id
 @view ways
 SELECT column1 AS mode, column2 AS master, column3 AS named
 FROM (VALUES
-    ('tuned-graph', 'bf16rest', 'tuned, in one graph, fp32 by remainders'),
-    ('tuned-graph', NULL, 'tuned, in one graph'),
     ('fused-graph', 'bf16rest', 'fused, in one graph, fp32 by remainders'),
+    ('fused-graph', 'ao', 'with torchao, fused, in one graph'),
     ('fused-graph', NULL, 'fused, in one graph'),
     ('step-graph', 'bf16master', 'in one graph, fp32 master'),
     ('step-graph', NULL, 'in one graph'),
@@ -240,18 +239,20 @@ JOIN peer_ddp p ON p.strategy NOT GLOB 'fsdp*' AND (p.strategy GLOB 'zero1*') = 
     AND p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch_per_rank = o.batch
     AND p.precision = iif(o.precision = 'bf16-pure', 'bf16pure', o.precision)
     AND o.wire = iif(p.precision = 'bf16pure', 'bf16', 'fp32')
-UNION ALL SELECT iif(p.strategy = 'fsdp2', 'FSDP step, sums in fp32', 'FSDP step with parameters kept, sums in fp32'),
-    p.*, o.size || ', batch ' || o.batch || ' per rank, S ' || o.seq || ', bf16, ' || o.ranks || ' ranks', o.step_ms,
+UNION ALL SELECT iif(p.strategy = 'fsdp2', 'FSDP step, sums in fp32', 'FSDP step with parameters kept, sums in fp32')
+    || iif(o.precision = 'bf16', '', ', ' || o.precision), p.*, o.size || ', batch ' || o.batch || ' per rank, S '
+    || o.seq || ', ' || o.precision || ', ' || o.ranks || ' ranks', o.step_ms,
     'bench_fsdp', o.id, o.gpu_uuid, coalesce(o.campaign, o.run_id), o.step_p5_ms, o.step_p95_ms, o.loss_third,
     1000 + o.id
 FROM peer_ddp p
 JOIN bench_fsdp o ON o.id = (SELECT id FROM bench_fsdp f WHERE f.status = 'ok' AND f.wire_dtype = 'fp32'
-    AND f.precision = 'bf16' AND f.recompute = 'none' AND coalesce(f.moments, 'policy') = 'policy'
+    AND f.precision = replace(p.precision, '-ao', '') AND coalesce(f.gathered_dtype, '') <> 'e4m3'
+    AND f.recompute = 'none' AND coalesce(f.moments, 'policy') = 'policy'
     AND coalesce(f.offload, 'none') = 'none' AND coalesce(f.micro_batches, 1) = 1 AND coalesce(f.clip, 0) = 0
     AND f.ranks = p.ranks AND f.size = p.size AND f.seq = p.seq AND f.batch = p.batch_per_rank
     AND f.variant IN (iif(p.strategy = 'fsdp2', 'fsdp', 'fsdp-keep'), iif(p.strategy = 'fsdp2', 'fsdp', 'zero2'))
     ORDER BY f.step_ms LIMIT 1)
-WHERE p.strategy IN ('fsdp2', 'fsdp2-keep') AND p.precision = 'bf16'
+WHERE p.strategy IN ('fsdp2', 'fsdp2-keep')
 
 @into pairs
 SELECT work, NULL, 'PyTorch ' || strategy || ', ' || mode || ', ' || precision

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "bench/checkpoint/checkpoint.h"
@@ -23,18 +22,6 @@ bool saving_agree(saving *s, const char *name, bool ok, const char *why, row_sta
     return all;
 }
 
-/* The one that is there, and the one that is written. */
-static bool room_for(const saving *s, char *why, size_t why_bytes)
-{
-    struct statvfs st;
-    const double needed = 2.0 * (double)(s->x ? s->x->layout->bytes : 0);
-    if (statvfs(s->folder, &st) != 0 || (double)st.f_bavail * (double)st.f_frsize >= needed)
-        return true;
-    snprintf(why, why_bytes, "%s has %.1f GB free, and the saves of this case need %.1f",
-             option_text(s->k->s->opt, "folder"), (double)st.f_bavail * (double)st.f_frsize / 1e9, needed / 1e9);
-    return false;
-}
-
 static bool open_folder(saving *s)
 {
     char why[400] = "";
@@ -43,7 +30,7 @@ static bool open_folder(saving *s)
     if (launch_rank(s->k->l) == 0) {
         snprintf(s->folder, sizeof s->folder, "%s/stepbench-%d", option_text(s->k->s->opt, "folder"), (int)getpid());
         s->lock = checkpoint_folder_open(s->folder, why, sizeof why);
-        ok = s->lock >= 0 && room_for(s, why, sizeof why);
+        ok = s->lock >= 0 && (!s->x || checkpoint_folder_room(s->folder, 2, s->x->layout->bytes, why, sizeof why));
     }
     launch_share(s->k->l, "folder", s->folder, sizeof s->folder, 0);
     return saving_agree(s, "folder of checkpoints", ok, why, ROW_SKIP);

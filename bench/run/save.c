@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/checkpoint/folder.h"
@@ -18,19 +17,6 @@
 enum { FAILURES_MAX = 3 }; /* in a row; then the run ends */
 
 /* ---- opening ---- */
-
-/* Those that stay, and the one that is written. */
-static bool room_for(const run *x, char *why, size_t why_bytes)
-{
-    struct statvfs st;
-    const double saves = (double)option_int(x->k.s->opt, "keep") + 1;
-    const double needed = saves * (double)x->save.state->layout->bytes;
-    if (statvfs(x->save.folder, &st) != 0 || (double)st.f_bavail * (double)st.f_frsize >= needed)
-        return true;
-    snprintf(why, why_bytes, "%s has %.1f GB free, and %.0f checkpoints of this run need %.1f", x->save.folder,
-             (double)st.f_bavail * (double)st.f_frsize / 1e9, saves, needed / 1e9);
-    return false;
-}
 
 /* A run never writes among the checkpoints of another one. */
 static bool is_free(const run *x, const char *from, char *why, size_t why_bytes)
@@ -75,7 +61,8 @@ static bool open_saver(run *x)
     char why[800] = "";
     const options *opt = x->k.s->opt;
     run_save *v = &x->save;
-    bool ok = !x->r->member || room_for(x, why, sizeof why);
+    const int checkpoints = (int)option_int(opt, "keep") + 1; /* those that stay, and the one that is written */
+    bool ok = !x->r->member || checkpoint_folder_room(v->folder, checkpoints, v->state->layout->bytes, why, sizeof why);
     if (!ddp_agree(&x->k, "room for checkpoints", ok, why))
         return false;
     if (x->r->member) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
@@ -203,6 +204,17 @@ void checkpoint_folder_close(int lock)
 {
     if (lock >= 0)
         close(lock);
+}
+
+bool checkpoint_folder_room(const char *folder, int checkpoints, int64_t bytes, char *why, size_t why_bytes)
+{
+    struct statvfs st;
+    const double needed = (double)checkpoints * (double)bytes;
+    if (statvfs(folder, &st) != 0 || (double)st.f_bavail * (double)st.f_frsize >= needed)
+        return true;
+    snprintf(why, why_bytes, "%s has %.1f GB free, and %d checkpoints need %.1f", folder,
+             (double)st.f_bavail * (double)st.f_frsize / 1e9, checkpoints, needed / 1e9);
+    return false;
 }
 
 static int by_step(const void *a, const void *b)

@@ -13,6 +13,8 @@
  * checkpoint_folder_close, or -1 with a sentence. */
 int checkpoint_folder_open(const char *folder, char *why, size_t why_bytes);
 void checkpoint_folder_close(int lock);
+/* Whether there is room for so many checkpoints of so many bytes; else a sentence. */
+bool checkpoint_folder_room(const char *folder, int checkpoints, int64_t bytes, char *why, size_t why_bytes);
 
 /* Steps of complete checkpoints, ascending; caller frees. Returns how many; -1 with a sentence when it can't be read. */
 int checkpoint_folder_list(const char *folder, int64_t **steps, char *why, size_t why_bytes);

@@ -107,15 +107,20 @@ static bool planted(const checkpoint_saver *s, const char *name)
 }
 
 /* The first problem of a save is kept. */
-static void fail(checkpoint_saver *s, const char *what, const char *path)
+static void give_up(checkpoint_saver *s, const char *why)
 {
-    const int error = errno;
     pthread_mutex_lock(&s->lock);
     if (s->saved.ok)
-        snprintf(s->saved.why, sizeof s->saved.why, "rank %d can't %s %s%s%s", s->o.rank, what, path, error ? ": " : "",
-                 error ? strerror(error) : "");
+        snprintf(s->saved.why, sizeof s->saved.why, "%s", why);
     s->saved.ok = false;
     pthread_mutex_unlock(&s->lock);
+}
+
+static void fail(checkpoint_saver *s, const char *what, const char *path)
+{
+    OWNED char *why =
+        xasprintf("rank %d can't %s %s%s%s", s->o.rank, what, path, errno ? ": " : "", errno ? strerror(errno) : "");
+    give_up(s, why);
 }
 
 static bool going_well(checkpoint_saver *s)
@@ -427,15 +432,10 @@ static void close_files(checkpoint_saver *s, bool ok)
 
 /* ---- parts and the commit ---- */
 
-static void part_name(int rank, char *out, size_t bytes)
-{
-    snprintf(out, bytes, "part-%d", rank);
-}
-
 /* Written under another name first: a part that is there is whole. */
 static void write_part(checkpoint_saver *s, const char *folder)
 {
-    char name[32], *text, why[300];
+    char *text, why[300];
     unsigned long bytes;
     FILE *out = text_stream(&text, &bytes);
     const bool ok = going_well(s);
@@ -448,9 +448,8 @@ static void write_part(checkpoint_saver *s, const char *folder)
             fprintf(out, "%016" PRIx64 "\n", x->hashes[b]);
     }
     fclose(out);
-    part_name(s->o.rank, name, sizeof name);
-    OWNED char *begun = xasprintf("%s.new", name), *from = xasprintf("%s/%s", folder, begun),
-               *to = xasprintf("%s/%s", folder, name);
+    OWNED char *begun = xasprintf("part-%d.new", s->o.rank), *from = xasprintf("%s/%s", folder, begun),
+               *to = xasprintf("%s/part-%d", folder, s->o.rank);
     errno = 0;
     if (!checkpoint_write_text(folder, begun, text, why, sizeof why) || rename(from, to) != 0)
         fail(s, "write", to);
@@ -460,20 +459,15 @@ static void write_part(checkpoint_saver *s, const char *folder)
 /* False and a sentence when a rank has failed; true without runs: the part is not there yet. */
 static bool read_part(checkpoint_saver *s, const char *folder, int rank, checkpoint_runs *all, bool *there)
 {
-    char name[32], why[300];
+    char why[300];
     size_t bytes;
-    part_name(rank, name, sizeof name);
-    char *path = xasprintf("%s/%s", folder, name);
+    OWNED char *name = xasprintf("part-%d", rank), *path = xasprintf("%s/%s", folder, name);
     *there = access(path, F_OK) == 0;
-    free(path);
     char *text = *there ? checkpoint_read_text(folder, name, &bytes, why, sizeof why) : NULL;
     bool ok = !*there || text;
     if (text && strncmp(text, "failed ", 7) == 0) {
-        pthread_mutex_lock(&s->lock);
-        if (s->saved.ok)
-            snprintf(s->saved.why, sizeof s->saved.why, "%.*s", (int)strcspn(text + 7, "\n"), text + 7);
-        s->saved.ok = false;
-        pthread_mutex_unlock(&s->lock);
+        text[strcspn(text, "\n")] = '\0';
+        give_up(s, text + 7);
         ok = false;
     }
     for (char *at = text; ok && at && *at;) {
@@ -526,7 +520,7 @@ static bool wait_for_parts(checkpoint_saver *s, const char *folder, checkpoint_r
 
 static bool finish_files(checkpoint_saver *s, const char *folder, checkpoint_runs *all, char *why, size_t why_bytes)
 {
-    char *index = checkpoint_index(s->l), name[32];
+    char *index = checkpoint_index(s->l);
     bool ok = checkpoint_runs_cover(all, s->l, why, why_bytes) &&
               checkpoint_write_text(folder, "model.safetensors.index.json", index, why, why_bytes);
     free(index);
@@ -535,8 +529,7 @@ static bool finish_files(checkpoint_saver *s, const char *folder, checkpoint_run
     ok = ok && checkpoint_write_text(folder, "manifest.json", manifest, why, why_bytes);
     free(manifest);
     for (int rank = 0; rank < s->o.ranks && ok; rank++) {
-        part_name(rank, name, sizeof name);
-        OWNED char *path = xasprintf("%s/%s", folder, name);
+        OWNED char *path = xasprintf("%s/part-%d", folder, rank);
         unlink(path);
     }
     return ok;
@@ -546,15 +539,10 @@ static void commit(checkpoint_saver *s, const char *folder)
 {
     checkpoint_runs all = {0};
     char why[400] = "";
-    if (wait_for_parts(s, folder, &all)) {
-        if (!finish_files(s, folder, &all, why, sizeof why) ||
-            !checkpoint_commit(s->o.folder, s->state.step, s->attempt, why, sizeof why)) {
-            pthread_mutex_lock(&s->lock);
-            s->saved.ok = false;
-            snprintf(s->saved.why, sizeof s->saved.why, "%s", why);
-            pthread_mutex_unlock(&s->lock);
-        }
-    }
+    if (wait_for_parts(s, folder, &all) &&
+        (!finish_files(s, folder, &all, why, sizeof why) ||
+         !checkpoint_commit(s->o.folder, s->state.step, s->attempt, why, sizeof why)))
+        give_up(s, why);
     checkpoint_runs_free(&all);
     if (!going_well(s))
         checkpoint_discard(s->o.folder, s->state.step, s->attempt);

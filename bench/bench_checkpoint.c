@@ -111,7 +111,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 1, 38, "--ranks 1 --size medium --strategy ddp"},
     {RUN_FULL, 1, 45, "--ranks 1 --size small --strategy ddp --variant sync --io buffered,direct --folder results"},
     {RUN_DEFAULT, 2, 17, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async,lazy,device"},
-    {RUN_FULL, 2, 10, "--ranks {gpus} --size small --batch 2 --strategy ddp,zero1 --variant lazy --iters 0"},
+    {RUN_FULL, 2, 18, "--ranks {gpus} --size small --batch 2 --strategy ddp,zero1 --variant lazy --saves 3 --iters 5"},
     {RUN_FULL, 2, 95, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --saves 3"},
     /* Its forward and backward are longer than the copy. */
     {RUN_FULL, 2, 40, "--ranks {gpus} --size xl --seq 4096 --batch 4 --recompute block --strategy fsdp --variant lazy --saves 2 --iters 5"},

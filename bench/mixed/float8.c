@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/cache.h"
+#include "bench/model/beside.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/core/text.h"
@@ -148,8 +148,7 @@ static bool spread_rows(float8_case *f)
     OWNED float *v = xmalloc(n * sizeof *v);
     for (size_t i = 0; i < n; i++)
         v[i] = ldexpf(1, (int)(i * 5 % 17) - 8);
-    const bool ok = times(f, &f->a, v, true);
-    return ok;
+    return times(f, &f->a, v, true);
 }
 
 /* One feature of A is 2^14 times the others. It is 0 in B, so that the error is that of the others. */
@@ -159,8 +158,7 @@ static bool outlier(float8_case *f)
     OWNED float *a = xmalloc(n * sizeof *a), *b = xmalloc(n * sizeof *b);
     for (size_t i = 0; i < n; i++)
         a[i] = i == n / 3 ? 0x1p14f : 1, b[i] = i != n / 3;
-    const bool ok = times(f, &f->a, a, false) && times(f, &f->b, b, false);
-    return ok;
+    return times(f, &f->a, a, false) && times(f, &f->b, b, false);
 }
 
 /* N(0,1) exp(2 N(0,1)): most are small, a few are huge. */
@@ -222,18 +220,6 @@ static bool cast_both(float8_case *f)
 
 /* ---- time ---- */
 
-/* The time of the bf16 product of this shape and these values, in this run; NAN where it is not known. */
-static double *bf16_ms(const float8_case *f)
-{
-    OWNED char *key = xasprintf("%s %s", case_text(f->m->c, "shape"), f->values);
-    double *ms = cache_find(f->m->s->kept, "bf16 products", key);
-    if (!ms) {
-        ms = cache_add(f->m->s->kept, "bf16 products", key, sizeof *ms, NULL);
-        *ms = NAN;
-    }
-    return ms;
-}
-
 static bool time_all(float8_case *f)
 {
     mixed *m = f->m;
@@ -253,11 +239,9 @@ static bool time_all(float8_case *f)
     const double peak = peak_tflops(device_get_info(m->s->dev)->name, f->product ? "fp8" : "bf16");
     row_real(m->w, "product_tflops", flops / (product * 1e9));
     row_real(m->w, "product_peak_pct", 100 * flops / (product * 1e9) / peak);
-    double *baseline = bf16_ms(f);
-    if (!f->product)
-        *baseline = product;
-    row_real(m->w, "speedup_bf16", *baseline / product);
-    row_real(m->w, "speedup_with_cast", *baseline / (product + cast + amax));
+    const double of_16 = of_bf16(m->s, m->c, "product of bf16", product), gain = f->product ? 1 / of_16 : 1;
+    row_real(m->w, "speedup_bf16", gain);
+    row_real(m->w, "speedup_with_cast", gain * product / (product + cast + amax));
     return true;
 }
 
@@ -280,8 +264,6 @@ void mixed_run_float8(mixed *m)
         die(EXIT_CODE_FAILURE, "bug: --shape %s was not refused", case_text(m->c, "shape"));
     if (f.product && !mixed_ok(m, m->kernels->train->float8_supported(m->ctx, float8_rarest(f.product))))
         return;
-    if (!f.product)
-        *bf16_ms(&f) = NAN; /* until it has been measured */
     if (!allocate(&f) || !fill(&f) || !cast_both(&f) || !tune(&f))
         return;
     device_memset(m->s->dev, f.d, 0xff, 2 * (size_t)f.rows * (size_t)f.columns);

@@ -5,6 +5,6 @@
 #include "common/options/options.h"
 #include "common/session/session.h"
 
-/* `value` as a multiple of what the same case had in bf16, and gathered as parameters; NAN where there was none, and in bf16, whose value
- * is kept. `what` names it: "step of bf16". */
+/* `value` as a multiple of what the same case had in bf16 (--precision, or --product where there is one), gathered as parameters; NAN
+ * where there was none, and in bf16, whose value is kept. `what` names it: "step of bf16". */
 double of_bf16(session *s, const bench_case *c, const char *what, double value);

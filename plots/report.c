@@ -59,10 +59,10 @@ static void write_page(const char *dir, const char *name, const document *doc, c
 
 static void warn_lost(sqlite3 *db)
 {
-    sqlite3_stmt *lost = db_prepare(db, "report", "SELECT path, lost FROM files WHERE lost IS NOT NULL ORDER BY path");
+    OWNED_ROWS sqlite3_stmt *lost =
+        db_prepare(db, "report", "SELECT path, lost FROM files WHERE lost IS NOT NULL ORDER BY path");
     while (sqlite3_step(lost) == SQLITE_ROW)
         warn("%s: %s", (const char *)sqlite3_column_text(lost, 0), (const char *)sqlite3_column_text(lost, 1));
-    sqlite3_finalize(lost);
 }
 
 /* Closes db. */
@@ -72,9 +72,7 @@ static void write_pages(sqlite3 *db, const char *dir, const char *device, const 
     OWNED char *title = machine_title(db, device);
     document *doc = doc_create(title);
     db_run(db, "report", "CREATE TABLE main_device(device, other)");
-    char *sql = sqlite3_mprintf("INSERT INTO main_device VALUES(%Q, %d)", device, beside_gpus);
-    db_run(db, "report", sql);
-    sqlite3_free(sql);
+    db_run(db, "report", "INSERT INTO main_device VALUES(%Q, %d)", device, beside_gpus);
     page_write(&(page){.db = db, .folder = beside_gpus && strcmp(device, "cpu") == 0 ? NULL : dir, .doc = doc},
                PAGE_ALL);
     char *md = xasprintf("%s.md", name), *html = xasprintf("%s.html", name);

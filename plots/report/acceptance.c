@@ -22,18 +22,16 @@ typedef struct verdict {
 /* A sentence for each row of the query, which is its first column. Takes sql, from sqlite3_mprintf. */
 static void complain(verdict *v, char *sql)
 {
-    sqlite3_stmt *s = db_prepare(v->db, "report --check", sql);
+    OWNED_ROWS sqlite3_stmt *s = db_prepare(v->db, "report --check", sql);
     for (; sqlite3_step(s) == SQLITE_ROW; v->complaints++)
         fprintf(v->out, "%s\n", (const char *)sqlite3_column_text(s, 0));
-    sqlite3_finalize(s);
     sqlite3_free(sql);
 }
 
 static double number_of(const verdict *v, char *sql)
 {
-    char *text = db_text(v->db, "report --check", sql);
+    OWNED char *text = db_text(v->db, "report --check", sql);
     const double x = text ? atof(text) : 0;
-    free(text);
     sqlite3_free(sql);
     return x;
 }
@@ -237,11 +235,10 @@ size_t results_accept(const char *dir, const char *const *benches, size_t count,
             const bool ranks =
                 number_of(&v, sqlite3_mprintf("SELECT count(*) FROM pragma_table_info(%Q) WHERE name = 'ranks'",
                                               c[k].table)) > 0;
-            char *sql = sqlite3_mprintf("INSERT INTO ok SELECT \"commit\", iif(device = 'cuda' AND coalesce(%s, 1) <= "
-                                        "1, gpu_uuid, NULL) FROM \"%w\" WHERE status = 'ok'",
-                                        ranks ? "ranks" : "1", c[k].table);
-            db_run(v.db, "report --check", sql);
-            sqlite3_free(sql);
+            db_run(v.db, "report --check",
+                   "INSERT INTO ok SELECT \"commit\", iif(device = 'cuda' AND coalesce(%s, 1) <= "
+                   "1, gpu_uuid, NULL) FROM \"%w\" WHERE status = 'ok'",
+                   ranks ? "ranks" : "1", c[k].table);
             v.rows += (size_t)rows;
             v.files += rows > 0;
             check_rows(&v, c[k].table);

@@ -28,8 +28,20 @@ void db_functions(sqlite3 *db); /* functions.c */
 /* Other files cannot be attached from here on, nor settings changed; with `reads`, nothing can be changed at all. */
 void db_guard(sqlite3 *db, bool reads);
 
-/* Runs statements; dies with the error behind `where`, a file and its line. */
-void db_run(sqlite3 *db, const char *where, const char *sql);
+/* Runs statements, with the formats of sqlite3_mprintf; dies with the error behind `where`, a file and its line. */
+void db_run(sqlite3 *db, const char *where, const char *sql, ...);
 sqlite3_stmt *db_prepare(sqlite3 *db, const char *where, const char *sql);
 /* The first column of the first row; NULL without one or for NULL. Caller frees. */
 char *db_text(sqlite3 *db, const char *where, const char *sql);
+
+/* Like OWNED, for what SQLite allocates, and for statements. */
+#define OWNED_SQL __attribute__((cleanup(owned_sql_free)))
+#define OWNED_ROWS __attribute__((cleanup(owned_rows_end)))
+static inline void owned_sql_free(void *text)
+{
+    sqlite3_free(*(void **)text);
+}
+static inline void owned_rows_end(sqlite3_stmt **rows)
+{
+    sqlite3_finalize(*rows);
+}

@@ -238,17 +238,26 @@ static void write_block(const document *d, const block *b, const doc_writer *w, 
     case FOLD: w->fold(to, b->texts[0]); break;
     case FOLD_END: w->fold_end(to); break;
     case TABLE: w->table(to, &b->grid); break;
-    case CONTENTS: w->contents(to, d); break;
+    case CONTENTS:
+        if (w->contents)
+            w->contents(to, d);
+        break;
     }
 }
 
 void doc_write(const document *d, const doc_writer *w, const doc_output *to)
 {
+    int left_out = 0; /* folds that are open, of a writer without them */
     w->begin(to, d, d->title);
-    for (size_t i = 0; i < d->n; i++)
-        if (d->blocks[i].kind != PARAGRAPH || *d->blocks[i].texts[0]) /* one that nothing was added to is none */
-            write_block(d, &d->blocks[i], w, to);
-    w->end(to);
+    for (size_t i = 0; i < d->n; i++) {
+        const block *b = &d->blocks[i];
+        if (!w->fold && (b->kind == FOLD || b->kind == FOLD_END))
+            left_out += b->kind == FOLD ? 1 : -1;
+        else if (!left_out && (b->kind != PARAGRAPH || *b->texts[0])) /* one that nothing was added to is none */
+            write_block(d, b, w, to);
+    }
+    if (w->end)
+        w->end(to);
 }
 
 const char *doc_next_heading(const document *d, size_t *at, int *level)

@@ -3,6 +3,7 @@
 #include "plots/report/engine.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,14 +87,16 @@ static bool step(const section *s, const block *b, sqlite3_stmt *statement)
     return rc == SQLITE_ROW;
 }
 
-/* Takes sql, from sqlite3_mprintf. */
-static void run(const section *s, const block *b, char *sql)
+/* With the formats of sqlite3_mprintf. */
+static void run(const section *s, const block *b, const char *sql, ...)
 {
-    sqlite3_stmt *statement = prepare(s, b, sql);
+    va_list values;
+    va_start(values, sql);
+    OWNED_SQL char *text = sqlite3_vmprintf(sql, values);
+    va_end(values);
+    OWNED_ROWS sqlite3_stmt *statement = prepare(s, b, text);
     while (step(s, b, statement))
         continue;
-    sqlite3_finalize(statement);
-    sqlite3_free(sql);
 }
 
 static int column_of(sqlite3_stmt *statement, const char *name)
@@ -147,19 +150,16 @@ static void text_block(section *s, const block *b)
         }
     if (kind != MORE)
         s->begun = false;
-    char *expression = template_sql(shown);
+    OWNED_SQL char *expression = template_sql(shown);
     if (!expression)
         fail(s, b, "a { or [[ is not closed");
-    char *sql = sqlite3_mprintf("SELECT %s%s%s", expression, from ? " FROM " : "", from ? from : "");
-    sqlite3_stmt *statement = prepare(s, b, sql);
+    OWNED_SQL char *sql = sqlite3_mprintf("SELECT %s%s%s", expression, from ? " FROM " : "", from ? from : "");
+    OWNED_ROWS sqlite3_stmt *statement = prepare(s, b, sql);
     while (step(s, b, statement)) {
         const char *row = (const char *)sqlite3_column_text(statement, 0);
         if (row)
             add_text(s, kind, row);
     }
-    sqlite3_finalize(statement);
-    sqlite3_free(sql);
-    sqlite3_free(expression);
     free(text);
 }
 
@@ -233,8 +233,8 @@ static void add_table(section *s, const block *b, const char *sql)
  * the order in which they appear. */
 static void add_grid(section *s, const block *b, const char *sql)
 {
-    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.long_"));
-    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE long_ AS SELECT row_number() OVER () AS row_, * FROM (%s)", sql));
+    run(s, b, "DROP TABLE IF EXISTS temp.long_");
+    run(s, b, "CREATE TEMP TABLE long_ AS SELECT row_number() OVER () AS row_, * FROM (%s)", sql);
     sqlite3_stmt *rows = prepare(s, b, "SELECT * FROM temp.long_");
     if (column_of(rows, "across") < 0 || column_of(rows, "cell") < 0)
         fail(s, b, "@grid needs the columns across and cell");
@@ -250,13 +250,10 @@ static void add_grid(section *s, const block *b, const char *sql)
         sqlite3_str_appendf(cells, ", coalesce(max(iif(across = %Q, show(cell), NULL)), '') AS \"%w\"", title, title);
     }
     sqlite3_finalize(titles);
-    char *of_row = sqlite3_str_finish(keys), *wide = sqlite3_str_finish(cells);
-    char *query =
+    OWNED_SQL char *of_row = sqlite3_str_finish(keys), *wide = sqlite3_str_finish(cells);
+    OWNED_SQL char *query =
         sqlite3_mprintf("SELECT %s%s FROM temp.long_ GROUP BY %s ORDER BY min(row_)", of_row, wide ? wide : "", of_row);
     add_table(s, b, query);
-    sqlite3_free(query);
-    sqlite3_free(wide);
-    sqlite3_free(of_row);
 }
 
 /* ---- tables of the section's own ---- */
@@ -274,16 +271,16 @@ static char *word(const char **rest)
 static void view_block(const section *s, const block *b, const char *rest)
 {
     OWNED char *name = word(&rest);
-    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.\"%w\"", name));
-    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE \"%w\" AS %s", name, rest));
+    run(s, b, "DROP TABLE IF EXISTS temp.\"%w\"", name);
+    run(s, b, "CREATE TEMP TABLE \"%w\" AS %s", name, rest);
 }
 
 /* @into NAME: adds rows to a table that other sections read, too. */
 static void into_block(const section *s, const block *b, const char *rest)
 {
     OWNED char *name = word(&rest);
-    run(s, b, sqlite3_mprintf("CREATE TABLE IF NOT EXISTS main.\"%w\" AS SELECT * FROM (%s) WHERE 0", name, rest));
-    run(s, b, sqlite3_mprintf("INSERT INTO main.\"%w\" SELECT * FROM (%s)", name, rest));
+    run(s, b, "CREATE TABLE IF NOT EXISTS main.\"%w\" AS SELECT * FROM (%s) WHERE 0", name, rest);
+    run(s, b, "INSERT INTO main.\"%w\" SELECT * FROM (%s)", name, rest);
 }
 
 /* @slice NAME FROM TABLE ALONG a, b [WHERE ...]: the most rows that differ in nothing else, and in the variant. */
@@ -291,7 +288,7 @@ static void slice_block(const section *s, const block *b, const char *rest)
 {
     OWNED char *name = word(&rest), *from = word(&rest), *table = word(&rest), *along = word(&rest);
     const char *where = strstr(rest, "WHERE");
-    char *axes = xasprintf("%.*s", (int)(where ? (size_t)(where - rest) : strlen(rest)), rest);
+    OWNED char *axes = xasprintf("%.*s", (int)(where ? (size_t)(where - rest) : strlen(rest)), rest);
     if (strcmp(from, "FROM") != 0 || strcmp(along, "ALONG") != 0)
         fail(s, b, "@slice NAME FROM TABLE ALONG COLUMN, ...");
     sqlite3_str *paths = sqlite3_str_new(s->page->db);
@@ -299,16 +296,14 @@ static void slice_block(const section *s, const block *b, const char *rest)
     for (char *axis; (axis = strsep(&at, ", \n"));)
         if (*axis)
             sqlite3_str_appendf(paths, ", '$.%q'", axis);
-    char *list = sqlite3_str_finish(paths);
-    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.\"%w\"", name));
+    OWNED_SQL char *list = sqlite3_str_finish(paths);
+    run(s, b, "DROP TABLE IF EXISTS temp.\"%w\"", name);
     run(s, b,
-        sqlite3_mprintf("CREATE TEMP TABLE \"%w\" AS WITH of_ AS (SELECT *, json_remove(options%s) || device AS "
-                        "rest_of FROM \"%w\" %s) "
-                        "SELECT * FROM of_ WHERE rest_of = (SELECT rest_of FROM of_ GROUP BY 1 ORDER BY count(*) DESC, "
-                        "min(id) LIMIT 1)",
-                        name, list ? list : "", table, where ? where : ""));
-    sqlite3_free(list);
-    free(axes);
+        "CREATE TEMP TABLE \"%w\" AS WITH of_ AS (SELECT *, json_remove(options%s) || device AS "
+        "rest_of FROM \"%w\" %s) "
+        "SELECT * FROM of_ WHERE rest_of = (SELECT rest_of FROM of_ GROUP BY 1 ORDER BY count(*) DESC, "
+        "min(id) LIMIT 1)",
+        name, list ? list : "", table, where ? where : "");
 }
 
 /* " a b ": between blanks, so that a name is found whole. Caller frees. */
@@ -325,13 +320,12 @@ static char *columns_of(const section *s, const block *b, const char *table, con
 {
     sqlite3_str *list = sqlite3_str_new(s->page->db);
     char *sql = sqlite3_mprintf("SELECT name FROM pragma_table_info(%Q)", table), *wanted = one_line(only);
-    sqlite3_stmt *columns = prepare(s, b, sql);
+    OWNED_ROWS sqlite3_stmt *columns = prepare(s, b, sql);
     while (step(s, b, columns)) {
         OWNED char *name = xasprintf(" %s ", (const char *)sqlite3_column_text(columns, 0));
         if (!*only || strstr(wanted, name))
             sqlite3_str_appendf(list, ", \"%w\"", sqlite3_column_text(columns, 0));
     }
-    sqlite3_finalize(columns);
     sqlite3_free(sql);
     free(wanted);
     return sqlite3_str_finish(list);
@@ -349,26 +343,23 @@ static void union_block(const section *s, const block *b, const char *rest)
         sqlite3_str_appendf(tables, "%s%Q", sqlite3_str_length(tables) ? ", " : "", table);
     }
     char *list = sqlite3_str_finish(tables), *wanted = one_line(only);
-    char *sql = sqlite3_mprintf("SELECT group_concat(printf('\"%%w\" %%s', name, type), ', ') FROM (SELECT i.name, "
-                                "i.type, min(m.rowid * 1000 + i.cid) AS place "
-                                "FROM sqlite_schema m JOIN pragma_table_info(m.name) i WHERE m.name IN (%s) AND (%Q = "
-                                "'  ' OR instr(%Q, ' ' || i.name || ' ')) "
-                                "GROUP BY i.name ORDER BY place)",
-                                list, wanted, wanted);
-    char *where = place(s, b), *columns = db_text(s->page->db, where, sql);
-    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.\"%w\"", name));
-    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE \"%w\"(bench_table, %s)", name, columns));
+    OWNED_SQL char *sql =
+        sqlite3_mprintf("SELECT group_concat(printf('\"%%w\" %%s', name, type), ', ') FROM (SELECT i.name, "
+                        "i.type, min(m.rowid * 1000 + i.cid) AS place "
+                        "FROM sqlite_schema m JOIN pragma_table_info(m.name) i WHERE m.name IN (%s) AND (%Q = "
+                        "'  ' OR instr(%Q, ' ' || i.name || ' ')) "
+                        "GROUP BY i.name ORDER BY place)",
+                        list, wanted, wanted);
+    OWNED char *where = place(s, b), *columns = db_text(s->page->db, where, sql);
+    run(s, b, "DROP TABLE IF EXISTS temp.\"%w\"", name);
+    run(s, b, "CREATE TEMP TABLE \"%w\"(bench_table, %s)", name, columns);
     while (*rest && rest != of) {
         char *table = word(&rest), *names = columns_of(s, b, table, only);
-        run(s, b,
-            sqlite3_mprintf("INSERT INTO temp.\"%w\"(bench_table%s) SELECT %Q%s FROM \"%w\" ORDER BY id", name, names,
-                            table, names, table));
+        run(s, b, "INSERT INTO temp.\"%w\"(bench_table%s) SELECT %Q%s FROM \"%w\" ORDER BY id", name, names, table,
+            names, table);
         sqlite3_free(names);
         free(table);
     }
-    free(columns);
-    free(where);
-    sqlite3_free(sql);
     sqlite3_free(list);
     free(wanted);
 }
@@ -462,17 +453,18 @@ static void draw_block(const section *s, const block *b, const char *rest)
         fail(s, b, "@draw NAME: TITLE, and a query below");
     OWNED char *name_text = xasprintf("%.*s", (int)(colon - rest), rest),
                *title_text = xasprintf("%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-    char *name_sql = template_sql(name_text), *title_sql = template_sql(title_text);
-    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.drawn"));
-    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE drawn AS %s", query));
-    char *name_query = sqlite3_mprintf("SELECT %s", name_sql),
-         *title_query = sqlite3_mprintf("SELECT %s FROM drawn LIMIT 1", title_sql);
-    char *name = joined(s, b, name_query), *title = joined(s, b, title_query),
-         *rows = joined(s, b, "SELECT count(*) FROM drawn");
-    char *caption = joined(s, b,
-                           "SELECT machine || ', ' || gpu || ', ' || iif(substr(min(utc), 1, 10) = substr(max(utc), 1, "
-                           "10), '', substr(min(utc), 1, 10) || ' to ') "
-                           "|| substr(max(utc), 1, 10) FROM drawn");
+    OWNED_SQL char *name_sql = template_sql(name_text), *title_sql = template_sql(title_text);
+    run(s, b, "DROP TABLE IF EXISTS temp.drawn");
+    run(s, b, "CREATE TEMP TABLE drawn AS %s", query);
+    OWNED_SQL char *name_query = sqlite3_mprintf("SELECT %s", name_sql),
+                   *title_query = sqlite3_mprintf("SELECT %s FROM drawn LIMIT 1", title_sql);
+    OWNED char *name = joined(s, b, name_query), *title = joined(s, b, title_query),
+               *rows = joined(s, b, "SELECT count(*) FROM drawn");
+    OWNED char *caption =
+        joined(s, b,
+               "SELECT machine || ', ' || gpu || ', ' || iif(substr(min(utc), 1, 10) = substr(max(utc), 1, "
+               "10), '', substr(min(utc), 1, 10) || ' to ') "
+               "|| substr(max(utc), 1, 10) FROM drawn");
     const bool drawn = s->page->drawings && strcmp(rows, "0") != 0;
     FILE *out = drawn ? open_drawing(s, b, name, "gp") : NULL;
     if (out) {
@@ -500,14 +492,6 @@ static void draw_block(const section *s, const block *b, const char *rest)
     }
     if (out)
         fclose(out);
-    free(caption);
-    free(rows);
-    free(title);
-    free(name);
-    sqlite3_free(title_query);
-    sqlite3_free(name_query);
-    sqlite3_free(title_sql);
-    sqlite3_free(name_sql);
 }
 
 /* ---- blocks that hold others ---- */
@@ -550,7 +534,7 @@ static void each_block(section *s, const block *b, const char *sql, const block 
     sqlite3_stmt *rows = prepare(s, b, sql);
     scope in = {.outer = s->scope, .columns = sqlite3_column_count(rows)};
     const size_t columns = (size_t)in.columns;
-    sqlite3_value **values = NULL;
+    OWNED sqlite3_value **values = NULL;
     size_t count = 0;
     in.names = xcalloc(columns, sizeof *in.names);
     for (int c = 0; c < in.columns; c++)
@@ -570,7 +554,6 @@ static void each_block(section *s, const block *b, const char *sql, const block 
     for (size_t c = 0; c < columns; c++)
         free(in.names[c]);
     free(in.names);
-    free(values);
 }
 
 static void if_block(section *s, const block *b, const char *condition, const block *inside, size_t n)
@@ -606,15 +589,14 @@ static void problem_block(section *s, const block *b, const char *rest, const bl
     if (!colon || !open)
         fail(s, b, "@problem NAME (EDITIONS): SECTION");
     OWNED char *name = xasprintf("%.*s", (int)(open - rest - 1), rest), *id = heading_id(colon + 3);
-    char *title = xasprintf("%c%c%s%c%c#%s%c %.*s:", DOC_LINK, DOC_STRONG, name, DOC_STRONG_END, DOC_LINK_ADDRESS, id,
-                            DOC_LINK_END, (int)(colon + 1 - open), open);
+    OWNED char *title = xasprintf("%c%c%s%c%c#%s%c %.*s:", DOC_LINK, DOC_STRONG, name, DOC_STRONG_END, DOC_LINK_ADDRESS,
+                                  id, DOC_LINK_END, (int)(colon + 1 - open), open);
     s->problem = title;
     s->answered = false;
     write_blocks(s, inside, n);
     if (!s->answered)
-        run(s, b, sqlite3_mprintf("INSERT INTO main.unanswered VALUES(%Q)", name));
+        run(s, b, "INSERT INTO main.unanswered VALUES(%Q)", name);
     s->problem = NULL;
-    free(title);
 }
 
 static void use_block(section *s, const block *b, const char *rest);
@@ -710,7 +692,7 @@ static char *replaced(char *text, const char *what, const char *by)
 /* @use FILE WORD ...: the blocks of another file, with $1, $2 ... by the words. */
 static void use_block(section *s, const block *b, const char *rest)
 {
-    char *name = word(&rest), *file = xasprintf("%s.sql", name);
+    OWNED char *name = word(&rest), *file = xasprintf("%s.sql", name);
     if (!embedded_text(file))
         fail(s, b, "there is no such file");
     char *text = xstrdup(embedded_text(file)), argument[] = "$1";
@@ -727,8 +709,6 @@ static void use_block(section *s, const block *b, const char *rest)
     s->answered = in.answered;
     blocks_free(blocks, n);
     free(text);
-    free(file);
-    free(name);
 }
 
 /* A section's first block: @section ORDER TITLE, and in a second line @of TABLE ... */
@@ -772,9 +752,7 @@ static void drop_views(const page *p)
 {
     char *name;
     while ((name = db_text(p->db, "report", "SELECT name FROM sqlite_temp_schema WHERE type = 'table' LIMIT 1"))) {
-        char *sql = sqlite3_mprintf("DROP TABLE temp.\"%w\"", name);
-        db_run(p->db, "report", sql);
-        sqlite3_free(sql);
+        db_run(p->db, "report", "DROP TABLE temp.\"%w\"", name);
         free(name);
     }
 }
@@ -817,7 +795,7 @@ void page_use(const page *p, const char *file)
 void page_write(const page *p, int last)
 {
     size_t n = 0;
-    head *heads = NULL;
+    OWNED head *heads = NULL;
     for (const embedded *e = embedded_files; e->name; e++) {
         heads = xrealloc(heads, (n + 1) * sizeof *heads);
         n += head_of(e, &heads[n]);
@@ -830,5 +808,4 @@ void page_write(const page *p, int last)
         free(heads[i].title);
         free(heads[i].of);
     }
-    free(heads);
 }

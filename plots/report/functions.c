@@ -22,6 +22,10 @@
 #include "plots/report/document.h"
 #include "plots/report/template.h"
 
+/* A function of SQL: `to` takes its answer, and v has its n arguments. */
+#define UNUSED __attribute__((unused))
+#define SQL(name) static void name(sqlite3_context *to, UNUSED int n, UNUSED sqlite3_value **v)
+
 static const double MIB = 1048576.0, GIB = 1073741824.0;
 
 static bool is_null(sqlite3_value *v)
@@ -62,21 +66,19 @@ static char *digits4(double x)
     return xasprintf("%.*f", size >= 999.95 ? 0 : size >= 99.995 ? 1 : size >= 9.9995 ? 2 : 3, x);
 }
 
-static void sql_n(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_n)
 {
-    (void)n;
     if (!is_null(v[0]))
         give(to, number_text(sqlite3_value_double(v[0])));
 }
 
-static void sql_n4(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_n4)
 {
-    (void)n;
     if (!is_null(v[0]))
         give(to, digits4(sqlite3_value_double(v[0])));
 }
 
-static void sql_show(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_show)
 {
     if (sqlite3_value_type(v[0]) == SQLITE_FLOAT)
         sql_n(to, n, v);
@@ -84,9 +86,8 @@ static void sql_show(sqlite3_context *to, int n, sqlite3_value **v)
         sqlite3_result_value(to, v[0]);
 }
 
-static void sql_bytes(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_bytes)
 {
-    (void)n;
     if (is_null(v[0]))
         return;
     const double x = sqlite3_value_double(v[0]);
@@ -95,30 +96,26 @@ static void sql_bytes(sqlite3_context *to, int n, sqlite3_value **v)
     give(to, xasprintf("%s %s", number, small ? "MiB" : "GiB"));
 }
 
-static void sql_signed_pct(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_signed_pct)
 {
-    (void)n;
     if (is_null(v[0]))
         return;
     OWNED char *number = number_text(sqlite3_value_double(v[0]));
     give(to, xasprintf("%s%s %%", *number == '-' ? "" : "+", number));
 }
 
-static void sql_gib(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_gib)
 {
-    (void)n, (void)v;
     sqlite3_result_double(to, GIB);
 }
 
-static void sql_mib(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_mib)
 {
-    (void)n, (void)v;
     sqlite3_result_double(to, MIB);
 }
 
-static void sql_pm(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_pm)
 {
-    (void)n;
     if (is_null(v[0]))
         return;
     OWNED char *mean = number_text(sqlite3_value_double(v[0]));
@@ -126,9 +123,8 @@ static void sql_pm(sqlite3_context *to, int n, sqlite3_value **v)
     give(to, xasprintf("%s ± %s", mean, deviation));
 }
 
-static void sql_span(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_span)
 {
-    (void)n;
     if (is_null(v[0]) || is_null(v[1]))
         return;
     OWNED char *low = number_text(sqlite3_value_double(v[0])), *high = number_text(sqlite3_value_double(v[1]));
@@ -149,81 +145,56 @@ static void range(sqlite3_context *to, sqlite3_value **v, char *(*digits)(double
     free(x);
 }
 
-static void sql_range(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_range)
 {
-    (void)n;
     range(to, v, number_text);
 }
 
-static void sql_range4(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_range4)
 {
-    (void)n;
     range(to, v, digits4);
 }
 
-static void sql_counted(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_counted)
 {
-    (void)n;
     if (!is_null(v[0]))
         give(to, xasprintf("%s %s%s", text_of(v[0]), text_of(v[1]), sqlite3_value_int64(v[0]) == 1 ? "" : "s"));
 }
 
-static void sql_ln(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_sqrt)
 {
-    (void)n;
-    if (!is_null(v[0]) && sqlite3_value_double(v[0]) > 0)
-        sqlite3_result_double(to, log(sqlite3_value_double(v[0])));
-}
-
-static void sql_sqrt(sqlite3_context *to, int n, sqlite3_value **v)
-{
-    (void)n;
     if (!is_null(v[0]) && sqlite3_value_double(v[0]) >= 0)
         sqlite3_result_double(to, sqrt(sqlite3_value_double(v[0])));
 }
 
 /* ---- texts ---- */
 
-static void sql_code(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_code)
 {
-    (void)n;
     if (!is_null(v[0]))
         give(to, xasprintf("%c%s%c", DOC_CODE, text_of(v[0]), DOC_CODE_END));
 }
 
-static void sql_link(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_link)
 {
-    (void)n;
     if (!is_null(v[0]) && !is_null(v[1]))
         give(to, xasprintf("%c%s%c%s%c", DOC_LINK, text_of(v[0]), DOC_LINK_ADDRESS, text_of(v[1]), DOC_LINK_END));
 }
 
-static void sql_heading_link(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_only)
 {
-    (void)n;
-    if (is_null(v[0]))
-        return;
-    OWNED char *id = heading_id(text_of(v[0]));
-    give(to, xasprintf("%c%s%c#%s%c", DOC_LINK, text_of(v[0]), DOC_LINK_ADDRESS, id, DOC_LINK_END));
-}
-
-static void sql_only(sqlite3_context *to, int n, sqlite3_value **v)
-{
-    (void)n;
     if (sqlite3_value_int(v[0]))
         sqlite3_result_text(to, "", 0, SQLITE_STATIC);
 }
 
-static void sql_beside(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_beside)
 {
-    (void)n;
     const char *a = text_of(v[0]), *b = text_of(v[1]);
     sqlite3_result_int(to, !*a || !*b || strcmp(a, b) == 0);
 }
 
-static void sql_size_place(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_size_place)
 {
-    (void)n;
     int i = 0;
     while (model_sizes[i].name && strcmp(model_sizes[i].name, text_of(v[0])) != 0)
         i++;
@@ -231,7 +202,7 @@ static void sql_size_place(sqlite3_context *to, int n, sqlite3_value **v)
 }
 
 /* A row without a size, or with a dimension that is not known, gives the dimension as it is. */
-static void sql_asked(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_asked)
 {
     enum { NAME, SIZE, FIRST };
     static const char *const names[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
@@ -261,21 +232,18 @@ static void give_known(sqlite3_context *to, double x)
         sqlite3_result_double(to, x);
 }
 
-static void sql_peak_tflops(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_peak_tflops)
 {
-    (void)n;
     give_known(to, peak_tflops(text_of(v[0]), text_of(v[1])));
 }
 
-static void sql_peak_gb_s(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_peak_gb_s)
 {
-    (void)n;
     give_known(to, peak_gb_s(text_of(v[0])));
 }
 
-static void sql_attention_bound(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_attention_bound)
 {
-    (void)n;
     sqlite3_result_double(to, check_attention_bound(text_of(v[0]), sqlite3_value_int(v[1])).rel_l2);
 }
 
@@ -399,9 +367,8 @@ static char *named(const char *bench, const char *first, const parameters *p)
     return text;
 }
 
-static void sql_case_name(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(sql_case_name)
 {
-    (void)n;
     parameters p = parameters_of(text_of(v[2]));
     give(to, named(text_of(v[0]), text_of(v[1]), &p));
     parameters_free(&p);
@@ -413,9 +380,8 @@ typedef struct shared {
     parameters p;
 } shared;
 
-static void shape_step(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(shape_step)
 {
-    (void)n;
     shared *s = sqlite3_aggregate_context(to, sizeof *s);
     if (!s || is_null(v[1]))
         return;
@@ -449,9 +415,8 @@ typedef struct sample {
     double *x;
 } sample;
 
-static void median_step(sqlite3_context *to, int n, sqlite3_value **v)
+SQL(median_step)
 {
-    (void)n;
     sample *s = sqlite3_aggregate_context(to, sizeof *s);
     if (!s || is_null(v[0]))
         return;
@@ -488,11 +453,9 @@ void db_functions(sqlite3 *db)
                {"range", 3, sql_range},
                {"range4", 3, sql_range4},
                {"counted", 2, sql_counted},
-               {"ln", 1, sql_ln},
                {"sqrt", 1, sql_sqrt},
                {"code", 1, sql_code},
                {"link", 2, sql_link},
-               {"heading_link", 1, sql_heading_link},
                {"only", 1, sql_only},
                {"beside", 2, sql_beside},
                {"size_place", 1, sql_size_place},

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +14,13 @@
 #include "common/core/results.h"
 #include "plots/report/db.h"
 
-void db_run(sqlite3 *db, const char *where, const char *sql)
+void db_run(sqlite3 *db, const char *where, const char *sql, ...)
 {
-    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+    va_list values;
+    va_start(values, sql);
+    OWNED_SQL char *text = sqlite3_vmprintf(sql, values);
+    va_end(values);
+    if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
         die(EXIT_CODE_FAILURE, "%s: %s", where, sqlite3_errmsg(db));
 }
 
@@ -29,10 +34,9 @@ sqlite3_stmt *db_prepare(sqlite3 *db, const char *where, const char *sql)
 
 char *db_text(sqlite3 *db, const char *where, const char *sql)
 {
-    sqlite3_stmt *s = db_prepare(db, where, sql);
+    OWNED_ROWS sqlite3_stmt *s = db_prepare(db, where, sql);
     const char *text = sqlite3_step(s) == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
     char *copy = text ? xstrdup(text) : NULL;
-    sqlite3_finalize(s);
     return copy;
 }
 
@@ -89,9 +93,8 @@ static bool has_options(const char *table)
 
 static void run_str(sqlite3 *db, sqlite3_str *sql)
 {
-    char *text = sqlite3_str_finish(sql);
-    db_run(db, "loading", text);
-    sqlite3_free(text);
+    OWNED_SQL char *text = sqlite3_str_finish(sql);
+    db_run(db, "loading", "%s", text);
 }
 
 /* CREATE TABLE of the columns first ... end - 1. */
@@ -122,8 +125,8 @@ static void insert(sqlite3 *db, const char *into, csv *file, const char *path, c
     for (size_t k = first; k < end; k++)
         sqlite3_str_appendf(sql, ", ?%d", (int)(k - first) + 2);
     sqlite3_str_appendall(sql, ")");
-    char *text = sqlite3_str_finish(sql);
-    sqlite3_stmt *s = db_prepare(db, path, text);
+    OWNED_SQL char *text = sqlite3_str_finish(sql);
+    OWNED_ROWS sqlite3_stmt *s = db_prepare(db, path, text);
     OWNED int *columns = xmalloc((end - first) * sizeof *columns);
     for (size_t k = first; k < end; k++)
         columns[k - first] = csv_column(file, c[k].name);
@@ -140,8 +143,6 @@ static void insert(sqlite3 *db, const char *into, csv *file, const char *path, c
             die(EXIT_CODE_FAILURE, "%s: %s", path, sqlite3_errmsg(db));
         sqlite3_reset(s);
     }
-    sqlite3_finalize(s);
-    sqlite3_free(text);
 }
 
 /* The columns that tell a case of a bench from another beside its parameters. Rows of an untimed bench lack some. */
@@ -214,9 +215,9 @@ static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t
             append_asked(custom, c[k].name, sizes);
         }
     }
-    char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json), *a = sqlite3_str_finish(all);
-    char *by = sqlite3_str_finish(order), *own = sqlite3_str_finish(custom);
-    char *partition = sqlite3_mprintf("bench%z%s", sqlite3_str_finish(same), p ? p : "");
+    OWNED_SQL char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json), *a = sqlite3_str_finish(all);
+    OWNED_SQL char *by = sqlite3_str_finish(order), *own = sqlite3_str_finish(custom);
+    OWNED_SQL char *partition = sqlite3_mprintf("bench%z%s", sqlite3_str_finish(same), p ? p : "");
     sqlite3_str *sql = sqlite3_str_new(db);
     sqlite3_str_appendf(sql,
                         "INSERT INTO \"%w\"(options, custom, run_of%s) SELECT json_object(%s), %s, coalesce(gpu_uuid, "
@@ -233,12 +234,6 @@ static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t
         sqlite3_str_appendall(sql, " AND gpu_uuid IS NULL");
     sqlite3_str_appendf(sql, " ORDER BY %s%s first_id", ours && by ? by : "", ours && by ? "," : "");
     run_str(db, sql);
-    sqlite3_free(own);
-    sqlite3_free(by);
-    sqlite3_free(partition);
-    sqlite3_free(p);
-    sqlite3_free(j);
-    sqlite3_free(a);
 }
 
 /* The times of cases that several runs at one commit measured on the same GPUs, where each row of a peer is a run of its own: a row of
@@ -261,14 +256,15 @@ static void keep_repeats(sqlite3 *db, const known_column *c, size_t first, size_
         sqlite3_str_appendf(json, "%s%Q, ", sqlite3_str_length(json) ? ", " : "", c[k].name);
         append_asked(json, c[k].name, sizes);
     }
-    char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json);
-    char *own =
+    OWNED_SQL char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json);
+    OWNED_SQL char *own =
         sqlite3_mprintf("(%Q IS NULL OR coalesce(device, %Q) = %Q) AND status = 'ok' AND", device, device, device);
     /* Parts of a step are no times of their own. */
     for (size_t i = 0; i < TIMES; i++) {
         if (!known[i] || (known[MEAN] && i > 0) || (!ours && i > 0))
             continue;
-        char *sql = sqlite3_mprintf(
+        db_run(
+            db, "loading",
             "INSERT INTO repeats SELECT %s, json_object(%s), %Q, %s AS runs, median(\"%w\"), min(\"%w\"), max(\"%w\"), "
             "%s, %s FROM "
             "raw WHERE %s \"%w\" > 0 GROUP BY gpu_uuid, \"commit\"%s HAVING runs > 1 ORDER BY min(id)",
@@ -276,12 +272,7 @@ static void keep_repeats(sqlite3 *db, const known_column *c, size_t first, size_
             ours ? "count(DISTINCT campaign)" : "count(*)", names[i], names[i], names[i],
             known[MEAN] && known[P10] && known[P90] ? "max(100 * (step_p90_ms - step_p10_ms) / step_mean_ms)" : "NULL",
             known[MHZ] ? "min(sm_mhz) || ' to ' || max(sm_mhz)" : "NULL", ours ? own : "", names[i], p ? p : "");
-        db_run(db, "loading", sql);
-        sqlite3_free(sql);
     }
-    sqlite3_free(own);
-    sqlite3_free(p);
-    sqlite3_free(j);
 }
 
 /* Every file of a folder, for a path with a star; column `file` says which one a row is from. */
@@ -311,19 +302,10 @@ static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_
 static void note_file(sqlite3 *db, const char *table, const char *path, const csv *file)
 {
     OWNED char *lost = csv_lost(file);
-    char *sql = sqlite3_mprintf("INSERT INTO files VALUES(%Q, %Q, %Q)", table, path,
-                                lost         ? lost
-                                : file->rows ? NULL
-                                             : "no rows");
-    db_run(db, "loading", sql);
-    sqlite3_free(sql);
-}
-
-static void drop_others(sqlite3 *db, const char *table, const char *device)
-{
-    char *sql = sqlite3_mprintf("DELETE FROM \"%w\" WHERE device <> %Q", table, device);
-    db_run(db, "loading", sql);
-    sqlite3_free(sql);
+    db_run(db, "loading", "INSERT INTO files VALUES(%Q, %Q, %Q)", table, path,
+           lost         ? lost
+           : file->rows ? NULL
+                        : "no rows");
 }
 
 /* Rows of a bench with what machine.csv says of their runs. */
@@ -359,7 +341,7 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
     } else if (file && file->rows) {
         insert(db, c[first].table, file, path, c, first, end);
         if (device && is_kind(c[first].table, "profile_"))
-            drop_others(db, c[first].table, device);
+            db_run(db, "loading", "DELETE FROM \"%w\" WHERE device <> %Q", c[first].table, device);
     }
     csv_free(file);
 }

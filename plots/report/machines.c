@@ -65,7 +65,7 @@ static sqlite3 *first_screen(const char *dir, const char *device, bool lint)
 /* The rows of a query behind a first column `place`. */
 static void copy(sqlite3 *to, const char *table, sqlite3 *from, const char *query, size_t place)
 {
-    sqlite3_stmt *rows = db_prepare(from, table, query);
+    OWNED_ROWS sqlite3_stmt *rows = db_prepare(from, table, query);
     const int n = sqlite3_column_count(rows);
     sqlite3_str *sql = sqlite3_str_new(to), *columns = sqlite3_str_new(to);
     sqlite3_str_appendf(sql, "INSERT INTO \"%w\" VALUES(?1", table);
@@ -76,9 +76,9 @@ static void copy(sqlite3 *to, const char *table, sqlite3 *from, const char *quer
     }
     sqlite3_str_appendall(sql, ")");
     sqlite3_str_appendall(columns, ")");
-    char *create = sqlite3_str_finish(columns), *insert = sqlite3_str_finish(sql);
-    db_run(to, table, create);
-    sqlite3_stmt *into = db_prepare(to, table, insert);
+    OWNED_SQL char *create = sqlite3_str_finish(columns), *insert = sqlite3_str_finish(sql);
+    db_run(to, table, "%s", create);
+    OWNED_ROWS sqlite3_stmt *into = db_prepare(to, table, insert);
     while (sqlite3_step(rows) == SQLITE_ROW) {
         sqlite3_bind_int64(into, 1, (sqlite3_int64)place);
         for (int c = 0; c < n; c++)
@@ -86,10 +86,6 @@ static void copy(sqlite3 *to, const char *table, sqlite3 *from, const char *quer
         sqlite3_step(into);
         sqlite3_reset(into);
     }
-    sqlite3_finalize(into);
-    sqlite3_finalize(rows);
-    sqlite3_free(insert);
-    sqlite3_free(create);
 }
 
 static void add_folder(sqlite3 *to, sqlite3 *from, const char *name, const char *title, size_t place)
@@ -99,9 +95,7 @@ static void add_folder(sqlite3 *to, sqlite3 *from, const char *name, const char 
     copy(to, "all_refused", from, "SELECT work, why FROM judged WHERE why IS NOT NULL", place);
     copy(to, "all_planned", from, "SELECT * FROM planned", place);
     copy(to, "newest", from, "SELECT substr(max(utc), 1, 10) AS date, version FROM about", place);
-    char *sql = sqlite3_mprintf("INSERT INTO folders VALUES(%lld, %Q, %Q)", (long long)place, name, title);
-    db_run(to, "report", sql);
-    sqlite3_free(sql);
+    db_run(to, "report", "INSERT INTO folders VALUES(%lld, %Q, %Q)", (long long)place, name, title);
 }
 
 static sqlite3 *empty_database(void)

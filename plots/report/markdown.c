@@ -6,8 +6,6 @@
 
 #include "plots/report/document.h"
 
-static int folded; /* how many folds are open; nothing is written inside */
-
 static bool is_entity(const char *at)
 {
     const size_t name = 1 + strspn(at + 1, "#0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
@@ -110,8 +108,6 @@ _Static_assert(DOC_LINK_END == '\a', "the end of a link is what strcspn looks fo
 
 static void heading(const doc_output *to, int level, const char *text)
 {
-    if (folded)
-        return;
     for (int i = 0; i < level; i++)
         fputc('#', to->file);
     fputc(' ', to->file);
@@ -122,33 +118,28 @@ static void heading(const doc_output *to, int level, const char *text)
 static void begin(const doc_output *to, const document *d, const char *title)
 {
     (void)d;
-    folded = 0;
     if (*title)
         heading(to, 1, title);
 }
 
 static void paragraph(const doc_output *to, const char *text)
 {
-    if (folded)
-        return;
     write_text(to->file, text, false);
     fputs("\n\n", to->file);
 }
 
 static void bullets(const doc_output *to, size_t n, char *const *texts)
 {
-    for (size_t i = 0; i < n && !folded; i++) {
+    for (size_t i = 0; i < n; i++) {
         fputs("- ", to->file);
         write_text(to->file, texts[i], false);
         fputc('\n', to->file);
     }
-    fputs(folded ? "" : "\n", to->file);
+    fputc('\n', to->file);
 }
 
 static void note(const doc_output *to, const char *text)
 {
-    if (folded)
-        return;
     fputs("> ", to->file);
     write_text(to->file, text, false);
     fputs("\n\n", to->file);
@@ -156,26 +147,12 @@ static void note(const doc_output *to, const char *text)
 
 static void figure(const doc_output *to, const char *file, const char *alt)
 {
-    if (folded)
-        return;
     fputs("![", to->file);
     write_text(to->file, alt, false);
     fputs("](", to->file);
     for (; *file; file++)
         write_address(to->file, *file);
     fputs(")\n\n", to->file);
-}
-
-static void fold(const doc_output *to, const char *summary)
-{
-    (void)to, (void)summary;
-    folded++;
-}
-
-static void fold_end(const doc_output *to)
-{
-    (void)to;
-    folded--;
 }
 
 static void write_cell(FILE *out, const char *text)
@@ -189,8 +166,6 @@ static void write_cell(FILE *out, const char *text)
 
 static void table(const doc_output *to, const doc_grid *g)
 {
-    if (folded)
-        return;
     fputc('|', to->file);
     for (size_t c = 0; c < g->columns; c++)
         write_cell(to->file, g->names[c]);
@@ -207,24 +182,10 @@ static void table(const doc_output *to, const doc_grid *g)
     fputc('\n', to->file);
 }
 
-static void contents(const doc_output *to, const document *d)
-{
-    (void)to, (void)d;
-}
-
-static void end(const doc_output *to)
-{
-    (void)to;
-}
-
 const doc_writer markdown_writer = {.begin = begin,
                                     .heading = heading,
                                     .paragraph = paragraph,
                                     .bullets = bullets,
                                     .note = note,
                                     .figure = figure,
-                                    .fold = fold,
-                                    .fold_end = fold_end,
-                                    .table = table,
-                                    .contents = contents,
-                                    .end = end};
+                                    .table = table};

@@ -209,9 +209,7 @@ static int update_readme(char *const *dirs, size_t n, const char *readme)
 
 static void print_cell(const char *text, bool last)
 {
-    const size_t length = csv_quote(text ? text : "", NULL, 0) + 1;
-    OWNED char *quoted = xmalloc(length);
-    csv_quote(text ? text : "", quoted, length);
+    OWNED char *quoted = csv_quoted(text ? text : "");
     printf("%s%c", quoted, last ? '\n' : ',');
 }
 

@@ -138,9 +138,7 @@ void compare_write_text(FILE *out, const comparison *c, const char *const names[
 
 static void csv_text(FILE *out, const char *text, char end)
 {
-    const size_t bytes = csv_quote(text, NULL, 0) + 1;
-    OWNED char *quoted = xmalloc(bytes);
-    csv_quote(text, quoted, bytes);
+    OWNED char *quoted = csv_quoted(text);
     fprintf(out, "%s%c", quoted, end);
 }
 

@@ -215,27 +215,19 @@ double csv_real(const csv *c, size_t row, const char *name)
     return *end ? NAN : value;
 }
 
-static void put(char *out, size_t out_bytes, size_t *length, char c)
+char *csv_quoted(const char *text)
 {
-    if (*length + 1 < out_bytes)
-        out[*length] = c;
-    ++*length;
-}
-
-size_t csv_quote(const char *text, char *out, size_t out_bytes)
-{
-    size_t length = 0;
-    bool quoted = text[strcspn(text, ",\"\r\n")] != '\0' || *text == '#';
+    const bool quoted = text[strcspn(text, ",\"\r\n")] != '\0' || *text == '#';
+    char *cell = xmalloc(2 * strlen(text) + 3), *at = cell;
     if (quoted)
-        put(out, out_bytes, &length, '"');
+        *at++ = '"';
     for (; *text; text++) {
         if (*text == '"')
-            put(out, out_bytes, &length, '"');
-        put(out, out_bytes, &length, is_control(*text) ? '?' : *text);
+            *at++ = '"';
+        *at++ = is_control(*text) ? '?' : *text;
     }
     if (quoted)
-        put(out, out_bytes, &length, '"');
-    if (out_bytes)
-        out[length < out_bytes ? length : out_bytes - 1] = '\0';
-    return length;
+        *at++ = '"';
+    *at = '\0';
+    return cell;
 }

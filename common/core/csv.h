@@ -28,5 +28,5 @@ const char *csv_cell(const csv *c, size_t row, const char *name);           /* "
 bool csv_is(const csv *c, size_t row, const char *name, const char *value); /* false when the column is absent */
 double csv_real(const csv *c, size_t row, const char *name);                /* NAN when absent, empty or no number */
 
-/* Quotes `text` for a CSV cell into out (RFC 4180) and returns the length it needed. A control character becomes a question mark. */
-size_t csv_quote(const char *text, char *out, size_t out_bytes);
+/* `text` as a cell of CSV (RFC 4180). A control character becomes a question mark. Caller frees. */
+char *csv_quoted(const char *text);

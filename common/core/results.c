@@ -31,13 +31,10 @@ void results_fact(FILE *out, const char *run_id, const char *key, const char *va
 {
     if (!*value)
         return;
-    const size_t bytes = csv_quote(value, NULL, 0) + 1;
-    char *cell = xmalloc(bytes);
-    csv_quote(value, cell, bytes);
+    OWNED char *cell = csv_quoted(value);
     for (char *c = cell; *c; c++)
         *c = *c == '\n' || *c == '\r' ? ' ' : *c;
     fprintf(out, "%s,%s,%s\n", run_id, key, cell);
-    free(cell);
 }
 
 void results_facts_append(const char *machine, const char *lines)

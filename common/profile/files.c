@@ -44,9 +44,7 @@ static FILE *cell(sheet *s, const char *column)
 
 static void put(sheet *s, const char *column, const char *text)
 {
-    const size_t bytes = csv_quote(text, NULL, 0) + 1;
-    OWNED char *quoted = xmalloc(bytes);
-    csv_quote(text, quoted, bytes);
+    OWNED char *quoted = csv_quoted(text);
     fprintf(cell(s, column), "%s", quoted);
 }
 

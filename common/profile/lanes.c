@@ -162,17 +162,9 @@ static bars exposed_parts(const bars *spans, double resolution_us)
 
 /* ---- the file ---- */
 
-static char *quoted(const char *text)
-{
-    const size_t bytes = csv_quote(text, NULL, 0) + 1;
-    char *out = xmalloc(bytes);
-    csv_quote(text, out, bytes);
-    return out;
-}
-
 static void put_row(FILE *f, const char *label, int rank, const char *lane, const bar *s, double base_us)
 {
-    OWNED char *name = quoted(s->name);
+    OWNED char *name = csv_quoted(s->name);
     fprintf(f, "%s,%d,%s,%d,%s,%.3f,%.3f\n", label, rank, lane, s->stream, name, s->start_us - base_us,
             s->end_us - base_us);
 }
@@ -210,7 +202,7 @@ bool lanes_write(const char *path, const char *label, int rank, const recording 
         rows = joined(&spans, resolution_us);
         exposed = exposed_parts(&spans, resolution_us);
     }
-    char *text = NULL, *cell = quoted(label);
+    char *text = NULL, *cell = csv_quoted(label);
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
     if (!f)

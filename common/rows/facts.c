@@ -54,10 +54,7 @@ void run_facts_fill(row_writer *r)
     for (const column_spec *c = rows_layout.run; c->name; c++) {
         if (!has(r, c))
             continue;
-        OWNED char *value = value_of(r, c->name);
-        const size_t bytes = csv_quote(value, NULL, 0) + 1;
-        OWNED char *cell = xmalloc(bytes);
-        csv_quote(value, cell, bytes);
+        OWNED char *value = value_of(r, c->name), *cell = csv_quoted(value);
         fprintf(header, ",%s", c->name);
         fprintf(line, ",%s", cell);
     }

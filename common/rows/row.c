@@ -33,9 +33,7 @@ static void line_begin(line *l)
 
 static void put_text(line *l, const char *text)
 {
-    size_t bytes = csv_quote(text, NULL, 0) + 1;
-    OWNED char *quoted = xmalloc(bytes);
-    csv_quote(text, quoted, bytes);
+    OWNED char *quoted = csv_quoted(text);
     fprintf(l->out, "%s%s", l->started ? "," : "", quoted);
     l->started = true;
 }

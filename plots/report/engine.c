@@ -433,8 +433,7 @@ static void write_data(const section *s, const block *b, const char *name)
             if (is_json(sqlite3_column_name(rows, c)))
                 continue;
             const char *text = (const char *)sqlite3_column_text(rows, c), *kind = sqlite3_column_decltype(rows, c);
-            char cell[4096];
-            csv_quote(text ? text : kind && strcmp(kind, "TEXT") == 0 ? "" : "nan", cell, sizeof cell);
+            OWNED char *cell = csv_quoted(text ? text : kind && strcmp(kind, "TEXT") == 0 ? "" : "nan");
             fprintf(out, "%s%s", comma, cell);
             comma = ",";
         }

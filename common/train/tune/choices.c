@@ -196,12 +196,11 @@ static bool read_all(choices *c, csv *file, choice_source source)
 static void write_row(FILE *f, const kept_choice *k, const sb_matmul_choice *choice, int rival)
 {
     double values[SHAPE_COLUMNS];
-    char name[2 * sizeof choice->name];
+    OWNED char *name = csv_quoted(choice->name);
     size_t bytes = sizeof choice->algorithm;
     while (bytes > 1 && choice->algorithm[bytes - 1] == 0)
         bytes--;
     shape_values(&k->shape, values);
-    csv_quote(choice->name, name, sizeof name);
     fputs(*k->product ? k->product : "-", f);
     for (int i = 0; i < SHAPE_COLUMNS; i++)
         fprintf(f, ",%.0f", values[i]);

@@ -3,6 +3,7 @@
  * one kernel each, and unfused with scale 1 and no mask. One block a row. A row that fits stays in registers, so that
  * memory is read once and written once; a longer one is read twice, the second time mostly from L2. */
 #include "kernels/cuda/attention/scores.h"
+#include "kernels/cuda/primitives/reduction.cuh"
 #include "kernels/cuda/primitives/vector.cuh"
 
 namespace
@@ -67,36 +68,11 @@ __device__ __forceinline__ void store(T *row, int at, const vector16<T> &x)
     reinterpret_cast<vector16<T> *>(row)[at] = x;
 }
 
-struct add_op {
-    static constexpr float identity = 0;
-    __device__ static float apply(float x, float y) { return x + y; }
+/* Unlike max_op, it takes the other of a NaN and a number. */
+struct larger_op {
+    static __device__ __forceinline__ float identity() { return -INFINITY; }
+    static __device__ __forceinline__ float apply(float x, float y) { return fmaxf(x, y); }
 };
-struct max_op {
-    static constexpr float identity = -INFINITY;
-    __device__ static float apply(float x, float y) { return fmaxf(x, y); }
-};
-
-template <typename OP>
-__device__ __forceinline__ float warp_reduce(float x)
-{
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2)
-        x = OP::apply(x, __shfl_xor_sync(0xffffffffu, x, d));
-    return x;
-}
-
-/* Every thread gets the result. `shared` holds 32 floats that no other reduction of the kernel uses. The order of sums
- * depends only on the block's size, so results are the same on every run. */
-template <typename OP>
-__device__ __forceinline__ float block_reduce(float x, float *shared)
-{
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    x = warp_reduce<OP>(x);
-    if (lane == 0)
-        shared[warp] = x;
-    __syncthreads();
-    return warp_reduce<OP>(lane < warps ? shared[lane] : OP::identity);
-}
 
 /* A row without a visible key has maximum -inf; 0 in its place keeps -inf - -inf out of the exponent. */
 __device__ __forceinline__ float finite_maximum(float m)
@@ -164,7 +140,7 @@ __global__ void __launch_bounds__(max_threads(VECTORS)) softmax_kernel(const T *
 #pragma unroll
         for (int i = 0; i < VECTORS; i++)
             m = fmaxf(m, vector_maximum(x[i], scale));
-        m = finite_maximum(block_reduce<max_op>(m, shared_max));
+        m = finite_maximum(block_reduce<larger_op>(m, shared_max));
 #pragma unroll
         for (int i = 0; i < VECTORS; i++)
             x[i].stay_packed(zero);
@@ -191,7 +167,7 @@ __global__ void __launch_bounds__(max_threads(VECTORS)) softmax_kernel(const T *
             m = larger;
         }
         const float mine = m;
-        m = finite_maximum(block_reduce<max_op>(m, shared_max));
+        m = finite_maximum(block_reduce<larger_op>(m, shared_max));
         sum = block_reduce<add_op>(sum * exp2f((mine - m) * LOG2_E), shared_sum);
         const float inverse = sum > 0 ? 1 / sum : sum;
         for (int at = threadIdx.x; at < vectors; at += blockDim.x)
@@ -273,10 +249,26 @@ __global__ void __launch_bounds__(max_threads(VECTORS))
     }
 }
 
-/* Threads of a block that holds `vectors` vectors, `each` per thread. */
-unsigned threads_for(int vectors, int each)
+/* launch(vectors per thread, threads of a block) for rows of n vectors, of which a thread holds at most MOST. */
+template <int MOST, typename LAUNCH>
+void launch_for(int n, LAUNCH launch)
 {
-    return (unsigned)((vectors + each - 1) / each + 31) / 32 * 32;
+    const auto with = [&](auto each) {
+        constexpr int EACH = decltype(each)::value;
+        launch(each, (unsigned)((n + EACH - 1) / EACH + 31) / 32 * 32);
+    };
+    if (n <= 128)
+        with(std::integral_constant<int, 1>());
+    else if (n <= 512)
+        with(std::integral_constant<int, 2>());
+    else if (n <= 1024)
+        with(std::integral_constant<int, 4>());
+    else if (n <= 4096)
+        with(std::integral_constant<int, 8>());
+    else if (MOST >= 16 && n <= 8192)
+        with(std::integral_constant < int, MOST >= 16 ? 16 : 8 > ());
+    else
+        launch(std::integral_constant<int, STREAMED>(), STREAMED_THREADS);
 }
 
 } // namespace
@@ -292,18 +284,9 @@ extern "C" sb_status sb_scores_softmax(const sb_scores *s, const void *in, void 
         const T *x = (const T *)in;
         T *y = (T *)p;
         const int n = (int)(s->pitch / vector16<T>::N);
-        if (n <= 128)
-            softmax_kernel<T, 1><<<rows, threads_for(n, 1), 0, on>>>(x, y, lse, r);
-        else if (n <= 512)
-            softmax_kernel<T, 2><<<rows, threads_for(n, 2), 0, on>>>(x, y, lse, r);
-        else if (n <= 1024)
-            softmax_kernel<T, 4><<<rows, threads_for(n, 4), 0, on>>>(x, y, lse, r);
-        else if (n <= 4096)
-            softmax_kernel<T, 8><<<rows, threads_for(n, 8), 0, on>>>(x, y, lse, r);
-        else if (n <= 8192)
-            softmax_kernel<T, 16><<<rows, threads_for(n, 16), 0, on>>>(x, y, lse, r);
-        else
-            softmax_kernel<T, STREAMED><<<rows, STREAMED_THREADS, 0, on>>>(x, y, lse, r);
+        launch_for<16>(n, [&](auto each, unsigned threads) {
+            softmax_kernel<T, decltype(each)::value><<<rows, threads, 0, on>>>(x, y, lse, r);
+        });
         return sb_cuda_launched("softmax kernel");
     });
 }
@@ -319,16 +302,9 @@ extern "C" sb_status sb_scores_softmax_backward(const sb_scores *s, const void *
         const T *x = (const T *)p, *y = (const T *)dp;
         T *z = (T *)ds;
         const int n = (int)(s->pitch / vector16<T>::N);
-        if (n <= 128)
-            softmax_backward_kernel<T, 1><<<rows, threads_for(n, 1), 0, on>>>(x, y, z, r);
-        else if (n <= 512)
-            softmax_backward_kernel<T, 2><<<rows, threads_for(n, 2), 0, on>>>(x, y, z, r);
-        else if (n <= 1024)
-            softmax_backward_kernel<T, 4><<<rows, threads_for(n, 4), 0, on>>>(x, y, z, r);
-        else if (n <= 4096)
-            softmax_backward_kernel<T, 8><<<rows, threads_for(n, 8), 0, on>>>(x, y, z, r);
-        else
-            softmax_backward_kernel<T, STREAMED><<<rows, STREAMED_THREADS, 0, on>>>(x, y, z, r);
+        launch_for<8>(n, [&](auto each, unsigned threads) {
+            softmax_backward_kernel<T, decltype(each)::value><<<rows, threads, 0, on>>>(x, y, z, r);
+        });
         return sb_cuda_launched("softmax gradient kernel");
     });
 }

@@ -54,17 +54,10 @@ scratch scratch_of(const sb_attention *a, bool backward)
     return s;
 }
 
-__device__ __forceinline__ double to_double(float x)
+template <typename T>
+__device__ __forceinline__ double to_double(T x)
 {
-    return x;
-}
-__device__ __forceinline__ double to_double(__half x)
-{
-    return __half2float(x);
-}
-__device__ __forceinline__ double to_double(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
+    return (float)x;
 }
 
 /* Row s of head h of batch entry b. */

@@ -163,25 +163,6 @@ __global__ void __launch_bounds__(THREADS) units_kernel(const A *a, const B *b, 
     });
 }
 
-__device__ __forceinline__ float load_as(sb_dtype t, const void *x, int64_t i)
-{
-    if (t == SB_BF16)
-        return to_float(((const __nv_bfloat16 *)x)[i]);
-    if (t == SB_FP16)
-        return to_float(((const __half *)x)[i]);
-    return ((const float *)x)[i];
-}
-
-__device__ __forceinline__ void store_as(sb_dtype t, void *x, int64_t i, float value)
-{
-    if (t == SB_BF16)
-        from_float(value, (__nv_bfloat16 *)x + i);
-    else if (t == SB_FP16)
-        from_float(value, (__half *)x + i);
-    else
-        ((float *)x)[i] = value;
-}
-
 /* Elements [first, g.units), whatever their dtypes and places. */
 __global__ void __launch_bounds__(THREADS)
     elements_kernel(const void *a, const void *b, void *out, geometry g, int64_t first, sb_dtype dtype_a,
@@ -190,11 +171,11 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t stride = (int64_t)gridDim.x * THREADS;
     for (int64_t i = first + (int64_t)blockIdx.x * THREADS + threadIdx.x; i < g.units; i += stride) {
         const position at = locate(g, i, 1);
-        const float x = load_as(dtype_a, a, at.row * g.lda + at.column);
-        const float y = g.has_b ? load_as(dtype_b, b, index_b(g, at)) : 0.0f;
+        const float x = get_element(a, dtype_a, at.row * g.lda + at.column);
+        const float y = g.has_b ? get_element(b, dtype_b, index_b(g, at)) : 0.0f;
         float z = 0;
         with_point(g.op, [&](auto op) { z = point<decltype(op)::value>(x, y, g.scalar); });
-        store_as(dtype_out, out, at.row * g.ld_out + at.column, z);
+        set_element(out, dtype_out, at.row * g.ld_out + at.column, z);
     }
 }
 

@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(32 * SUM_COLUMNS)
             sum += partials[(int64_t)i * d + first + lane];
     sums[warp][lane] = sum;
     __syncthreads();
-    sum = warp_sum(sums[lane][warp]);
+    sum = warp_reduce<add_op>(sums[lane][warp]);
     if (lane == 0 && first + warp < d)
         set_element(dweight, dtype, first + warp, accumulate ? get_element(dweight, dtype, first + warp) + sum : sum);
 }

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/reduction.cuh"
 #include "kernels/cuda/primitives/vector.cuh"
 
 /* N neighbouring elements, packed as they are stored. One element where rows are not aligned; otherwise as many as
@@ -87,14 +88,6 @@ __device__ __forceinline__ tile_span this_tile(const row_tiles &t)
     return {(int)row, start, min(t.n, start + t.chunks)};
 }
 
-__device__ __forceinline__ float warp_sum(float x)
-{
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, d);
-    return x;
-}
-
 /* Whole warps that own a row together, in a block of (threads of a group, groups). */
 class row_group
 {
@@ -108,7 +101,7 @@ class row_group
     template <bool OWN_BARRIER>
     __device__ __forceinline__ float sum(float x, float (*shared)[32])
     {
-        x = warp_sum(x);
+        x = warp_reduce<add_op>(x);
         if (threads == 32)
             return x;
         float *slots = shared[half] + index * (threads / 32);
@@ -119,7 +112,7 @@ class row_group
             asm volatile("bar.sync %0, %1;" ::"r"(index + 1), "r"(threads) : "memory");
         else
             __syncthreads();
-        return warp_sum(thread % 32 < threads / 32 ? slots[thread % 32] : 0.0f);
+        return warp_reduce<add_op>(thread % 32 < threads / 32 ? slots[thread % 32] : 0.0f);
     }
 
   private:
@@ -156,26 +149,6 @@ inline int row_warps(int d, int n)
 {
     const int warps = (d / n + 32 * ROW_CHUNKS - 1) / (32 * ROW_CHUNKS);
     return d % n == 0 && warps <= ROW_MAX_WARPS ? warps : 0;
-}
-
-/* One element whose dtype the compiler does not know. */
-__device__ __forceinline__ float get_element(const void *p, sb_dtype dtype, int64_t at)
-{
-    if (dtype == SB_BF16)
-        return (float)((const __nv_bfloat16 *)p)[at];
-    if (dtype == SB_FP16)
-        return (float)((const __half *)p)[at];
-    return ((const float *)p)[at];
-}
-
-__device__ __forceinline__ void set_element(void *p, sb_dtype dtype, int64_t at, float x)
-{
-    if (dtype == SB_BF16)
-        ((__nv_bfloat16 *)p)[at] = (__nv_bfloat16)x;
-    else if (dtype == SB_FP16)
-        ((__half *)p)[at] = (__half)x;
-    else
-        ((float *)p)[at] = x;
 }
 
 struct named_pointer {

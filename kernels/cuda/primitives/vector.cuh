@@ -84,3 +84,23 @@ auto with_element_type(sb_dtype dtype, F f)
         return f(__half());
     return f(float());
 }
+
+/* One element whose dtype the compiler does not know. */
+__device__ __forceinline__ float get_element(const void *p, sb_dtype dtype, int64_t at)
+{
+    if (dtype == SB_BF16)
+        return (float)((const __nv_bfloat16 *)p)[at];
+    if (dtype == SB_FP16)
+        return (float)((const __half *)p)[at];
+    return ((const float *)p)[at];
+}
+
+__device__ __forceinline__ void set_element(void *p, sb_dtype dtype, int64_t at, float x)
+{
+    if (dtype == SB_BF16)
+        ((__nv_bfloat16 *)p)[at] = (__nv_bfloat16)x;
+    else if (dtype == SB_FP16)
+        ((__half *)p)[at] = (__half)x;
+    else
+        ((float *)p)[at] = x;
+}

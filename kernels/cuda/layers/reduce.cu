@@ -33,13 +33,7 @@ struct matrix {
 
 __device__ __forceinline__ void store_result(const matrix &a, int64_t at, float x)
 {
-    x *= a.scale;
-    if (a.dtype_out == SB_BF16)
-        from_float(x, (__nv_bfloat16 *)a.out + at);
-    else if (a.dtype_out == SB_FP16)
-        from_float(x, (__half *)a.out + at);
-    else
-        ((float *)a.out)[at] = x;
+    set_element(a.out, a.dtype_out, at, x * a.scale);
 }
 
 /* V neighbouring elements as they are stored. */

@@ -131,7 +131,8 @@ bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
     out->graph = text_is(case_text(c, "fusion"), "graph");
     const pipeline_schedule *row = pipeline_schedule_find(case_variant(c));
     out->o.shard.prefetch = 1;
-    out->shape = (pipeline_shape){row, out->on.m.pp, pipeline_chunks(row, (int)case_int(c, "chunks")), step_micro_batches(&out->o)};
+    out->shape = (pipeline_shape){row, out->on.m.pp, pipeline_chunks(row, (int)case_int(c, "chunks")),
+                                  step_micro_batches(&out->o)};
     out->ranks = mesh_world(out->on.m);
     out->o.update_units = text_is(case_text(c, "update"), "units") && !pp_shares(out);
     out->rank = launch_rank(out->l);

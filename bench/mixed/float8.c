@@ -37,16 +37,74 @@ static void *stream_of(const float8_case *f)
     return device_stream(f->m->s->dev);
 }
 
+static bool amax(float8_case *f, float8_side *s)
+{
+    const sb_amax p = {.dtype = SB_BF16,
+                       .rows = s->rows,
+                       .columns = s->k,
+                       .ld = s->k,
+                       .x = s->x,
+                       .of_all = s->of_all,
+                       .of_rows = s->of_rows,
+                       .of_columns = s->of_columns};
+    return mixed_ok(f->m, f->m->kernels->train->amax(f->m->ctx, &p, stream_of(f)));
+}
+
+static bool cast(float8_case *f, float8_side *s)
+{
+    const sb_quantize p = {.dtype = SB_BF16,
+                           .format = s->as.format,
+                           .scaling = s->as.scaling,
+                           .rows = s->rows,
+                           .columns = s->k,
+                           .ld = s->k,
+                           .x = s->x,
+                           .amax = s->as.scaling == SB_SCALE_TENSOR ? s->of_all : s->of_rows,
+                           .amax_t = s->of_columns,
+                           .y = s->codes,
+                           .ld_y = s->k,
+                           .scales = s->scales,
+                           .y_t = s->codes_t,
+                           .ld_t = s->rows,
+                           .scales_t = s->scales_t,
+                           .counts = s->counts};
+    return mixed_ok(f->m, f->m->kernels->train->quantize(f->m->ctx, &p, stream_of(f)));
+}
+
+static sb_matmul call_of(const float8_case *f)
+{
+    sb_matmul p = {.dtype = SB_BF16,
+                   .dtype_out = SB_BF16,
+                   .transpose_b = true,
+                   .m = f->rows,
+                   .n = f->columns,
+                   .k = f->k,
+                   .lda = f->k,
+                   .ldb = f->k,
+                   .ldd = f->columns,
+                   .a = f->a.x,
+                   .b = f->b.x,
+                   .d = f->d,
+                   .workspace = f->workspace,
+                   .workspace_bytes = f->workspace_bytes};
+    if (f->product) {
+        p.dtype = f->a.as.format, p.dtype_b = f->b.as.format;
+        p.a = f->a.codes, p.b = f->b.codes;
+        p.scaling_a = f->a.as.scaling, p.scaling_b = f->b.as.scaling;
+        p.scale_a = f->a.scales, p.scale_b = f->b.scales;
+        p.sums = f->product->sums;
+    }
+    return p;
+}
+
 static bool amax_once(void *arg)
 {
-    float8_case *f = arg;
-    return float8_amax(f, &f->a);
+    return amax(arg, &((float8_case *)arg)->a);
 }
 
 static bool cast_once(void *arg)
 {
-    float8_case *f = arg;
-    return float8_cast(f, &f->a);
+    return cast(arg, &((float8_case *)arg)->a);
 }
 
 /* As many bytes as the cast moves, where D has room for them. */
@@ -64,8 +122,7 @@ static bool copy_once(void *arg)
 static bool product_once(void *arg)
 {
     float8_case *f = arg;
-    const sb_matmul p = float8_matmul(f);
-    return mixed_ok(f->m, f->m->kernels->train->matmul(f->m->ctx, &p, stream_of(f)));
+    return mixed_ok(f->m, f->m->kernels->train->matmul(f->m->ctx, &f->call, stream_of(f)));
 }
 
 /* ---- memory ---- */
@@ -110,7 +167,7 @@ static bool allocate(float8_case *f)
         !make_side(f, &f->b, f->columns, p ? &p->b : NULL, false) ||
         !(f->d = memory_alloc(f->m->s->mem, 2 * (size_t)f->rows * (size_t)f->columns, "d")))
         return false;
-    const sb_matmul product = float8_matmul(f);
+    const sb_matmul product = call_of(f);
     f->workspace_bytes = f->m->kernels->train->matmul_workspace(f->m->ctx, &product);
     return f->workspace_bytes == 0 ||
            (f->workspace = memory_alloc(f->m->s->mem, f->workspace_bytes, "workspace")) != NULL;
@@ -205,7 +262,7 @@ static bool cast_both(float8_case *f)
     for (int i = 0; f->product && i < 2; i++) {
         float8_side *s = i ? &f->b : &f->a;
         device_memset(f->m->s->dev, s->counts, 0, 2 * sizeof *s->counts);
-        if ((needs_words(s) && !float8_amax(f, s)) || !float8_cast(f, s))
+        if ((needs_words(s) && !amax(f, s)) || !cast(f, s))
             return false;
         if (i == 0) {
             uint32_t counts[2];
@@ -223,13 +280,13 @@ static bool cast_both(float8_case *f)
 static bool time_all(float8_case *f)
 {
     mixed *m = f->m;
-    double amax = 0, cast = 0, copy, product;
-    if (f->product && needs_words(&f->a) && !measure(m->s, m->w, "amax", amax_once, f, &amax))
+    double amax_ms = 0, cast_ms = 0, copy, product;
+    if (f->product && needs_words(&f->a) && !measure(m->s, m->w, "amax", amax_once, f, &amax_ms))
         return false;
     if (f->product) {
-        if (!measure(m->s, m->w, "cast", cast_once, f, &cast) || !measure(m->s, m->w, "copy", copy_once, f, &copy))
+        if (!measure(m->s, m->w, "cast", cast_once, f, &cast_ms) || !measure(m->s, m->w, "copy", copy_once, f, &copy))
             return false;
-        const double rate = 4.0 * f->rows * f->k / (cast * 1e6);
+        const double rate = 4.0 * f->rows * f->k / (cast_ms * 1e6);
         row_real(m->w, "cast_gb_s", rate);
         row_real(m->w, "cast_copy_pct", 100 * rate * copy * 1e6 / (2.0 * (double)copied_bytes(f)));
     }
@@ -241,7 +298,7 @@ static bool time_all(float8_case *f)
     row_real(m->w, "product_peak_pct", 100 * flops / (product * 1e9) / peak);
     const double of_16 = of_bf16(m->s, m->c, "product of bf16", product), gain = f->product ? 1 / of_16 : 1;
     row_real(m->w, "speedup_bf16", gain);
-    row_real(m->w, "speedup_with_cast", gain * product / (product + cast + amax));
+    row_real(m->w, "speedup_with_cast", gain * product / (product + cast_ms + amax_ms));
     return true;
 }
 
@@ -249,8 +306,8 @@ static bool time_all(float8_case *f)
 static bool tune(float8_case *f)
 {
     sb_matmul_choice chosen;
-    const sb_matmul p = float8_matmul(f);
-    if (!mixed_ok(f->m, f->m->kernels->train->matmul_tune(f->m->ctx, &p, &chosen, NULL, 0, stream_of(f))))
+    f->call = call_of(f);
+    if (!mixed_ok(f->m, f->m->kernels->train->matmul_tune(f->m->ctx, &f->call, &chosen, NULL, 0, stream_of(f))))
         return false;
     row_text(f->m->w, "algorithm", chosen.name);
     return true;

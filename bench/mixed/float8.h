@@ -23,12 +23,8 @@ typedef struct float8_case {
     void *d; /* bf16 */
     void *workspace;
     size_t workspace_bytes;
+    sb_matmul call; /* the product as it is timed */
 } float8_case;
-
-/* float8_calls.c: they enqueue; false on failure. */
-bool float8_amax(float8_case *f, float8_side *s);
-bool float8_cast(float8_case *f, float8_side *s);
-sb_matmul float8_matmul(const float8_case *f);
 
 /* float8_check.c: casts and the product against the CPU's ops and double. Fills the error columns; false: the row says why. */
 bool float8_check(float8_case *f);

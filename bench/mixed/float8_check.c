@@ -199,7 +199,7 @@ typedef struct errors {
 static void predict(const float8_case *f, const host_side *a, const host_side *b, const float *scales[2], int row,
                     int column, int width, uint16_t *out)
 {
-    sb_matmul p = float8_matmul(f);
+    sb_matmul p = f->call;
     p.m = PATCH, p.n = p.ldd = width;
     p.a = a->codes + (size_t)row * (size_t)f->k, p.b = b->codes + (size_t)column * (size_t)f->k;
     p.scale_a = scales[0], p.scale_b = scales[1];

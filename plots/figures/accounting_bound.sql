@@ -19,5 +19,3 @@ ways = SELECT column1 FROM (VALUES
     ('context')) WHERE column1 IN (SELECT way FROM drawn)
 least = SELECT 'tokens_least'
 SELECT * FROM paper ORDER BY id
-
-@end

@@ -8,5 +8,3 @@
 ranks = SELECT DISTINCT ranks FROM drawn ORDER BY ranks
 kappas = SELECT DISTINCT printf('%.6g', kappa) FROM drawn ORDER BY kappa
 SELECT * FROM paper ORDER BY id
-
-@end

@@ -8,5 +8,3 @@ SELECT * FROM bench_accounting WHERE status = 'ok' AND variant IN ('memory', 'fs
 tokens = SELECT DISTINCT tokens FROM drawn ORDER BY tokens
 devices = SELECT DISTINCT printf('%.0f', device_memory) FROM drawn ORDER BY device_memory
 SELECT * FROM paper ORDER BY id
-
-@end

@@ -9,5 +9,3 @@ recipes = SELECT column1 FROM (VALUES ('fp32'), ('bf16'), ('bf16-grad32')) WHERE
 stages = SELECT column1 FROM (VALUES ('ddp'), ('zero1'), ('zero2'), ('zero3'))
     WHERE column1 IN (SELECT strategy FROM drawn)
 SELECT * FROM paper ORDER BY id
-
-@end

@@ -16,5 +16,3 @@ WHERE step = (SELECT step FROM rows WHERE state_bytes = (SELECT max(state_bytes)
 
 @draw checkpoint_stall: What a save of {max(size)} costs ({printf('%.3g', max(state_bytes) / 1e9)} GB)
 SELECT * FROM largest ORDER BY strategy, ranks, instr('sync async lazy device', way)
-
-@end

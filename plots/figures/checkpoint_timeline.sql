@@ -15,5 +15,3 @@ WHERE step = (SELECT step FROM rows WHERE state_bytes = (SELECT max(state_bytes)
 
 @draw checkpoint_timeline: A save of {max(size)} in time ({printf('%.3g', max(state_bytes) / 1e9)} GB)
 SELECT * FROM largest ORDER BY place
-
-@end

@@ -10,5 +10,3 @@ SELECT size, seq, batch, ranks, precision, wire_dtype FROM usual WHERE recompute
 
 @draw fsdp: A step and its memory ({max(size)}, S {max(seq)}, batch {max(batch)}, {max(ranks)} ranks)
 SELECT u.* FROM usual u NATURAL JOIN models WHERE recompute = 'none' GROUP BY variant ORDER BY min(u.id)
-
-@end

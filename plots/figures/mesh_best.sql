@@ -8,5 +8,3 @@ models = SELECT DISTINCT model FROM drawn ORDER BY (SELECT min(id) FROM rows r W
 largest = SELECT model FROM drawn ORDER BY model_flops DESC LIMIT 1
 gpus = SELECT DISTINCT gpus FROM drawn ORDER BY gpus
 SELECT * FROM rows ORDER BY gpus, id
-
-@end

@@ -7,5 +7,3 @@ SELECT *, coalesce(published_gpus, gpus) AS world, coalesce(fitted, 0) AS left_o
     CASE WHEN variant = 'measured' THEN 'here' WHEN source LIKE 'Megatron%' THEN 'Megatron'
         ELSE replace(substr(source, 1, instr(source, ',') - 1), ' ', '_') END AS who
     FROM bench_mesh WHERE variant IN ('published', 'measured') AND status = 'ok' ORDER BY variant, id
-
-@end

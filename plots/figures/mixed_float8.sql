@@ -13,5 +13,3 @@ products = SELECT column1 FROM (VALUES ('bf16'), ('tensor-fast'), ('tensor'), ('
 shapes = SELECT shape FROM drawn WHERE "values" = 'normal' AND product = 'bf16' GROUP BY shape ORDER BY min(rowid)
 ks = SELECT DISTINCT k FROM drawn WHERE "values" = 'positive' ORDER BY k
 SELECT *, "values" AS kind FROM float8 WHERE "values" IN ('normal', 'positive') ORDER BY k, id
-
-@end

@@ -16,5 +16,3 @@ norms := SELECT count(DISTINCT norm) FROM drawn
 SELECT *, width AS x, err_rel AS y, dense_rank() OVER (ORDER BY first_of_dtype) AS panel,
     kind + 20 * (norm = 'layer') AS style
     FROM (SELECT *, dense_rank() OVER (ORDER BY first_of_kind) AS kind FROM numbered) ORDER BY id
-
-@end

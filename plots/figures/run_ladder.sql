@@ -16,5 +16,3 @@ FROM newest WHERE (same, run_of) IN (SELECT same, run_of FROM most)
 
 @draw run_ladder: Wall time of a step, rung by rung ({max(size)}, S {max(seq)}, {max(precision)}, {max(strategy)} on {max(ranks)})
 SELECT * FROM rows ORDER BY place
-
-@end

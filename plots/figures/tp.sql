@@ -17,5 +17,3 @@ WHERE b.status = 'ok' AND b.loss = 'parallel' AND b.recompute = 'none' AND b.mic
 
 @draw tp: Sharing a layer ({max(size)}, S {max(seq)}, batch {max(batch)}, {max(ranks)} ranks, {max(precision)})
 SELECT * FROM rows GROUP BY name ORDER BY min(id)
-
-@end

@@ -18,5 +18,3 @@ panels = SELECT precision FROM drawn GROUP BY panel ORDER BY panel
 ceiling := SELECT count(mfu_causal_pct) = 0 FROM drawn
 SELECT *, dense_rank() OVER (ORDER BY first) AS panel, dense_rank() OVER (ORDER BY size_place(size)) AS style
     FROM shares WHERE y > 0 ORDER BY seq, id
-
-@end

@@ -13,5 +13,3 @@ SELECT b.*, b.seq AS x, a.step_ms / b.step_ms AS y FROM rows a JOIN rows b USING
 seqs = SELECT DISTINCT seq FROM rows ORDER BY seq
 names = SELECT DISTINCT size FROM drawn ORDER BY size_place(size)
 SELECT *, 1 AS panel, dense_rank() OVER (ORDER BY size_place(size)) AS style FROM ratios ORDER BY seq, id
-
-@end

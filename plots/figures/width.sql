@@ -9,5 +9,3 @@
 @draw width: Rate over width ({max(layers)} blocks, S {max(seq)}, batch {max(batch)}, {max(precision)})
 top := SELECT max(tflops) FROM drawn
 SELECT * FROM rows ORDER BY d_model, id
-
-@end

@@ -20,5 +20,3 @@ ranks = SELECT DISTINCT ranks FROM drawn WHERE variant = 'zero1' ORDER BY ranks
 ways = SELECT column1 FROM (VALUES ('unsharded'), ('zero1'), ('zero1-broadcast'))
     WHERE column1 IN (SELECT variant FROM drawn)
 SELECT * FROM rows WHERE precision || '/' || gradients IN (SELECT panel FROM compared) ORDER BY place
-
-@end

@@ -503,19 +503,23 @@ static bool is_word(const char *text, const char *word)
     return strncmp(text, word, length) == 0 && !isalnum((unsigned char)text[length]) && text[length] != '_';
 }
 
-/* The place of the @end of the block at `at`. */
+/* Where the block at `at` ends: at itself, at its @end, a problem also at the next one, a problem or condition at the end of the file. */
 static size_t end_of(const section *s, const block *blocks, size_t n, size_t at)
 {
     static const char *const holding[] = {"@each", "@if", "@fold", "@problem"};
+    const bool problem = is_word(blocks[at].text, "@problem");
     int depth = 0;
     for (size_t i = at; i < n; i++) {
+        if (i > at && problem && depth == 1 && is_word(blocks[i].text, "@problem"))
+            return i;
         for (size_t k = 0; k < sizeof holding / sizeof *holding; k++)
             depth += is_word(blocks[i].text, holding[k]);
         depth -= is_word(blocks[i].text, "@end");
         if (!depth)
             return i;
     }
-    fail(s, &blocks[at], "there is no @end");
+    if (!problem && !is_word(blocks[at].text, "@if"))
+        fail(s, &blocks[at], "there is no @end");
     return n;
 }
 
@@ -607,7 +611,7 @@ static void write_blocks(section *s, const block *blocks, size_t n)
         const char *rest = b->text + strcspn(b->text, " \n");
         rest += *rest ? 1 : 0;
         const size_t end = end_of(s, blocks, n, i), held = end > i ? end - i - 1 : 0;
-        i = end;
+        i = end > i && (end == n || is_word(blocks[end].text, "@problem")) ? end - 1 : end;
         if (*b->text != '@')
             text_block(s, b);
         else if (is_word(b->text, "@view"))

@@ -138,7 +138,7 @@ TEST_IN_FOLDER(loops)
           "SELECT id FROM bench_x "
           "WHERE dtype = :dtype ORDER BY id\n\n+ {:id}/{:dtype}\n\n@end\n\n@end",
           "Of bf16: 1/bf16 2/bf16\n\nOf fp32: 3/fp32 4/fp32\n\n");
-    gives(*state, "@if (SELECT count(*) FROM bench_x) > 3\n\nmany\n\n@end\n\n@if 0\n\nnever\n\n@end", "many\n\n");
+    gives(*state, "@if (SELECT count(*) FROM bench_x) > 3\n\nmany\n\n@end\n\n@if 0\n\nnever", "many\n\n");
     gives(*state, "@fold More\n\nhidden\n\n@end", ""); /* which only the page in HTML has */
 }
 
@@ -167,7 +167,7 @@ TEST_IN_FOLDER(answers)
 {
     gives(*state,
           "@view none\nSELECT 1 WHERE 0\n\n@into unanswered\nSELECT '' AS name WHERE 0\n\n@problem first (2025): Some "
-          "section\n\nYes\n\nand no.\n\n@end\n\n"
+          "section\n\nYes\n\nand no.\n\n"
           "@problem second (2026): Other\n\nNever {1}\n@from none\n\n@end\n\nOpen: {group_concat(name)}.\n@from "
           "unanswered HAVING count(*)",
           "- **first** (2025): Yes and no.\n\nOpen: second.\n\n");
@@ -180,6 +180,7 @@ TEST_IN_FOLDER(errors_name_their_block)
     fails(*state, "{\"no_such\"}\n@from bench_x", "try.sql:1: no such column"); /* "x" is never a text */
     fails(*state, "\n@tabel\nSELECT 1", "try.sql:2: this is no block");
     fails(*state, "@each SELECT 1", "try.sql:1: there is no @end");
+    fails(*state, "@if 1\n\n@fold More\n\n@end\n\n@fold X", "try.sql:7: there is no @end");
     fails(*state, "a {1", "try.sql:1: a { or [[ is not closed");
     fails(*state, "a [[b", "try.sql:1: a { or [[ is not closed");
     fails(*state, "@use nothing", "try.sql:1: there is no such file");

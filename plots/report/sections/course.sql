@@ -44,8 +44,6 @@ takes {group_concat(n(step_ms) || ' ms (' || size || ', ' || precision || ')', '
 + After {counted(warmup, 'step')} it takes {span(min(ratio), max(ratio))} times as long.
 @from warm_up WHERE warmup IN (1, 2) GROUP BY warmup ORDER BY warmup
 
-@end
-
 @view profiled
 SELECT *
 FROM (SELECT *, row_number() OVER (PARTITION BY "case", measurement ORDER BY id DESC) AS nth,
@@ -77,8 +75,6 @@ LEFT JOIN profile_kernels k ON k.id = (SELECT id FROM profile_kernels m WHERE m.
 FLOPs: it is bound by the bytes it moves.
 @from profile_softmax WHERE form = 'parts' AND rank = 0 AND pass = 'forward' ORDER BY scores_tflop DESC, id LIMIT 1
 
-@end
-
 @problem mixed_precision_accumulation (2025, 2026): bench_mixed_precision: what low precision costs and gives
 
 1000 times 0.01 is {group_concat(value || ' as ' || pair, ', ')}: the fp16 sum is off most, since it rounds at every
@@ -87,15 +83,11 @@ nothing.
 @from (SELECT * FROM bench_mixed_precision WHERE "sum" = '1000x0.01'
     AND pair IN ('fp32+fp32', 'fp16+fp16', 'fp32+fp16', 'fp32+fp16-cast') AND status = 'ok' ORDER BY id) HAVING count(*)
 
-@end
-
 @problem benchmarking_mixed_precision (a) (2025, 2026): bench_mixed_precision: what low precision costs and gives
 
 Under autocast to fp16, {group_concat(tensor || ' is ' || tensor_dtype, ', ')}.
 @from (SELECT * FROM bench_mixed_precision WHERE dtype = 'fp16'
     AND tensor IN ('fc1.weight', 'fc1', 'ln', 'logits', 'loss', 'fc1.weight.grad') ORDER BY id) HAVING count(*)
-
-@end
 
 @view norms
 SELECT dtype, statistics, magnitude, err_rel, rows_overflowed FROM bench_mixed_precision WHERE norm = 'layer'
@@ -112,15 +104,11 @@ a norm's statistics stay in fp32 under bf16.
 @from norms o JOIN norms f ON f.dtype = 'bf16' AND f.statistics = 'fp32' AND f.magnitude = 1 WHERE o.dtype = 'bf16'
     AND o.statistics = 'own-sums' AND o.magnitude = 1
 
-@end
-
 @problem benchmarking_mixed_precision (c) (2025, 2026): bench_mixed_precision: what low precision costs and gives
 
 A bf16 step is {span(min(speedup_step), max(speedup_step))} times as fast as one of fp32 with fused multiply-adds, its
 forward {span(min(speedup_fwd), max(speedup_fwd))} times (small to 2.7b, context {max(seq)}).
 @from bench_mixed_precision WHERE precision = 'bf16' AND status = 'ok' AND speedup_step IS NOT NULL HAVING count(*)
-
-@end
 
 @view peaks
 SELECT size, seq, max(peak_bytes) FILTER (WHERE precision = 'fp32' AND mode = 'forward') AS forward32,
@@ -158,8 +146,6 @@ take as much.
     ORDER BY size_place(size),
     seq DESC, precision = 'fp32' DESC LIMIT 1
 
-@end
-
 @view ways
 SELECT * FROM bench_recompute WHERE status = 'ok'
     AND size = (SELECT size FROM bench_recompute GROUP BY size ORDER BY size = 'xl-2026' DESC, min(id) LIMIT 1)
@@ -173,8 +159,6 @@ SELECT * FROM bench_recompute WHERE status = 'ok'
 @from ways o JOIN ways n ON n.variant = 'nested' JOIN ways b ON b.variant = 'group-best' LEFT JOIN ways l
     ON l.variant = 'group-larger' WHERE o.variant = 'none'
 
-@end
-
 @problem pytorch_attention (2025, 2026): bench_attention: what unfused attention costs
 
 {dtype}, D {head_dim}, S {seq}: forward {fwd_ms} ms, backward {bwd_ms} ms, {bytes(mem_before_bwd_bytes)} held before the
@@ -183,8 +167,6 @@ backward, which grows with the square of S.
 {(SELECT count(*) FROM bench_attention WHERE variant = 'unfused')} cases are out of memory.
 @from bench_attention WHERE variant = 'unfused' AND status = 'ok' ORDER BY seq DESC, head_dim DESC, id LIMIT 1
 
-@end
-
 @problem torch_compile (a) (2025, 2026): bench_attention: what unfused attention costs
 
 Fused attention is {span(min(u.fwd_ms / f.fwd_ms), max(u.fwd_ms / f.fwd_ms))} times as fast as unfused in the forward
@@ -192,16 +174,12 @@ and {span(min(u.bwd_ms / f.bwd_ms), max(u.bwd_ms / f.bwd_ms))} times in the back
 @from bench_attention u JOIN bench_attention f ON f.variant = 'fused' AND f.options = u.options AND f.run_of = u.run_of
     WHERE u.variant = 'unfused' AND u.status = 'ok' AND f.status = 'ok' HAVING count(*)
 
-@end
-
 @problem torch_compile (b) (2025, 2026): bench_transformer: a whole training step
 
 With fused kernels in one graph a full step is {span(min(ratio), max(ratio))} times as fast as op by op.
 @from (SELECT n.step_ms / g.step_ms AS ratio FROM bench_transformer n JOIN bench_transformer g ON g.options = n.options
     AND g.variant = 'graph' AND g.run_of = n.run_of AND g.status = 'ok' WHERE n.variant = 'none' AND n.status = 'ok'
     AND n.mode = 'train-step' AND n.attention = 'flash') HAVING count(*)
-
-@end
 
 @problem flash_forward (2025, 2026): bench_flash: FlashAttention against unfused attention
 
@@ -213,15 +191,11 @@ WHERE variant = 'flash' AND status = 'ok' GROUP BY dtype))}.
 + {count(*)} cases failed: {max(reason)}
 @from bench_flash WHERE variant = 'flash' AND status = 'fail' HAVING count(*)
 
-@end
-
 @problem flash_backward (2025, 2026): bench_flash: FlashAttention against unfused attention
 
 The largest error of dq, dk and dv is {group_concat(dtype || ' ' || n(q) || ', ' || n(k) || ', ' || n(v), '; ')}.
 @from (SELECT dtype, max(err_dq) AS q, max(err_dk) AS k, max(err_dv) AS v FROM bench_flash WHERE variant = 'flash'
     AND status = 'ok' GROUP BY dtype) HAVING count(q)
-
-@end
 
 @problem flash_benchmarking (2025, 2026): bench_flash: FlashAttention against unfused attention
 
@@ -229,8 +203,6 @@ In {dtype}, flash takes less time than unfused in {sum(speedup_fwd > 1)} of {cou
 ({span(min(speedup_fwd), max(speedup_fwd))} times as fast) and {sum(speedup_bwd > 1)} of {count(speedup_bwd)} backwards
 ({span(min(speedup_bwd), max(speedup_bwd))} times).
 @from bench_flash WHERE variant = 'flash' AND status = 'ok' GROUP BY dtype HAVING count(speedup_fwd) ORDER BY min(id)
-
-@end
 
 @view reduced
 SELECT *, max(ranks) OVER () AS most FROM bench_allreduce WHERE variant = 'all-reduce' AND dtype = 'fp32'
@@ -253,16 +225,12 @@ SELECT *, max(ranks) OVER () AS most FROM bench_allreduce WHERE variant = 'all-r
     AND ranks = (SELECT min(ranks) FROM reduced WHERE backend LIKE 'nccl%') GROUP BY size_mb ORDER BY size_mb)
     HAVING count(*)
 
-@end
-
 -- ---- several ranks ----
 @use ddp_rows
 
 @problem naive_ddp (2025, 2026): Data parallelism
 
 @use verified ddp naive,naive-grouped
-
-@end
 
 @problem naive_ddp_benchmarking (2025, 2026): Data parallelism
 
@@ -271,8 +239,6 @@ SELECT *, max(ranks) OVER () AS most FROM bench_allreduce WHERE variant = 'all-r
 {b.title}: of a step of {n4(step_ms)} ms, {range4(exposed_ms, exposed_lo_ms, exposed_hi_ms)} ms ({comm_pct} %) are
 communication. Its {buckets} all-reduces follow the backward and take {n4(comm_alone_ms)} ms by themselves.
 @from best b JOIN answer USING (grp) WHERE variant = 'naive'
-
-@end
 
 @problem minimal_ddp_flat_benchmarking (2025, 2026): Data parallelism
 
@@ -285,13 +251,9 @@ the step from {n4(n.step_ms)} to {n4(f.step_ms)} ms.[[ Copying gradients togethe
 @from answer a JOIN best n ON n.grp = a.grp AND n.variant = 'naive' JOIN best f ON f.grp = a.grp AND f.variant = 'flat'
     LEFT JOIN best c ON c.grp = a.grp AND c.variant = 'flat-copy'
 
-@end
-
 @problem ddp_overlap_individual_parameters (2025, 2026): Data parallelism
 
 @use verified ddp overlap
-
-@end
 
 @problem ddp_overlap_individual_parameters_benchmarking (2025, 2026): Data parallelism
 
@@ -304,13 +266,9 @@ backward, the rest by slowing down compute beside it]]. Its step takes {n4(o.ste
 @from answer a JOIN best o ON o.grp = a.grp AND o.variant = 'overlap' JOIN best f ON f.grp = a.grp
     AND f.variant = 'flat' JOIN best n ON n.grp = a.grp AND n.variant = 'naive'
 
-@end
-
 @problem ddp_overlap_bucketed (2025): Data parallelism
 
 @use verified ddp bucketed
-
-@end
 
 @view sizes
 SELECT * FROM ddp
@@ -327,8 +285,6 @@ FROM sizes ORDER BY bucket_mb))}; {printf('%.6g', bucket_mb)} MB is best[[, wher
     LEFT JOIN (SELECT grp, step_ms FROM best WHERE variant = 'overlap') o USING (grp)
     WHERE (SELECT count(*) FROM sizes) > 1
 
-@end
-
 @problem ddp_bucketed_benchmarking (b) (2025): Data parallelism
 
 With s bytes of gradients in n calls, a fixed cost o of a call and bandwidth w, the overhead over the backward is n o +
@@ -336,13 +292,9 @@ s / (n w), least with buckets of sqrt(s o w). This run's all-reduces say o = {o_
 {predicted_best_mb} MB; measured best is {(SELECT printf('%.6g', bucket_mb) FROM sizes ORDER BY exposed_ms LIMIT 1)} MB.
 @from sizes WHERE predicted_best_mb IS NOT NULL LIMIT 1
 
-@end
-
 @problem optimizer_state_sharding (2025, 2026): ZeRO-1: the optimizer's state in parts
 
 @use verified ddp zero1-broadcast,zero1
-
-@end
 
 @use answer unsharded,zero1
 
@@ -356,16 +308,12 @@ s / (n w), least with buckets of sqrt(s o w). This run's all-reduces say o = {o_
 @from answer a JOIN best u ON u.grp = a.grp AND u.variant = 'unsharded' JOIN best z ON z.grp = a.grp
     AND z.variant = 'zero1'
 
-@end
-
 @problem optimizer_state_sharding_accounting (b) (2025, 2026): ZeRO-1: the optimizer's state in parts
 
 A step takes {n4(u.step_ms)} ms unsharded[[, {n4(b.step_ms)} ms in the handout's way (`zero1-broadcast`)]] and
 {n4(z.step_ms)} ms in the paper's (`zero1`).
 @from answer a JOIN best u ON u.grp = a.grp AND u.variant = 'unsharded' JOIN best z ON z.grp = a.grp
     AND z.variant = 'zero1' LEFT JOIN best b ON b.grp = a.grp AND b.variant = 'zero1-broadcast'
-
-@end
 
 @problem optimizer_state_sharding_accounting (c) (2025, 2026): bench_accounting: memory and communication on paper
 
@@ -376,8 +324,6 @@ paper's ({b.model}).
 @from bench_accounting b JOIN bench_accounting z ON z.variant = 'zero' AND z.strategy = 'zero1' AND z.recipe = b.recipe
     AND z.ranks = b.ranks AND z.model = b.model WHERE b.variant = 'zero' AND b.strategy = 'zero1-broadcast'
     AND b.recipe = 'fp32' AND b.ranks = 2 LIMIT 1
-
-@end
 
 @view shards
 SELECT *, size || ', S ' || seq || ', batch ' || batch || ' per rank, ' || ranks || ' ranks' AS title,
@@ -391,8 +337,6 @@ WHERE ranks > 1
 @problem fsdp (2026): Sharded training: nothing is whole on any rank
 
 @use verified shards fsdp
-
-@end
 
 @problem fsdp_accounting (2026): Sharded training: nothing is whole on any rank
 
@@ -409,8 +353,6 @@ LEFT JOIN shards z ON z.variant = 'zero1' AND z.title = f.title AND z.precision 
 WHERE f.variant = 'fsdp' AND f.status = 'ok' AND f.precision = 'bf16' AND f.wire_dtype = 'fp32' AND f.plain
     ORDER BY d.id IS NULL, f.params DESC, f.id LIMIT 1
 
-@end
-
 -- ---- on paper ----
 @use paper
 
@@ -422,8 +364,6 @@ devices of 80 GB, so {devices}. For the backward a token leaves {printf('%.2f', 
 bf16; one more device holds those of {tokens_of_a_device} tokens.
 @from paper WHERE variant = 'memory' AND device_memory = 8e10 AND tokens = 0
 
-@end
-
 @problem communication_accounting (b) (2025): bench_accounting: memory and communication on paper
 
 A device holds 16 P / N + A/2 (1 + 1/N), with A the activations of the batch. Less than 95 GB take,
@@ -432,8 +372,6 @@ A device holds 16 P / N + A/2 (1 + 1/N), with A the activations of the batch. Le
 AND device_memory = 9.5e10 ORDER BY tokens))}. No N holds more than {printf('%.0f', tokens_most)} tokens.
 @from paper WHERE variant = 'fsdp' AND device_memory = 9.5e10 AND tokens = 0
 
-@end
-
 @problem communication_accounting (c) (2025): bench_accounting: memory and communication on paper
 
 A step is bound by compute where 4 B d F / (N C) > 4 d F / (Y W M_X) + 4 B d / (X W M_Y): with X = {x}, Y = {y}, M_X =
@@ -441,14 +379,10 @@ A step is bound by compute where 4 B d F / (N C) > 4 d F / (Y W M_X) + 4 B d / (
 {printf('%.1f', tokens_least)} tokens on, **{printf('%.1f', tokens_per_device)} per device**.
 @from paper WHERE variant = 'compute_bound' AND batch = 0 AND x = 16 AND y = 4 LIMIT 1
 
-@end
-
 @problem communication_accounting (d) (2025): bench_accounting: memory and communication on paper
 
 What lowers it: {group_concat(way || ' to ' || printf('%.1f', tokens_per_device), ', ')} tokens per device.
 @from (SELECT * FROM paper WHERE variant = 'batch' AND of_given < 1 ORDER BY id) HAVING count(*)
-
-@end
 
 @problem alternate_ring_all_reduce (2026): bench_accounting: memory and communication on paper
 
@@ -456,8 +390,6 @@ Each of N - 1 steps passes all S bytes on: (N - 1) S / W, against 2 (N - 1)/N S 
 all-gather, which is N/2 times less. For the gradients of a block of d = {d_model}, F = {d_ff} that is
 {alternate_us / 1e3} ms against {comm_us / 1e3} ms.
 @from paper WHERE variant = 'closed_forms' AND form = 'all-reduce' AND batch = 0 LIMIT 1
-
-@end
 
 @view forms
 SELECT column1 AS problem, column2 AS form, column3 AS bound
@@ -482,28 +414,20 @@ JOIN (SELECT * FROM paper WHERE batch > 0 ORDER BY batch) p ON p.variant = 'clos
 With rho = W / C, bound by compute where {group_concat(said, ', ')}.
 @from (SELECT * FROM formed WHERE problem = 'data_parallel_calcs' ORDER BY place) HAVING count(*)
 
-@end
-
 @problem fsdp_calcs (2026): bench_accounting: memory and communication on paper
 
 {group_concat(said, ', ')}.
 @from (SELECT * FROM formed WHERE problem = 'fsdp_calcs' ORDER BY place) HAVING count(*)
-
-@end
 
 @problem tp_calcs (2026): bench_accounting: memory and communication on paper
 
 {group_concat(said, ', ')}.
 @from (SELECT * FROM formed WHERE problem = 'tp_calcs' ORDER BY place) HAVING count(*)
 
-@end
-
 @problem fsdp_tp_calcs (2026): bench_accounting: memory and communication on paper
 
 Collectives of both axes {group_concat(said, ', ')}.
 @from (SELECT * FROM formed WHERE problem = 'fsdp_tp_calcs' ORDER BY place) HAVING count(*)
-
-@end
 
 @problem leaderboard (2025, 2026): bench_flash: FlashAttention against unfused attention
 

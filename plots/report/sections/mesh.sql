@@ -118,5 +118,3 @@ SELECT schedule, stages AS "ranks:", plan_chunks AS "chunks:", micro_batches AS 
     printf('%.1f', schedule_bubble_pct) AS "bubble %:", in_flight AS "holds:"
 FROM bench_mesh WHERE variant = 'schedule' AND status = 'ok'
     ORDER BY stages, micro_batches, instr('gpipe 1f1b interleaved zb-h1 zb-v', schedule), id
-
-@end

@@ -30,13 +30,7 @@ static const variant_spec variant_table[] = {{"ops", "every op and dtype"},
                                              {"stopped", "rank 1 is stopped in the middle of an op"},
                                              {0}};
 static const column_spec column_table[] = {{"checks", COLUMN_INT, true, "results compared"}, {0}};
-static const bench_info info = {.name = "bench_comm",
-                                .summary = "Are collectives right?",
-                                .notes = "",
-                                .examples = "",
-                                .options = option_table,
-                                .variants = variant_table,
-                                .columns = column_table};
+static const bench_info info = TOY_BENCH("bench_comm", "Are collectives right?");
 
 static long checks;
 

@@ -262,13 +262,7 @@ TEST(wrong_passes_are_refused)
 static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
 static const variant_spec variant_table[] = {{"open", "mailboxes"}, {0}};
 static const column_spec column_table[] = {{"opened", COLUMN_INT, true, "1 when they were"}, {0}};
-static const bench_info info = {.name = "bench_peers",
-                                .summary = "Do peers open?",
-                                .notes = "",
-                                .examples = "",
-                                .options = option_table,
-                                .variants = variant_table,
-                                .columns = column_table};
+static const bench_info info = TOY_BENCH("bench_peers", "Do peers open?");
 
 static void peers_run(session *s, const bench_case *c, row *w)
 {

@@ -19,13 +19,7 @@ static option_spec option_table[] = {
     {0}};
 static const variant_spec variant_table[] = {{"killed", ""}, {"stopped", ""}, {"delayed", ""}, {0}};
 static const column_spec column_table[] = {{"steps", COLUMN_INT, true, "made"}, {0}};
-static const bench_info info = {.name = "bench_mesh_stuck",
-                                .summary = "Who holds a mesh up?",
-                                .notes = "",
-                                .examples = "",
-                                .options = option_table,
-                                .variants = variant_table,
-                                .columns = column_table};
+static const bench_info info = TOY_BENCH("bench_mesh_stuck", "Who holds a mesh up?");
 
 enum { N = 20000, FATAL_STEP = 5 };
 

@@ -43,13 +43,7 @@ static const variant_spec variant_table[] = {{"right", "works"},
                                              {"clocks", "rank 1 is on another host, whose clock is off"},
                                              {0}};
 static const column_spec column_table[] = {{"sum", COLUMN_INT, true, "n over all ranks"}, {0}};
-static const bench_info info = {.name = "bench_toy",
-                                .summary = "What is the sum of n over ranks?",
-                                .notes = "",
-                                .examples = "",
-                                .options = option_table,
-                                .variants = variant_table,
-                                .columns = column_table};
+static const bench_info info = TOY_BENCH("bench_toy", "What is the sum of n over ranks?");
 
 static void note(const char *path, const char *fmt, long value)
 {

@@ -26,13 +26,7 @@ static const variant_spec variant_table[] = {{"toy", "the toy models against a s
                                              {"stuck", "it goes no further there"},
                                              {0}};
 static const column_spec column_table[] = {{"runs", COLUMN_INT, true, "combinations"}, {0}};
-static const bench_info info = {.name = "bench_parallel",
-                                .summary = "Are the strategies right?",
-                                .notes = "",
-                                .examples = "",
-                                .options = option_table,
-                                .variants = variant_table,
-                                .columns = column_table};
+static const bench_info info = TOY_BENCH("bench_parallel", "Are the strategies right?");
 
 static long runs;
 static launch *job;

@@ -178,13 +178,7 @@ static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
 static const variant_spec variant_table[] = {
     {"naive", "communication after compute"}, {"overlap", "communication beside compute"}, {0}};
 static const column_spec column_table[] = {{0}};
-static const bench_info info = {.name = "bench_lanes",
-                                .summary = "Does communication hide?",
-                                .notes = "",
-                                .examples = "",
-                                .options = option_table,
-                                .variants = variant_table,
-                                .columns = column_table};
+static const bench_info info = TOY_BENCH("bench_lanes", "Does communication hide?");
 
 static void compute(double seconds)
 {

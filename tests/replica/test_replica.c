@@ -77,13 +77,7 @@ static const variant_spec variant_table[] = {{"equal", "steps leave equal parame
                                              {"sentence", "what can't be made is said on every rank"},
                                              {0}};
 static const column_spec column_table[] = {{"checksum", COLUMN_TEXT, true, "of the parameters"}, {0}};
-static const bench_info info = {.name = "bench_replica",
-                                .summary = "Is a replica the same on all ranks?",
-                                .notes = "",
-                                .examples = "",
-                                .options = option_table,
-                                .variants = variant_table,
-                                .columns = column_table};
+static const bench_info info = TOY_BENCH("bench_replica", "Is a replica the same on all ranks?");
 
 static void require(bool right, const char *what)
 {

@@ -13,13 +13,7 @@ static option_spec option_table[] = {LAUNCH_RANKS("4", "4"), {0}};
 static const variant_spec variant_table[] = {{"equal", "every strategy and number of ranks writes the same bytes"},
                                              {0}};
 static const column_spec column_table[] = {{"saves", COLUMN_INT, true, "that were compared"}, {0}};
-static const bench_info info = {.name = "bench_state",
-                                .summary = "Is a checkpoint the same from all ranks?",
-                                .notes = "",
-                                .examples = "",
-                                .options = option_table,
-                                .variants = variant_table,
-                                .columns = column_table};
+static const bench_info info = TOY_BENCH("bench_state", "Is a checkpoint the same from all ranks?");
 
 static const struct {
     const char *strategy;

@@ -22,3 +22,10 @@ int ranks_lines(const char *path);
 void ranks_wait_lines(const char *path, int lines);
 /* Fails the test when a process of the ids in the file is still there after a second. */
 void ranks_all_gone(const char *path);
+
+/* What such a program says of itself as a bench: its tables are option_table, variant_table and column_table. */
+#define TOY_BENCH(bench, question)                                                                                     \
+    {                                                                                                                  \
+        .name = bench, .summary = question, .notes = "", .examples = "", .options = option_table,                      \
+        .variants = variant_table, .columns = column_table                                                             \
+    }

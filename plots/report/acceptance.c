@@ -44,24 +44,16 @@ static bool ends(const char *text, const char *with)
 
 static void check_rows(verdict *v, const char *table)
 {
-    complain(v,
-             sqlite3_mprintf("SELECT '%q: ' || count(*) || ' rows failed, the first with: ' || (SELECT "
-                             "coalesce(reason, '') FROM \"%w\" WHERE "
-                             "status = 'fail' ORDER BY id LIMIT 1) FROM \"%w\" WHERE status = 'fail' HAVING count(*)",
-                             table, table, table));
-    complain(v, sqlite3_mprintf("SELECT '%q: ' || count(*) || ' rows were not verified (--check 0)' FROM \"%w\" WHERE "
-                                "status = 'ok' AND \"check\" = 0 "
-                                "HAVING count(*)",
-                                table, table));
-    complain(
-        v, sqlite3_mprintf(
-               "SELECT '%q: ' || count(*) || ' rows come from a tree with changes that were not committed' FROM \"%w\" "
-               "WHERE status = 'ok' AND dirty = 1 HAVING count(*)",
-               table, table));
-    complain(v, sqlite3_mprintf("SELECT '%q: ' || count(*) || ' rows come from a tree of which git did not say that it "
-                                "is a commit''s, such as an archive' FROM \"%w\" WHERE status = 'ok' AND "
-                                "coalesce(dirty, -1) NOT IN (0, 1) HAVING count(*)",
-                                table, table));
+    static const char *const faults[][2] = {
+        {"failed, the first with: ' || substr(min(printf('%010d%s', id, coalesce(reason, ''))), 11) || '",
+         "status = 'fail'"},
+        {"were not verified (--check 0)", "status = 'ok' AND \"check\" = 0"},
+        {"come from a tree with changes that were not committed", "status = 'ok' AND dirty = 1"},
+        {"come from a tree of which git did not say that it is a commit''s, such as an archive",
+         "status = 'ok' AND coalesce(dirty, -1) NOT IN (0, 1)"}};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        complain(v, sqlite3_mprintf("SELECT '%q: ' || count(*) || ' rows %s' FROM \"%w\" WHERE %s HAVING count(*)",
+                                    table, faults[i][0], table, faults[i][1]));
 }
 
 /* One sentence for a column that cannot be: the first row's. Boost clocks are above those of the data sheet by up to 2 %; plain products of

@@ -8,30 +8,90 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/core/output.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
+
+/* ---- texts ---- */
+
+static void put_plain(FILE *out, double value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.6g", value);
+    char *plus = strchr(text, '+'); /* 4.6e+14: no sign */
+    if (plus)
+        memmove(plus, plus + 1, strlen(plus));
+    fputs(text, out);
+}
+
+static void put_whole(FILE *out, double value)
+{
+    char digits[32];
+    if (!isfinite(value) || fabs(value) >= 1e18) {
+        put_plain(out, value);
+        return;
+    }
+    snprintf(digits, sizeof digits, "%.0f", value);
+    for (const char *from = digits; *from; from++)
+        fprintf(out, strlen(from) % 3 == 1 && from[1] && *from != '-' ? "%c," : "%c", *from);
+}
+
+static void put_number(FILE *out, char kind, double x)
+{
+    switch (kind) {
+    case 'W': put_whole(out, x); break;
+    case 'P': put_plain(out, x); break;
+    case 'B':
+        fprintf(out, x >= 1e9 ? "%.2f GB (%.1f GiB)" : "%.2f MB (%.2f MiB)", x / (x >= 1e9 ? 1e9 : 1e6),
+                x / (x >= 1e9 ? 1073741824.0 : 1048576.0));
+        break;
+    case 'T': fprintf(out, x < 0.01 ? "%.1f us" : "%.2f ms", x * (x < 0.01 ? 1e6 : 1e3)); break;
+    case 'R': fprintf(out, "%.4g GB/s", x / 1e9); break;
+    default: die(EXIT_CODE_FAILURE, "bug: a text of bench_accounting has %%%c", kind);
+    }
+}
+
+/* The text with its numbers. Caller frees. */
+static char *text_of(const char *fmt, va_list args)
+{
+    char *text, one[16];
+    size_t bytes;
+    FILE *out = text_stream(&text, &bytes);
+    for (; *fmt; fmt++) {
+        const size_t length = *fmt == '%' ? 1 + strspn(fmt + 1, "+.0123456789") : 0;
+        if (!length || fmt[1] == '%')
+            fputc(*fmt, out);
+        else if (fmt[length] == 's')
+            fputs(va_arg(args, const char *), out);
+        else if (strchr("fg", fmt[length])) {
+            snprintf(one, sizeof one, "%.*s", (int)length + 1, fmt);
+            fprintf(out, one, va_arg(args, double));
+        } else
+            put_number(out, fmt[length], va_arg(args, double));
+        fmt += length;
+    }
+    fclose(out);
+    return text;
+}
 
 /* ---- derivations ---- */
 
 void accounting_step(const accounting *a, const char *fmt, ...)
 {
-    if (!a->steps)
-        return;
     va_list args;
     va_start(args, fmt);
-    say("  ");
-    vfprintf(output(), fmt, args);
-    say("\n");
+    OWNED char *text = text_of(fmt, args);
     va_end(args);
+    if (a->steps)
+        say("  %s\n", text);
 }
 
 void accounting_answer(const accounting *a, const char *fmt, ...)
 {
-    char text[512];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    OWNED char *text = text_of(fmt, args);
     va_end(args);
     row_text(a->w, "answer", text);
     accounting_step(a, "=> %s\n", text);
@@ -40,67 +100,6 @@ void accounting_answer(const accounting *a, const char *fmt, ...)
 void accounting_real(const accounting *a, const char *column, double value)
 {
     row_real(a->w, column, isfinite(value) ? value : NAN);
-}
-
-/* ---- texts ---- */
-
-enum { TEXTS = 32, TEXT_BYTES = 64 };
-
-static char *next_text(void)
-{
-    static char texts[TEXTS][TEXT_BYTES];
-    static unsigned next;
-    return texts[next++ % TEXTS];
-}
-
-const char *accounting_whole(double value)
-{
-    char digits[TEXT_BYTES], *text = next_text(), *to = text;
-    if (!isfinite(value) || fabs(value) >= 1e18)
-        return accounting_plain(value);
-    snprintf(digits, sizeof digits, "%.0f", value);
-    for (const char *from = digits; *from; from++) {
-        *to++ = *from;
-        size_t left = strlen(from) - 1;
-        if (left && left % 3 == 0 && *from != '-')
-            *to++ = ',';
-    }
-    *to = '\0';
-    return text;
-}
-
-const char *accounting_size(double bytes)
-{
-    char *text = next_text();
-    bool large = bytes >= 1e9;
-    snprintf(text, TEXT_BYTES, large ? "%.2f GB (%.1f GiB)" : "%.2f MB (%.2f MiB)", bytes / (large ? 1e9 : 1e6),
-             bytes / (large ? 1073741824.0 : 1048576.0));
-    return text;
-}
-
-const char *accounting_plain(double value)
-{
-    char *text = next_text();
-    snprintf(text, TEXT_BYTES, "%.6g", value);
-    char *plus = strchr(text, '+'); /* 4.6e+14: no sign */
-    if (plus)
-        memmove(plus, plus + 1, strlen(plus));
-    return text;
-}
-
-const char *accounting_time(double seconds)
-{
-    char *text = next_text();
-    bool small = seconds < 0.01;
-    snprintf(text, TEXT_BYTES, small ? "%.1f us" : "%.2f ms", seconds * (small ? 1e6 : 1e3));
-    return text;
-}
-
-const char *accounting_rate(double bytes_per_s)
-{
-    char *text = next_text();
-    snprintf(text, TEXT_BYTES, "%.4g GB/s", bytes_per_s / 1e9);
-    return text;
 }
 
 /* ---- what a case is about ---- */

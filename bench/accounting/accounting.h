@@ -14,18 +14,15 @@ typedef struct accounting {
     bool steps; /* the derivation is printed */
 } accounting;
 
-/* A line of the derivation, when it is asked for. */
-void accounting_step(const accounting *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The row's answer: its column, and the last line of the derivation. */
-void accounting_answer(const accounting *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A line of the derivation, when it is asked for. Formats are %s, %f and %g as in printf, %% and, of a double,
+ *   %W  "219,848,638,464"
+ *   %B  bytes: "3517.58 GB (3276.0 GiB)", or in MB where there is less than one
+ *   %P  "4.6e14", "0.0625", "23.4": at most six digits
+ *   %T  seconds: "2999.2 us";  %R  bytes a second: "365 GB/s" */
+void accounting_step(const accounting *a, const char *fmt, ...);
+/* The row's answer, with the same formats: its column, and the last line of the derivation. */
+void accounting_answer(const accounting *a, const char *fmt, ...);
 void accounting_real(const accounting *a, const char *column, double value); /* infinite: left empty */
-
-/* Texts valid until 32 further calls. */
-const char *accounting_whole(double value);      /* "219,848,638,464" */
-const char *accounting_size(double bytes);       /* "3517.58 GB (3276.0 GiB)", or in MB where there is less than one */
-const char *accounting_plain(double value);      /* "4.6e14", "0.0625", "23.4": at most six digits */
-const char *accounting_time(double seconds);     /* "2999.2 us" */
-const char *accounting_rate(double bytes_per_s); /* "365 GB/s" */
 
 /* The stack of the case's options. */
 ffn_stack accounting_stack(const accounting *a);

@@ -24,12 +24,10 @@ static void columns_of(const accounting *a, const ffn_mesh *m, double tokens)
 static void mesh_steps(const accounting *a, const ffn_stack *s, const ffn_mesh *m)
 {
     const double d = (double)s->d_model, f = (double)s->d_ff;
-    accounting_step(a, "d = %s, F = %s, X = %s (FSDP), Y = %s (tensor parallel), N = X Y = %s", accounting_whole(d),
-                    accounting_whole(f), accounting_plain(m->x), accounting_plain(m->y),
-                    accounting_plain(devices_of(m)));
-    accounting_step(a, "C = %s FLOP/s, W = %s B/s of one axis, M_X = %s, M_Y = %s, alpha = C / W = %.1f FLOP/B",
-                    accounting_plain(m->flops), accounting_plain(m->bandwidth), accounting_plain(m->mesh_x),
-                    accounting_plain(m->mesh_y), mesh_intensity(m));
+    accounting_step(a, "d = %W, F = %W, X = %P (FSDP), Y = %P (tensor parallel), N = X Y = %P", d, f, m->x, m->y,
+                    devices_of(m));
+    accounting_step(a, "C = %P FLOP/s, W = %P B/s of one axis, M_X = %P, M_Y = %P, alpha = C / W = %.1f FLOP/B",
+                    m->flops, m->bandwidth, m->mesh_x, m->mesh_y, mesh_intensity(m));
 }
 
 /* The times of a block's forward as functions of B, with the numbers put in. */
@@ -38,13 +36,11 @@ static void time_steps(const accounting *a, const ffn_stack *s, const ffn_mesh *
     const mesh_times one = mesh_forward(s, m, 1, in_turn);
     const double k = (double)s->matrices;
     accounting_step(a, "forward of one block, B tokens of the whole batch:");
-    accounting_step(a, "T_math = %s B d F / (N C) = %s x B x %s x %s / (%s x %s) = %.6g us x B",
-                    accounting_plain(2 * k), accounting_plain(2 * k), accounting_whole((double)s->d_model),
-                    accounting_whole((double)s->d_ff), accounting_plain(devices_of(m)), accounting_plain(m->flops),
-                    1e6 * one.math);
-    accounting_step(a, "T_FSDP = %s d F / (Y W M_X), %s all-gathers of %s d F / Y bytes, = %.1f us%s",
-                    accounting_plain(k * m->weight_bytes), accounting_plain(k), accounting_plain(m->weight_bytes),
-                    1e6 * one.fsdp, m->x > 1 ? "" : " (one device gathers nothing)");
+    accounting_step(a, "T_math = %P B d F / (N C) = %P x B x %W x %W / (%P x %P) = %.6g us x B", 2 * k, 2 * k,
+                    (double)s->d_model, (double)s->d_ff, devices_of(m), m->flops, 1e6 * one.math);
+    accounting_step(a, "T_FSDP = %P d F / (Y W M_X), %P all-gathers of %P d F / Y bytes, = %.1f us%s",
+                    k * m->weight_bytes, k, m->weight_bytes, 1e6 * one.fsdp,
+                    m->x > 1 ? "" : " (one device gathers nothing)");
     accounting_step(a, "T_TP   = 4 B d / (X W M_Y), all-gather and reduce-scatter of 2 B d / X bytes, = %.6g us x B%s",
                     1e6 * one.tp, m->y > 1 ? "" : " (one device reduces nothing)");
     accounting_step(a, "compute-bound when T_math > T_FSDP + T_TP: products overlap with collectives, the axes' "
@@ -63,16 +59,14 @@ static void bound_steps(const accounting *a, const ffn_stack *s, const ffn_mesh 
     const mesh_times one = mesh_forward(s, m, 1, in_turn);
     const double by = 2 * (double)s->matrices * (double)s->d_model / m->bandwidth;
     const bool plain = s->matrices == 2 && m->weight_bytes == 2;
-    accounting_step(a, "divided by %s d / W: %s < B F / (N alpha)", accounting_plain(2 * (double)s->matrices),
+    accounting_step(a, "divided by %P d / W: %s < B F / (N alpha)", 2 * (double)s->matrices,
                     plain ? "F/(Y M_X) + B/(X M_Y)" : "F/(Y M_X) x (bytes of a weight)/2 + B/(X M_Y) x 2/matrices");
-    accounting_step(a, "%s + %s B < %s B", accounting_plain(one.fsdp / by), accounting_plain(one.tp / by),
-                    accounting_plain(one.math / by));
+    accounting_step(a, "%P + %P B < %P B", one.fsdp / by, one.tp / by, one.math / by);
     accounting_step(a, "tensor parallelism alone: F > %s%.0f", plain && m->mesh_y == 1 ? "Y alpha = " : "",
                     least_width(s, m));
     if (isfinite(tokens))
-        accounting_step(a, "B > %s / (%s - %s) = %.1f tokens, %.1f per device, %.0f per FSDP shard",
-                        accounting_plain(one.fsdp / by), accounting_plain(one.math / by), accounting_plain(one.tp / by),
-                        tokens, tokens / devices_of(m), tokens / m->x);
+        accounting_step(a, "B > %P / (%P - %P) = %.1f tokens, %.1f per device, %.0f per FSDP shard", one.fsdp / by,
+                        one.math / by, one.tp / by, tokens, tokens / devices_of(m), tokens / m->x);
     else
         accounting_step(a, "which does not hold: no B is large enough");
 }
@@ -86,11 +80,10 @@ static void other_rules_steps(const accounting *a, const ffn_stack *s, const ffn
     accounting_step(a, "other rules:");
     accounting_step(a, "  both axes' collectives at once: B > %.1f, %.1f per device", together, together / n);
     accounting_step(a, "  rings send (k - 1)/k of the bytes: B > %.1f, %.1f per device", rings, rings / n);
-    accounting_step(a, "  FSDP alone, alpha / M: %.0f per device on %s axes, %.0f on %s", mesh_pure_fsdp(m, both),
-                    accounting_plain(both), mesh_pure_fsdp(m, m->mesh_x), accounting_plain(m->mesh_x));
-    accounting_step(a, "  best X = %.1f on these %s devices: %.1f per device; of whole ones X = %s, Y = %s: %.1f",
-                    best.x, accounting_plain(n), best.tokens_per_device, accounting_plain(whole.x),
-                    accounting_plain(whole.y), whole.tokens_per_device);
+    accounting_step(a, "  FSDP alone, alpha / M: %.0f per device on %P axes, %.0f on %P", mesh_pure_fsdp(m, both), both,
+                    mesh_pure_fsdp(m, m->mesh_x), m->mesh_x);
+    accounting_step(a, "  best X = %.1f on these %P devices: %.1f per device; of whole ones X = %P, Y = %P: %.1f",
+                    best.x, n, best.tokens_per_device, whole.x, whole.y, whole.tokens_per_device);
 }
 
 void accounting_run_compute_bound(const accounting *a)
@@ -110,8 +103,8 @@ void accounting_run_compute_bound(const accounting *a)
     if (isfinite(tokens)) {
         const mesh_times t = mesh_forward(&s, &m, tokens, in_turn);
         const double comm = mesh_communication(t, in_turn);
-        accounting_step(a, "at B = %s: T_math = %.2f us, T_FSDP + T_TP = %.2f + %.2f = %.2f us",
-                        accounting_whole(tokens), 1e6 * t.math, 1e6 * t.fsdp, 1e6 * t.tp, 1e6 * comm);
+        accounting_step(a, "at B = %W: T_math = %.2f us, T_FSDP + T_TP = %.2f + %.2f = %.2f us", tokens, 1e6 * t.math,
+                        1e6 * t.fsdp, 1e6 * t.tp, 1e6 * comm);
         accounting_real(a, "at_tokens", tokens);
         accounting_real(a, "math_us", 1e6 * t.math);
         accounting_real(a, "fsdp_us", 1e6 * t.fsdp);
@@ -120,15 +113,14 @@ void accounting_run_compute_bound(const accounting *a)
         row_text(a->w, "bound_by", t.math > comm ? "compute" : "communication");
     }
     if (!isfinite(least))
-        accounting_answer(a, "communication-bound at any B: Y = %s needs F > %.0f", accounting_plain(m.y),
-                          least_width(&s, &m));
+        accounting_answer(a, "communication-bound at any B: Y = %P needs F > %.0f", m.y, least_width(&s, &m));
     else if (least == 0)
         accounting_answer(a, "compute-bound at any B: one device a shard gathers nothing");
     else if (asked > 0)
-        accounting_answer(a, "B = %s is %s-bound; the bound is %.1f", accounting_whole(asked),
+        accounting_answer(a, "B = %W is %s-bound; the bound is %.1f", asked,
                           asked > least ? "compute" : "communication", least);
     else
-        accounting_answer(a, "compute-bound from B = %s on, %.1f (%.0f) per device", accounting_whole(floor(least) + 1),
+        accounting_answer(a, "compute-bound from B = %W on, %.1f (%.0f) per device", floor(least) + 1,
                           least / devices_of(&m), ceil(least / devices_of(&m)));
 }
 
@@ -173,8 +165,8 @@ static void pipeline(const accounting *a, const ffn_stack *s, const ffn_mesh *m)
     const double bubble = (m->x - 1) / (2 * m->x - 1);
     accounting_step(a, "a boundary sends 2 B d / (Y W M_X) = %.4g us x B, a stage of %.4g blocks computes %.4g us x B",
                     1e6 * sent, (double)s->blocks / m->x, 1e6 * math);
-    accounting_step(a, "with p = X = %s stages and as many micro-batches the bubble is (p - 1) / (2 p - 1) = %.1f %%",
-                    accounting_plain(m->x), 100 * bubble);
+    accounting_step(a, "with p = X = %P stages and as many micro-batches the bubble is (p - 1) / (2 p - 1) = %.1f %%",
+                    m->x, 100 * bubble);
     if ((double)s->d_ff <= least_width(s, m)) {
         accounting_answer(a, "communication-bound at any B");
         return;
@@ -236,14 +228,13 @@ void accounting_run_batch(const accounting *a)
         accounting_answer(a, "communication-bound at any B");
         return;
     }
-    accounting_step(a, "X = %.4g, Y = %.4g, M_X = %s, alpha = %.1f, %s B a weight: T_FSDP = %s", m.x, m.y,
-                    accounting_plain(m.mesh_x), mesh_intensity(&m), accounting_plain(m.weight_bytes),
-                    accounting_time(mesh_forward(&s, &m, 1, in_turn).fsdp));
+    accounting_step(a, "X = %.4g, Y = %.4g, M_X = %P, alpha = %.1f, %P B a weight: T_FSDP = %T", m.x, m.y, m.mesh_x,
+                    mesh_intensity(&m), m.weight_bytes, mesh_forward(&s, &m, 1, in_turn).fsdp);
     if (strcmp(name, "keep-weights") == 0)
-        accounting_answer(a, "%.1f tokens per device in each of %d micro-batches", tokens / n, MICRO_BATCHES);
+        accounting_answer(a, "%.1f tokens per device in each of %P micro-batches", tokens / n, (double)MICRO_BATCHES);
     else if (isfinite(before) && before > 0)
-        accounting_answer(a, "%.1f tokens per device, from B = %s on, %.2f of as given", tokens / n,
-                          accounting_whole(floor(tokens) + 1), tokens / before);
+        accounting_answer(a, "%.1f tokens per device, from B = %W on, %.2f of as given", tokens / n, floor(tokens) + 1,
+                          tokens / before);
     else
-        accounting_answer(a, "%.1f tokens per device, from B = %s on", tokens / n, accounting_whole(floor(tokens) + 1));
+        accounting_answer(a, "%.1f tokens per device, from B = %W on", tokens / n, floor(tokens) + 1);
 }

@@ -38,27 +38,23 @@ static void all_reduce(const accounting *a, const ffn_stack *s, const ffn_mesh *
     const double n = m->x * m->y, bytes = 6 * (double)s->d_model * (double)s->d_ff;
     const double alternate = all_reduce_alternate_s(bytes, n, m->bandwidth),
                  both = all_reduce_s(bytes, n, m->bandwidth);
-    accounting_step(a, "S = 6 d F = %s, gradients of one block, on N = %s devices", accounting_size(bytes),
-                    accounting_plain(n));
-    accounting_step(a, "alternate ring: N - 1 steps, each passes the whole of S on: (N - 1) S / W = %s",
-                    accounting_time(alternate));
-    accounting_step(a, "reduce-scatter and all-gather: 2 (N - 1) steps of S / N: 2 (N - 1) / N S / W = %s",
-                    accounting_time(both));
+    accounting_step(a, "S = 6 d F = %B, gradients of one block, on N = %P devices", bytes, n);
+    accounting_step(a, "alternate ring: N - 1 steps, each passes the whole of S on: (N - 1) S / W = %T", alternate);
+    accounting_step(a, "reduce-scatter and all-gather: 2 (N - 1) steps of S / N: 2 (N - 1) / N S / W = %T", both);
     accounting_real(a, "comm_us", 1e6 * both);
     accounting_real(a, "alternate_us", 1e6 * alternate);
-    accounting_answer(a, "%s; the alternate ring %s, N/2 = %s times", accounting_time(both), accounting_time(alternate),
-                      accounting_plain(n / 2));
+    accounting_answer(a, "%T; the alternate ring %T, N/2 = %P times", both, alternate, n / 2);
 }
 
 static void least_batch_step(const accounting *a, const ffn_mesh *m, double tokens)
 {
     if (!isfinite(tokens))
-        accounting_step(a, "no batch keeps X Y = %s devices bound by compute", accounting_plain(m->x * m->y));
+        accounting_step(a, "no batch keeps X Y = %P devices bound by compute", m->x * m->y);
     else if (tokens > 0)
-        accounting_step(a, "least batch for X Y = %s devices: B = %.1f, %.1f per device", accounting_plain(m->x * m->y),
-                        tokens, tokens / (m->x * m->y));
+        accounting_step(a, "least batch for X Y = %P devices: B = %.1f, %.1f per device", m->x * m->y, tokens,
+                        tokens / (m->x * m->y));
     else
-        accounting_step(a, "any batch keeps X Y = %s devices bound by compute", accounting_plain(m->x * m->y));
+        accounting_step(a, "any batch keeps X Y = %P devices bound by compute", m->x * m->y);
 }
 
 static void answer_of(const accounting *a, closed_form form, const closed_answer *x, const ffn_mesh *m, double tokens)
@@ -66,14 +62,13 @@ static void answer_of(const accounting *a, closed_form form, const closed_answer
     const bool both = form == FORM_2D_AT_ONCE || form == FORM_2D_IN_TURN;
     accounting_real(a, "devices_most", x->devices);
     if (!isfinite(x->devices))
-        accounting_answer(a, "no batch is enough for X = %s, Y = %s", accounting_plain(m->x), accounting_plain(m->y));
+        accounting_answer(a, "no batch is enough for X = %P, Y = %P", m->x, m->y);
     else if (both)
-        accounting_answer(a, "N <= %.2f = %.2f x %.2f at B = %s", x->devices, x->devices_x, x->devices_y,
-                          accounting_whole(tokens));
+        accounting_answer(a, "N <= %.2f = %.2f x %.2f at B = %W", x->devices, x->devices_x, x->devices_y, tokens);
     else if (form == FORM_TENSOR_FORWARD || form == FORM_TENSOR_BACKWARD)
         accounting_answer(a, "N <= %.2f at any B", x->devices);
     else
-        accounting_answer(a, "N <= %.2f at B = %s", x->devices, accounting_whole(tokens));
+        accounting_answer(a, "N <= %.2f at B = %W", x->devices, tokens);
 }
 
 void accounting_run_closed_forms(const accounting *a)
@@ -85,9 +80,8 @@ void accounting_run_closed_forms(const accounting *a)
     if (!accounting_mesh(a, &m))
         return;
     const double rho = m.bandwidth / m.flops, asked = (double)case_int(a->c, "batch"), f = (double)s.d_ff;
-    accounting_step(a, "d = %s, F = %s, three matrices; rho = W / C = %s / %s = %.6g",
-                    accounting_whole((double)s.d_model), accounting_whole(f), accounting_plain(m.bandwidth),
-                    accounting_plain(m.flops), rho);
+    accounting_step(a, "d = %W, F = %W, three matrices; rho = W / C = %P / %P = %.6g", (double)s.d_model, f,
+                    m.bandwidth, m.flops, rho);
     if (form == FORM_ALL_REDUCE) {
         all_reduce(a, &s, &m);
         return;
@@ -104,9 +98,8 @@ void accounting_run_closed_forms(const accounting *a)
         accounting_real(a, "math_us", 1e6 * answer.math_s);
         accounting_real(a, "comm_us", 1e6 * answer.comm_s);
         accounting_step(a,
-                        "at B = %s: B rho = %.4g, F rho = %.4g; on X = %s, Y = %s: %s of products, %s of collectives",
-                        accounting_plain(tokens), tokens * rho, f * rho, accounting_plain(m.x), accounting_plain(m.y),
-                        accounting_time(answer.math_s), accounting_time(answer.comm_s));
+                        "at B = %P: B rho = %.4g, F rho = %.4g; on X = %P, Y = %P: %T of products, %T of collectives",
+                        tokens, tokens * rho, f * rho, m.x, m.y, answer.math_s, answer.comm_s);
     }
     answer_of(a, form, &answer, &m, tokens);
 }

@@ -20,26 +20,20 @@ static double common_columns(const accounting *a, const ffn_stack *s)
 static void state_steps(const accounting *a, const ffn_stack *s)
 {
     const double p = (double)ffn_parameters(s), token = (double)ffn_saved_per_token(s);
-    accounting_step(a, "P = blocks x matrices x d x F = %s x %s x %s x %s = %s parameters",
-                    accounting_whole((double)s->blocks), accounting_whole((double)s->matrices),
-                    accounting_whole((double)s->d_model), accounting_whole((double)s->d_ff), accounting_whole(p));
-    accounting_step(a, "master weights, fp32:         4 P = %s B = %s", accounting_whole(4 * p),
-                    accounting_size(4 * p));
-    accounting_step(a, "accumulated gradients, fp32:  4 P = %s B = %s", accounting_whole(4 * p),
-                    accounting_size(4 * p));
-    accounting_step(a, "AdamW's two moments, fp32:    8 P = %s B = %s", accounting_whole(8 * p),
-                    accounting_size(8 * p));
-    accounting_step(a, "together:                    16 P = %s B = %s", accounting_whole(16 * p),
-                    accounting_size(16 * p));
+    accounting_step(a, "P = blocks x matrices x d x F = %W x %W x %W x %W = %W parameters", (double)s->blocks,
+                    (double)s->matrices, (double)s->d_model, (double)s->d_ff, p);
+    accounting_step(a, "master weights, fp32:         4 P = %W B = %B", 4 * p, 4 * p);
+    accounting_step(a, "accumulated gradients, fp32:  4 P = %W B = %B", 4 * p, 4 * p);
+    accounting_step(a, "AdamW's two moments, fp32:    8 P = %W B = %B", 8 * p, 8 * p);
+    accounting_step(a, "together:                    16 P = %W B = %B", 16 * p, 16 * p);
     if (s->matrices == 3)
         accounting_step(a,
                         "kept for backward: the block's input, gate, up and their product: d + 3 F elements of bf16");
     else
         accounting_step(a, "kept for backward: each product's input, d + F elements of bf16; a block's output is the "
                            "next one's input");
-    accounting_step(a, "a token: 2 B x %s x (%s + %s%s) = %s B = %s", accounting_whole((double)s->blocks),
-                    accounting_whole((double)s->d_model), s->matrices == 3 ? "3 x " : "",
-                    accounting_whole((double)s->d_ff), accounting_whole(token), accounting_size(token));
+    accounting_step(a, "a token: 2 B x %W x (%W + %s%W) = %W B = %B", (double)s->blocks, (double)s->d_model,
+                    s->matrices == 3 ? "3 x " : "", (double)s->d_ff, token, token);
 }
 
 void accounting_run_memory(const accounting *a)
@@ -50,22 +44,18 @@ void accounting_run_memory(const accounting *a)
     const double held = state + token * tokens, devices = ceil(held / device);
     state_steps(a, &s);
     if (tokens > 0)
-        accounting_step(a, "activations of %s tokens: %s x %s B = %s", accounting_whole(tokens),
-                        accounting_whole(tokens), accounting_whole(token), accounting_size(token * tokens));
-    accounting_step(a, "devices of %s: %s B / %s B = %.2f, so %s", accounting_size(device), accounting_whole(held),
-                    accounting_whole(device), held / device, accounting_whole(devices));
+        accounting_step(a, "activations of %W tokens: %W x %W B = %B", tokens, tokens, token, token * tokens);
+    accounting_step(a, "devices of %B: %W B / %W B = %.2f, so %W", device, held, device, held / device, devices);
     const double mixed = ceil(held / 1073741824.0 / (device / gb));
     if (mixed != devices)
-        accounting_step(a, "(%s would be GiB divided by GB: %.1f / %s; right only for a device of %s GiB)",
-                        accounting_whole(mixed), held / 1073741824.0, accounting_plain(device / gb),
-                        accounting_plain(device / gb));
+        accounting_step(a, "(%W would be GiB divided by GB: %.1f / %P; right only for a device of %P GiB)", mixed,
+                        held / 1073741824.0, device / gb, device / gb);
     const double further = floor(device / token);
-    accounting_step(a, "one more device holds the activations of %s tokens", accounting_whole(further));
+    accounting_step(a, "one more device holds the activations of %W tokens", further);
     accounting_real(a, "devices", devices);
     accounting_real(a, "devices_exact", held / device);
     accounting_real(a, "tokens_of_a_device", further);
-    accounting_answer(a, "%s devices of %s for %s", accounting_whole(devices), accounting_size(device),
-                      accounting_size(held));
+    accounting_answer(a, "%W devices of %B for %B", devices, device, held);
 }
 
 void accounting_run_fsdp(const accounting *a)
@@ -78,23 +68,19 @@ void accounting_run_fsdp(const accounting *a)
     const double devices = fsdp_devices(&s, device, tokens, &exact);
     state_steps(a, &s);
     accounting_step(a, "state and half of the activations A are sharded: M(N, B) = 16 P / N + A(B)/2 (1 + 1/N)");
-    accounting_step(a, "A(%s)/2 = %s x %s B / 2 = %s", accounting_whole(tokens), accounting_whole(tokens),
-                    accounting_whole(token), accounting_size(half));
-    accounting_step(a, "M < %s  <=>  N > (16 P + A/2) / (%s B - A/2)", accounting_size(device),
-                    accounting_whole(device));
+    accounting_step(a, "A(%W)/2 = %W x %W B / 2 = %B", tokens, tokens, token, half);
+    accounting_step(a, "M < %B  <=>  N > (16 P + A/2) / (%W B - A/2)", device, device);
     accounting_real(a, "devices", devices);
     accounting_real(a, "devices_exact", exact);
     accounting_real(a, "tokens_most", most);
     if (!isfinite(devices)) {
-        accounting_step(a, "the half that is not sharded leaves %s B: no N is enough", accounting_whole(device - half));
-        accounting_answer(a, "no number of devices is enough; at most %s tokens", accounting_whole(most));
+        accounting_step(a, "the half that is not sharded leaves %W B: no N is enough", device - half);
+        accounting_answer(a, "no number of devices is enough; at most %W tokens", most);
         return;
     }
     const double held = fsdp_device_bytes(&s, devices, tokens);
-    accounting_step(a, "N > (%s + %s) / (%s - %s) = %.2f", accounting_whole(state), accounting_whole(half),
-                    accounting_whole(device), accounting_whole(half), exact);
-    accounting_step(a, "M(%s, %s) = %s B", accounting_whole(devices), accounting_whole(tokens), accounting_whole(held));
-    accounting_step(a, "whatever N, B < %s B / %s B: at most %s tokens", accounting_whole(device),
-                    accounting_whole(token / 2), accounting_whole(most));
-    accounting_answer(a, "N = %s devices, %s on each", accounting_whole(devices), accounting_size(held));
+    accounting_step(a, "N > (%W + %W) / (%W - %W) = %.2f", state, half, device, half, exact);
+    accounting_step(a, "M(%W, %W) = %W B", devices, tokens, held);
+    accounting_step(a, "whatever N, B < %W B / %W B: at most %W tokens", device, token / 2, most);
+    accounting_answer(a, "N = %W devices, %B on each", devices, held);
 }

@@ -13,7 +13,7 @@ static accounting_model model_of(const accounting *a)
     accounting_model m;
     accounting_model_parse(case_text(a->c, "model"), &m); /* checked when the options were read */
     row_real(a->w, "parameters", m.parameters);
-    accounting_step(a, "%s: P = %s parameters", case_text(a->c, "model"), accounting_whole(m.parameters));
+    accounting_step(a, "%s: P = %W parameters", case_text(a->c, "model"), m.parameters);
     return m;
 }
 
@@ -33,18 +33,18 @@ void accounting_run_data_parallel(const accounting *a)
     const double n = ranks_of(a), grad = (double)case_int(a->c, "grad-bits") / 8, p = model.parameters;
     const double tokens = data_parallel_tokens(p, model.matmul_parameters, grad, n, r.flops, r.bandwidth);
     const double comm_s = p * grad / all_reduce_rate(r.bandwidth, n);
-    accounting_step(a, "of these multiply each token: N_mm = %s", accounting_whole(model.matmul_parameters));
-    accounting_step(a, "C = %s FLOP/s, W = %s of the bus, alpha = C / W = %.0f FLOP/B", accounting_plain(r.flops),
-                    accounting_rate(r.bandwidth), r.flops / r.bandwidth);
-    accounting_step(a, "gradients: %s B x P = %s; their all-reduce sends 2 (n - 1) / n of it: %s",
-                    accounting_plain(grad), accounting_size(grad * p), accounting_time(comm_s));
+    accounting_step(a, "of these multiply each token: N_mm = %W", model.matmul_parameters);
+    accounting_step(a, "C = %P FLOP/s, W = %R of the bus, alpha = C / W = %.0f FLOP/B", r.flops, r.bandwidth,
+                    r.flops / r.bandwidth);
+    accounting_step(a, "gradients: %P B x P = %B; their all-reduce sends 2 (n - 1) / n of it: %T", grad, grad * p,
+                    comm_s);
     accounting_step(a, "backward of T tokens: 4 N_mm T / C, attention not counted");
-    accounting_step(a, "equal at T = alpha P / N_mm x %s/2 x (n - 1)/n", accounting_plain(grad));
+    accounting_step(a, "equal at T = alpha P / N_mm x %P/2 x (n - 1)/n", grad);
     accounting_real(a, "wire_bytes", 2 * (n - 1) / n * grad * p);
     accounting_real(a, "comm_us", 1e6 * comm_s);
     accounting_real(a, "tokens_per_device", tokens);
-    accounting_answer(a, "%.0f tokens per GPU hide the gradients of %s on %s ranks", tokens, case_text(a->c, "model"),
-                      accounting_plain(n));
+    accounting_answer(a, "%.0f tokens per GPU hide the gradients of %s on %P ranks", tokens, case_text(a->c, "model"),
+                      n);
 }
 
 /* ---- buckets ---- */
@@ -52,21 +52,18 @@ void accounting_run_data_parallel(const accounting *a)
 static void best_steps(const accounting *a, const bucket_model *m)
 {
     accounting_step(a,
-                    "the handout's: T(n) = n o + s / (n w), least where n = sqrt(s / (o w)) = %.2f (whole: %.0f), "
-                    "b = sqrt(s o w) = %.1f MB, T = 2 sqrt(s o / w) = %s",
+                    "the handout's: T(n) = n o + s / (n w), least where n = sqrt(s / (o w)) = %.2f (whole: %.0f), b = "
+                    "sqrt(s o w) = %.1f MB, T = 2 sqrt(s o / w) = %T",
                     bucket_best_count(m, false), bucket_best_count(m, true), bucket_best(m) / mb,
-                    accounting_time(bucket_overhead(m, bucket_best(m))));
-    accounting_step(a,
-                    "contention: T(b) = o + b/w + kappa (n o + s/w), kappa = %s: b = sqrt(kappa s o w) = %.1f MB, "
-                    "T = %s",
-                    accounting_plain(m->kappa), bucket_best_contention(m) / mb,
-                    accounting_time(bucket_overhead_contention(m, bucket_best_contention(m))));
+                    bucket_overhead(m, bucket_best(m)));
+    accounting_step(
+        a, "contention: T(b) = o + b/w + kappa (n o + s/w), kappa = %P: b = sqrt(kappa s o w) = %.1f MB, T = %T",
+        m->kappa, bucket_best_contention(m) / mb, bucket_overhead_contention(m, bucket_best_contention(m)));
     if (m->ready_rate < m->rate)
-        accounting_step(a, "gradients come at g = %s < w: a queue stays short from b = o g w / (w - g) = %.1f MB on",
-                        accounting_rate(m->ready_rate), bucket_best_fifo(m) / mb);
+        accounting_step(a, "gradients come at g = %R < w: a queue stays short from b = o g w / (w - g) = %.1f MB on",
+                        m->ready_rate, bucket_best_fifo(m) / mb);
     else
-        accounting_step(a, "gradients come at g = %s >= w: a queue grows whatever b is",
-                        accounting_rate(m->ready_rate));
+        accounting_step(a, "gradients come at g = %R >= w: a queue grows whatever b is", m->ready_rate);
 }
 
 static void bucket_row(const accounting *a, const bucket_model *m, double bucket)
@@ -76,12 +73,10 @@ static void bucket_row(const accounting *a, const bucket_model *m, double bucket
     accounting_real(a, "bucket_used_bytes", bucket);
     accounting_real(a, "overhead_us", 1e6 * plain);
     accounting_real(a, "overhead_contention_us", 1e6 * contention);
-    accounting_step(a, "b = %s, n = %.1f: the handout's %s; queue %s; contention %s", accounting_size(bucket),
-                    bucket_count(m, bucket), accounting_time(plain), accounting_time(queue),
-                    accounting_time(contention));
-    accounting_answer(a, "b = %.1f MB: %s; handout's %s; b* = %.0f and %.0f MB", bucket / mb,
-                      accounting_time(contention), accounting_time(plain), bucket_best_contention(m) / mb,
-                      bucket_best(m) / mb);
+    accounting_step(a, "b = %B, n = %.1f: the handout's %T; queue %T; contention %T", bucket, bucket_count(m, bucket),
+                    plain, queue, contention);
+    accounting_answer(a, "b = %.1f MB: %T; handout's %T; b* = %.0f and %.0f MB", bucket / mb, contention, plain,
+                      bucket_best_contention(m) / mb, bucket_best(m) / mb);
 }
 
 void accounting_run_buckets(const accounting *a)
@@ -101,10 +96,9 @@ void accounting_run_buckets(const accounting *a)
                             .overhead_s = 1e-6 * case_real(a->c, "overhead"),
                             .ready_rate = g > 0 ? g : w,
                             .kappa = kappa};
-    accounting_step(a, "s = %s B x P = %s", accounting_plain(grad), accounting_size(m.bytes));
-    accounting_step(a, "w = W n / (2 (n - 1)) = %s x %s / %s = %s", accounting_rate(r.bandwidth), accounting_plain(n),
-                    accounting_plain(2 * (n - 1)), accounting_rate(w));
-    accounting_step(a, "o = %s us per bucket", accounting_plain(1e6 * m.overhead_s));
+    accounting_step(a, "s = %P B x P = %B", grad, m.bytes);
+    accounting_step(a, "w = W n / (2 (n - 1)) = %R x %P / %P = %R", r.bandwidth, n, 2 * (n - 1), w);
+    accounting_step(a, "o = %P us per bucket", 1e6 * m.overhead_s);
     best_steps(a, &m);
     accounting_real(a, "algbw_gb_s", w / 1e9);
     accounting_real(a, "best_bytes", bucket_best(&m));
@@ -130,9 +124,8 @@ static void held_step(const accounting *a, zero_stage stage, zero_recipe r)
     const double p = stage == ZERO_3 ? 0 : r.param, g = stage >= ZERO_2 ? 0 : r.grad,
                  k = stage == ZERO_DDP ? r.state : 0;
     const double whole = p + g + k, shard = r.param + r.grad + r.state - whole;
-    accounting_step(a, "p = %s B, g = %s B, k = %s B per parameter; held after a step: %s P + %s P/n",
-                    accounting_plain(r.param), accounting_plain(r.grad), accounting_plain(r.state),
-                    accounting_plain(whole), accounting_plain(shard));
+    accounting_step(a, "p = %P B, g = %P B, k = %P B per parameter; held after a step: %P P + %P P/n", r.param, r.grad,
+                    r.state, whole, shard);
 }
 
 void accounting_run_zero(const accounting *a)
@@ -150,14 +143,14 @@ void accounting_run_zero(const accounting *a)
     const zero_wire wire = zero_wire_elements(stage, p, n);
     const double wire_bytes = r.grad * wire.grads + r.param * wire.params, wire_s = wire_bytes / rates.bandwidth;
     held_step(a, stage, r);
-    accounting_step(a, "after init:  %s", accounting_size(b.init));
-    accounting_step(a, "before step: %s, with gradients", accounting_size(b.before_step));
-    accounting_step(a, "after step:  %s, with moments", accounting_size(b.after_step));
+    accounting_step(a, "after init:  %B", b.init);
+    accounting_step(a, "before step: %B, with gradients", b.before_step);
+    accounting_step(a, "after step:  %B, with moments", b.after_step);
     if (b.slots > 0)
-        accounting_step(a, "beside it in forward and backward: activations, and %s slots of a block: %s",
-                        accounting_plain(slots), accounting_size(b.slots));
-    accounting_step(a, "%s = %s elements, %s, %s at %s", stages[stage].wire, accounting_whole(wire.grads + wire.params),
-                    accounting_size(wire_bytes), accounting_time(wire_s), accounting_rate(rates.bandwidth));
+        accounting_step(a, "beside it in forward and backward: activations, and %P slots of a block: %B", slots,
+                        b.slots);
+    accounting_step(a, "%s = %W elements, %B, %T at %R", stages[stage].wire, wire.grads + wire.params, wire_bytes,
+                    wire_s, rates.bandwidth);
     accounting_real(a, "init_bytes", b.init);
     accounting_real(a, "before_step_bytes", b.before_step);
     accounting_real(a, "after_step_bytes", b.after_step);

@@ -86,18 +86,17 @@ static bool measured(const accounting *a, const char *flops, const char *bandwid
                            dir);
             return false;
         }
-        accounting_step(a, "C = %s FLOP/s, the best bf16 GEMM of %s/bench_roofline.csv", accounting_plain(r->flops),
-                        dir);
+        accounting_step(a, "C = %P FLOP/s, the best bf16 GEMM of %s/bench_roofline.csv", r->flops, dir);
     }
     const double w = accounting_measured_bandwidth(dir, &from);
     if (isnan(w)) {
         accounting_step(a, "W is not measured: %s has neither bench_allreduce.csv nor copies between GPUs", dir);
-        accounting_step(a, "W = %s, of --%s", accounting_rate(r->bandwidth), bandwidth);
+        accounting_step(a, "W = %R, of --%s", r->bandwidth, bandwidth);
         row_status_set(a->w, ROW_OK, "W is that of --%s: it is not measured", bandwidth);
         return true;
     }
     r->bandwidth = w;
-    accounting_step(a, "W = %s, of %s/%s", accounting_rate(w), dir, from);
+    accounting_step(a, "W = %R, of %s/%s", w, dir, from);
     return true;
 }
 

@@ -298,9 +298,7 @@ char *roofline_every_pair(int gpus)
 {
     char *text = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out)
-        die(EXIT_CODE_FAILURE, "no host memory left for the pairs of GPUs");
+    FILE *out = text_stream(&text, &bytes);
     if (gpus < 2)
         fputs("0-1", out); /* one row that says why there is none */
     for (int from = 0; from < gpus && from < ROOFLINE_GPUS; from++)

@@ -99,9 +99,7 @@ char *options_describe(const options *o)
 {
     char *text = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out)
-        die(EXIT_CODE_FAILURE, "no host memory left for the list of options");
+    FILE *out = text_stream(&text, &bytes);
     for (size_t i = 0; i < o->n; i++) {
         const option_entry *e = &o->entries[i];
         fprintf(out, "%s%s=", i ? " " : "", e->spec.name);

@@ -91,9 +91,7 @@ static char *joined(const options *o, const char *const *values, const char *var
 {
     char *text = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out)
-        die(EXIT_CODE_FAILURE, "no host memory left for a case");
+    FILE *out = text_stream(&text, &bytes);
     const char *blank = "";
     for (size_t i = 0; i < o->params_n; i++)
         if (options_param_applies(o, i, variant) && (all || !options_param_is_default(o, i, values[i]))) {

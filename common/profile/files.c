@@ -25,10 +25,8 @@ static sheet *open_sheet(const profile_identity *id)
 {
     sheet *s = xcalloc(1, sizeof *s);
     s->id = id;
-    s->f = open_memstream(&s->text, &s->bytes);
-    s->header = open_memstream(&s->columns, &s->columns_bytes);
-    if (!s->f || !s->header)
-        die(EXIT_CODE_FAILURE, "no host memory left for a profile");
+    s->f = text_stream(&s->text, &s->bytes);
+    s->header = text_stream(&s->columns, &s->columns_bytes);
     return s;
 }
 

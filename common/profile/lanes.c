@@ -204,9 +204,7 @@ bool lanes_write(const char *path, const char *label, int rank, const recording 
     }
     char *text = NULL, *cell = csv_quoted(label);
     size_t bytes;
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f)
-        die(EXIT_CODE_FAILURE, "out of memory");
+    FILE *f = text_stream(&text, &bytes);
     put_comment(f, label, rank, &sums, n, resolution_us);
     for (size_t i = 0; i < rows.n; i++)
         put_row(f, cell, rank, record_lane_name((record_lane)rows.v[i].lane), &rows.v[i], base_us);

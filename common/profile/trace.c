@@ -200,9 +200,7 @@ bool profile_write_trace(const char *path, const char *label, int rank, const re
     char *text = NULL;
     size_t bytes, n;
     OWNED record_span *s = record_cut(r, w, &n);
-    x.f = open_memstream(&text, &bytes);
-    if (!x.f)
-        die(EXIT_CODE_FAILURE, "out of memory");
+    x.f = text_stream(&text, &bytes);
     put_device(&x, label, s, n);
     put_counters(&x, s, n);
     put_ranges(&x);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/core/csv.h"
+#include "common/core/error.h"
 #include "common/rows/rows.h"
 
 static void write_string(FILE *out, const char *text)
@@ -50,13 +51,7 @@ static void write_number(FILE *out, const char *text)
 
 void json_write_row(FILE *out, const options *o, const char *header, const char *line)
 {
-    char *text = NULL;
-    size_t bytes;
-    FILE *both = open_memstream(&text, &bytes);
-    if (!both)
-        return;
-    fprintf(both, "%s\n%s", header, line);
-    fclose(both);
+    OWNED char *text = xasprintf("%s\n%s", header, line);
     csv *c = csv_parse(text);
     for (size_t i = 0; i < c->columns; i++) {
         const char *name = c->header[i], *cell = c->cells[i];
@@ -71,5 +66,4 @@ void json_write_row(FILE *out, const options *o, const char *header, const char 
     fputs("}\n", out);
     fflush(out);
     csv_free(c);
-    free(text);
 }

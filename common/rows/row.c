@@ -26,9 +26,7 @@ typedef struct line {
 static void line_begin(line *l)
 {
     *l = (line){0};
-    l->out = open_memstream(&l->text, &l->bytes);
-    if (!l->out)
-        die(EXIT_CODE_FAILURE, "no host memory left for a row");
+    l->out = text_stream(&l->text, &l->bytes);
 }
 
 static void put_text(line *l, const char *text)

@@ -178,11 +178,9 @@ static void add_environment(const facts *f)
 
 void machine_report(const device *d, const options *o, const char *folder, const char *run_id)
 {
-    char *text = NULL, *values = options_describe(o), *path = xasprintf("%s/machine.csv", folder);
+    OWNED char *text = NULL, *values = options_describe(o), *path = xasprintf("%s/machine.csv", folder);
     size_t bytes;
-    facts f = {open_memstream(&text, &bytes), run_id};
-    if (!f.out)
-        die(EXIT_CODE_FAILURE, "no host memory left for the machine report");
+    facts f = {text_stream(&text, &bytes), run_id};
     fact_add(&f, "bench", "%s", options_bench(o)->name);
     fact_add(&f, "command", "%s", options_command_line(o));
     fact_add(&f, "options", "%s", values);
@@ -194,7 +192,4 @@ void machine_report(const device *d, const options *o, const char *folder, const
     add_environment(&f);
     fclose(f.out);
     results_facts_append(path, text);
-    free(path);
-    free(values);
-    free(text);
 }

@@ -222,14 +222,13 @@ static void baseline_load(const session *s, const bench_case *c, const char *key
     if (strcmp(baseline.key, key) == 0)
         return;
     baseline_set(key, NAN, NAN, NAN, NAN);
-    csv *t = s->csv_path ? rows_read(s->csv_path) : NULL;
+    OWNED_CSV csv *t = s->csv_path ? rows_read(s->csv_path) : NULL;
     size_t r = t ? t->rows : 0;
     while (r > 0 && !is_unfused_of(t, r - 1, s, c))
         r--;
     if (r > 0)
         baseline_set(key, csv_real(t, r - 1, "fwd_ms"), csv_real(t, r - 1, "bwd_ms"), csv_real(t, r - 1, "fwd_bwd_ms"),
                      csv_real(t, r - 1, "err_fwd"));
-    csv_free(t);
 }
 
 static attention_problem problem_of(const bench_case *c)

@@ -272,14 +272,13 @@ static void memory_run(session *s, const bench_case *c, row *w)
     } else if (steps_run(s, w, t) && trainer_options_of(t)->fusion != o.fusion) {
         row_status_set(w, ROW_SKIP, "the step can't be captured as a graph");
     } else if (row_status_get(w) == ROW_OK) {
-        char *name = short_name(s->opt, c);
+        OWNED char *name = short_name(s->opt, c);
         const double error = memory_row_fill(s, w, t, &x, name);
         if (error > option_real(s->opt, "max-error-pct")) {
             warn("the closed form misses a phase's peak by %.3g %%: %s", error, case_name(c));
             bound_missed = true;
         }
         write_files(s, c, w, &x, name);
-        free(name);
         if (driver) {
             row_int(w, "driver_bytes", (int64_t)(free_before - free_created));
             row_int(w, "driver_over_counted_bytes",

@@ -127,7 +127,7 @@ static bool valid_reference(const char *path, char *msg, size_t msg_bytes)
 {
     if (text_is(path, "auto") || text_is(path, "none"))
         return true;
-    csv *t = csv_read(path);
+    OWNED_CSV csv *t = csv_read(path);
     if (!t)
         return wrong(msg, msg_bytes, "--reference %s can't be read", path);
     const char *problem = t->problem   ? t->problem
@@ -135,7 +135,6 @@ static bool valid_reference(const char *path, char *msg, size_t msg_bytes)
                                        : reference_problem(t);
     if (problem)
         wrong(msg, msg_bytes, "--reference %s is no table of references: %s", path, problem);
-    csv_free(t);
     return !problem;
 }
 

@@ -211,11 +211,10 @@ static double estimate_bytes(const options *o, const bench_case *c)
 int main(int argc, char **argv)
 {
     const session_hooks hooks = {start, roofline_run, finish, estimate_bytes};
-    char *pairs = roofline_every_pair(device_visible_gpus());
+    OWNED char *pairs = roofline_every_pair(device_visible_gpus());
     for (option_spec *o = option_table; o->name; o++)
         if (strcmp(o->name, "pair") == 0)
             o->def = pairs;
     int code = session_main(&info, &hooks, argc, argv);
-    free(pairs);
     return code;
 }

@@ -75,14 +75,12 @@ static void write_pages(sqlite3 *db, const char *dir, const char *device, const 
     db_run(db, "report", "INSERT INTO main_device VALUES(%Q, %d)", device, beside_gpus);
     page_write(&(page){.db = db, .folder = beside_gpus && strcmp(device, "cpu") == 0 ? NULL : dir, .doc = doc},
                PAGE_ALL);
-    char *md = xasprintf("%s.md", name), *html = xasprintf("%s.html", name);
+    OWNED char *md = xasprintf("%s.md", name), *html = xasprintf("%s.html", name);
     write_page(dir, md, doc, &markdown_writer);
     write_page(dir, html, doc, &html_writer);
     OWNED char *said = db_text(db, "report", "SELECT said FROM last_line");
     if (said)
         printf("%s: %s; %s/%s\n", title, said, dir, html);
-    free(md);
-    free(html);
     doc_free(doc);
     sqlite3_close(db);
 }

@@ -41,19 +41,18 @@ static csv *open_results(const char *dir, const char *name)
 /* Bytes a second; NAN when it was never measured. */
 static double measured_bus(const char *dir)
 {
-    csv *c = open_results(dir, "bench_allreduce.csv");
+    OWNED_CSV csv *c = open_results(dir, "bench_allreduce.csv");
     const char *run = newest_run(c, NULL, "busbw_gb_s");
     double best = NAN;
     for (size_t i = 0; run && i < c->rows; i++)
         if (counts(c, i, NULL, "busbw_gb_s") && csv_is(c, i, "run_id", run))
             best = fmax(best, csv_real(c, i, "busbw_gb_s"));
-    csv_free(c);
     return 1e9 * best;
 }
 
 static double measured_link(const char *dir)
 {
-    csv *c = open_results(dir, "bench_roofline.csv");
+    OWNED_CSV csv *c = open_results(dir, "bench_roofline.csv");
     const char *run = newest_run(c, "p2p", "gb_s");
     double slowest = NAN, most_bytes = 0;
     for (size_t i = 0; run && i < c->rows; i++) {
@@ -63,7 +62,6 @@ static double measured_link(const char *dir)
         slowest = bytes > most_bytes ? gb_s : fmin(slowest, gb_s);
         most_bytes = bytes;
     }
-    csv_free(c);
     return 1e9 * slowest;
 }
 

@@ -106,7 +106,7 @@ static void fill_row(collective *k, const double *all)
     const int ranks = comm_size(k->c);
     char size[64];
     samples slowest = {0};
-    double *means = xcalloc((unsigned long)ranks, sizeof *means);
+    OWNED double *means = xcalloc((unsigned long)ranks, sizeof *means);
     int worst = 0;
     for (int i = 0; i < k->samples; i++) {
         double most = 0;
@@ -129,7 +129,6 @@ static void fill_row(collective *k, const double *all)
     row_real(k->w, "algbw_gb_s", rate);
     row_real(k->w, "busbw_gb_s", rate * collective_bus_factor(k->op, ranks));
     row_numbers(k->w, "rank_mean_ms", means, ranks, 6);
-    free(means);
     row_int(k->w, "slowest_rank", worst);
     row_text(k->w, "size", size);
     row_int(k->w, "n_samples", k->samples);

@@ -287,9 +287,8 @@ const ddp_reference *ddp_reference_of(ddp_case *k, const step_options *slice, co
     r = cache_add(kept, "reference", key, sizeof *r, clear);
     phase_set("check: one batch without other ranks");
     const bool first = k->ranks > 1 && launch_rank(k->l) == 0; /* on another it would be the same batch again */
-    float *whole = first ? make_whole(k, slice, why, why_bytes) : NULL;
+    OWNED float *whole = first ? make_whole(k, slice, why, why_bytes) : NULL;
     const bool ok = (whole || !first) && make(k, slice, whole, r, why, why_bytes);
-    free(whole);
     if (ok)
         return r;
     cache_drop(kept, "reference");

@@ -123,7 +123,7 @@ static void phases(ddp_case *k, replica *r, ddp_times *m)
 /* Times n steps after one that is not measured, so that communication of the step before is in flight, or is not. */
 static device_window run_block(ddp_case *k, replica *r, int n, bool counts, double *ms)
 {
-    device_event **begin = xcalloc((unsigned long)n + 1, sizeof *begin);
+    OWNED device_event **begin = xcalloc((unsigned long)n + 1, sizeof *begin);
     for (int i = 0; i <= n; i++)
         begin[i] = device_event_create(r->at.d);
     replica_step(r);
@@ -140,7 +140,6 @@ static device_window run_block(ddp_case *k, replica *r, int n, bool counts, doub
         ms[i] = device_event_ms(r->at.d, begin[i], begin[i + 1]);
     for (int i = 0; i <= n; i++)
         device_event_destroy(r->at.d, begin[i]);
-    free(begin);
     return window;
 }
 

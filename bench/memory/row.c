@@ -76,7 +76,7 @@ static void fill_peak(row *w, const timeline *x, const memory_peaks *p)
 
 static void fill_largest(row *w, const timeline *x, int top, const char *name)
 {
-    allocation *largest = xcalloc((size_t)(top > 1 ? top : 1), sizeof *largest);
+    OWNED allocation *largest = xcalloc((size_t)(top > 1 ? top : 1), sizeof *largest);
     const size_t n = timeline_largest(x, largest, (size_t)(top > 1 ? top : 1));
     if (n) {
         const arena_event *e = largest[0].first;
@@ -93,7 +93,6 @@ static void fill_largest(row *w, const timeline *x, int top, const char *name)
         allocation_describe(&largest[i], text, sizeof text);
         say("%s\n", text);
     }
-    free(largest);
 }
 
 double memory_row_fill(session *s, row *w, const trainer *t, const timeline *x, const char *name)

@@ -24,10 +24,9 @@ static char *choices_path(const session *s)
 static void start(session *s, bool anew)
 {
     model_bench *b = xcalloc(1, sizeof *b);
-    char *path = choices_path(s);
+    OWNED char *path = choices_path(s);
     b->kernels = session_kernels(s, &b->ctx);
     b->known = choices_open(device_get_info(s->dev)->name, path, anew);
-    free(path);
     s->user = b;
 }
 

@@ -316,7 +316,7 @@ static int64_t differing_moments(trainer *t, const param_tensor *part, uint16_t 
     const step_options *o = trainer_options_of(t);
     const size_t n = (size_t)part->count;
     OWNED uint16_t *got_m = xmalloc(n * sizeof *m), *got_v = xmalloc(n * sizeof *v);
-    float *grad = xmalloc(n * sizeof *grad), *param = xcalloc(n, sizeof *param);
+    OWNED float *grad = xmalloc(n * sizeof *grad), *param = xcalloc(n, sizeof *param);
     sb_optimizer_state state;
     trainer_optimizer_state(t, &state);
     state.grad_factor *= state.grad_scale; /* the gradients that are read are unscaled, by a power of two */
@@ -340,8 +340,6 @@ static int64_t differing_moments(trainer *t, const param_tensor *part, uint16_t 
     trainer_read_moments(t, part, got_m, got_v);
     for (size_t i = 0; i < n; i++)
         differ += got_m[i] != m[i] || got_v[i] != v[i];
-    free(grad);
-    free(param);
     return differ;
 }
 
@@ -366,7 +364,7 @@ static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
     int64_t most = 0;
     for (int i = 0; i < r->count; i++)
         most = compared_count(t, i) > most ? compared_count(t, i) : most;
-    float *got = xmalloc((size_t)most * sizeof *got);
+    OWNED float *got = xmalloc((size_t)most * sizeof *got);
     out->err_loss = fabs(loss - r->loss) / fabs(r->loss);
     out->err_tensor = 0;
     double squares = 0;
@@ -379,7 +377,6 @@ static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
             worst = i;
         }
     }
-    free(got);
     out->grad_norm = sqrt(squares);
     out->ok = true;
     if (!(out->err_loss <= allowed.loss)) {

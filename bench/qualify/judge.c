@@ -60,7 +60,7 @@ void qualify_judge_set(qualify *q, const bench_case *c, qualify_set *set)
 /* Earlier values of the set's GPUs in the CSV file: those that were ok, of this shape. Rank 0 has the file. */
 static void read_past(qualify *q, const bench_case *c, qualify_set *set)
 {
-    csv *t = q->s->csv_path ? csv_read(q->s->csv_path) : NULL;
+    OWNED_CSV csv *t = q->s->csv_path ? csv_read(q->s->csv_path) : NULL;
     char shape[64];
     shape_of(q, c, shape, sizeof shape);
     for (size_t r = t && csv_column(t, "uuid") >= 0 ? t->rows : 0; r-- > 0;) {
@@ -74,7 +74,6 @@ static void read_past(qualify *q, const bench_case *c, qualify_set *set)
             if (*q->uuid[i] && text_is(csv_cell(t, r, "uuid"), q->uuid[i]) && set->items[i].past_n < QUALIFY_PAST)
                 set->items[i].past[set->items[i].past_n++] = csv_real(t, r, "value");
     }
-    csv_free(t);
 }
 
 void qualify_read_past(qualify *q, const bench_case *c, qualify_set *set)

@@ -78,12 +78,11 @@ static void group_run(qualify *q, const bench_case *c, qualify_item *item, int f
 {
     char why[512];
     row *scratch = row_begin(q->s->rows, c);
-    int *members = xcalloc((unsigned long)count, sizeof *members);
+    OWNED int *members = xcalloc((unsigned long)count, sizeof *members);
     for (int i = 0; i < count; i++)
         members[i] = first + i;
     comm *between = comm_create(q->l, q->s->dev, &(comm_options){.name = "group", .members = members, .ranks = count},
                                 why, sizeof why);
-    free(members);
     const size_t bytes = 4 * (size_t)case_int(c, "bytes"), n = bytes / sizeof(float);
     collective k = {.s = q->s,
                     .l = q->l,

@@ -142,10 +142,9 @@ static bool link_verify(roofline *r, void *host, void *on_device, size_t bytes, 
     memset(host, 0xff, bytes);
     device_transfer(d, host, on_device, bytes);
     device_sync(d);
-    uint64_t *want = xmalloc(bytes);
+    OWNED uint64_t *want = xmalloc(bytes);
     pattern(want, bytes / sizeof *want, 0, seed);
     const bool same = memcmp(want, host, bytes) == 0;
-    free(want);
     if (!same)
         row_status_set(r->w, ROW_FAIL, "a copy from the device to the host is wrong");
     return same;

@@ -57,8 +57,8 @@ static bool gemm_verify(roofline_gemm *g, row *w, uint64_t seed)
     enum { LINES = 16 };
     const size_t depth = (size_t)g->shape.k;
     double want[LINES * LINES], got[LINES * LINES];
-    double *a = xcalloc(LINES * depth, sizeof *a), *b = xcalloc(LINES * depth, sizeof *b);
-    double *c = xcalloc((size_t)g->shape.n, sizeof *c);
+    OWNED double *a = xcalloc(LINES * depth, sizeof *a), *b = xcalloc(LINES * depth, sizeof *b);
+    OWNED double *c = xcalloc((size_t)g->shape.n, sizeof *c);
     int at[2][LINES];
     for (int i = 0; i < LINES; i++)
         for (int side = 0; side < 2; side++)
@@ -80,9 +80,6 @@ static bool gemm_verify(roofline_gemm *g, row *w, uint64_t seed)
             got[i * LINES + j] = c[at[1][j]];
         }
     }
-    free(a);
-    free(b);
-    free(c);
 
     check_bound bound = {.rel_l2 = g->p->rel_l2, .rel_row = 4 * g->p->rel_l2, .max_abs = 8 * g->p->rel_l2};
     check_result result = check_compare(want, got, LINES * LINES, LINES, bound);

@@ -58,7 +58,7 @@ char *checkout_path(const char *spec)
             die(EXIT_CODE_FAILURE, "%s: %s", temporary, strerror(errno));
         atexit(remove_temporary);
     }
-    char *into = xasprintf("%s/%d", temporary, count++);
+    OWNED char *into = xasprintf("%s/%d", temporary, count++);
     const char *dot = strrchr(path, '.'), *name = strrchr(path, '/') ? strrchr(path, '/') : path;
     const bool named = *spec != '-' && path[1], file = dot && strcmp(dot, ".csv") == 0;
     if (!named || mkdir(into, 0777) != 0 || run((char *[]){"sh", "-c", script, "sh", (char *)spec, into, NULL}) != 0) {
@@ -68,6 +68,5 @@ char *checkout_path(const char *spec)
         die(EXIT_CODE_USAGE, file ? "git has no %s" : "git has no folder %s", spec);
     }
     char *found = file ? xasprintf("%s/%s", into, name + 1) : xstrdup(into);
-    free(into);
     return found;
 }

@@ -20,6 +20,12 @@ typedef struct csv {
 csv *csv_read(const char *path);
 csv *csv_parse(const char *text); /* the same for a text in memory, which is copied */
 void csv_free(csv *c);
+/* What the pointer owns is freed where its name ends. */
+#define OWNED_CSV __attribute__((cleanup(owned_csv_free)))
+static inline void owned_csv_free(csv **c)
+{
+    csv_free(*c);
+}
 /* What of the file does not count, as "line 7 is torn and does not count"; NULL when all of it counts. Caller frees. */
 char *csv_lost(const csv *c);
 void csv_warn_lost(const csv *c, const char *path);                         /* says it on stderr */

@@ -202,7 +202,7 @@ static void say_alive(coordinator *h, double now)
 
 static void wait_for_news(const coordinator *h, double wait_s)
 {
-    struct pollfd *all = xcalloc((unsigned long)h->o.ranks + h->places + h->listeners_n, sizeof *all);
+    OWNED struct pollfd *all = xcalloc((unsigned long)h->o.ranks + h->places + h->listeners_n, sizeof *all);
     nfds_t n = 0;
     for (int i = 0; i < h->listeners_n; i++)
         all[n++] = (struct pollfd){.fd = h->listeners[i], .events = POLLIN};
@@ -212,7 +212,6 @@ static void wait_for_news(const coordinator *h, double wait_s)
             all[n++] = (struct pollfd){.fd = m->c.fd, .events = (short)(POLLIN | (m->c.out_bytes ? POLLOUT : 0))};
     }
     poll(all, n, (int)(wait_s * 1e3));
-    free(all);
 }
 
 void coordinator_step(coordinator *h, double wait_s)

@@ -35,9 +35,8 @@ void launch_default_ranks(option_spec *table, const char *wanted)
     launch_place place;
     char ignored[512];
     const bool theirs = launch_place_find(&place, ignored, sizeof ignored) && place.by && place.control_fd < 0;
-    char *text = theirs ? xasprintf("%d", place.size) : that_fit(wanted, device_visible_gpus());
+    OWNED char *text = theirs ? xasprintf("%d", place.size) : that_fit(wanted, device_visible_gpus());
     snprintf(def, sizeof def, "%s", text);
-    free(text);
     for (option_spec *s = table; s->name; s++)
         if (strcmp(s->name, "ranks") == 0) {
             s->def = def;

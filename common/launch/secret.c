@@ -48,14 +48,13 @@ void secret_answer(const char *secret, secret_side side, const char *challenge, 
     memset(out, 0, SECRET_ANSWER_BYTES);
 #ifdef HAVE_CRYPT
     char phrase[SECRET_BYTES_MAX + 16], salt[64];
-    struct crypt_data *work = xcalloc(1, sizeof *work);
+    OWNED struct crypt_data *work = xcalloc(1, sizeof *work);
     snprintf(phrase, sizeof phrase, "%s%s", side == SECRET_OF_RANK ? "rank:" : "coordinator:", secret);
     snprintf(salt, sizeof salt, "$6$rounds=1000$%.*s", SECRET_CHALLENGE_BYTES - 1, challenge);
     const char *hash = crypt_r(phrase, salt, work);
     if (!hash || strncmp(hash, "$6$", 3) != 0)
         die(EXIT_CODE_FAILURE, "crypt(3) gives no SHA-512 hash: %s", strerror(errno));
     snprintf(out, SECRET_ANSWER_BYTES, "%s", hash);
-    free(work);
 #else
     (void)secret, (void)side, (void)challenge;
 #endif

@@ -91,12 +91,11 @@ void chrome_put_string(FILE *f, const char *text)
 
 void chrome_put_names(FILE *f, const char *label, int rank, const chrome_row *rows, int n)
 {
-    char *process = xasprintf("rank %d, %s", rank, label);
+    OWNED char *process = xasprintf("rank %d, %s", rank, label);
     fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}},\n", rank, rank);
     fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":", rank);
     chrome_put_string(f, process);
     fprintf(f, "}}");
-    free(process);
     for (int k = 0; k < n; k++) {
         const row *r = &rows[k];
         fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s", rank,

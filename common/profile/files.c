@@ -91,9 +91,8 @@ static void move_aside(const char *path, const char *header)
     if (same || !*line)
         return;
     for (int n = 1;; n++) {
-        char *aside = xasprintf("%.*s.%d.csv", (int)(strlen(path) - strlen(".csv")), path, n);
+        OWNED char *aside = xasprintf("%.*s.%d.csv", (int)(strlen(path) - strlen(".csv")), path, n);
         const bool moved = access(aside, F_OK) != 0 && rename(path, aside) == 0;
-        free(aside);
         if (moved || errno != ENOENT || n == 1000)
             return;
     }
@@ -102,7 +101,7 @@ static void move_aside(const char *path, const char *header)
 /* Frees it. */
 static bool write_sheet(sheet *s, const char *folder, const char *table)
 {
-    char *path = xasprintf("%s/%s.csv", folder, table);
+    OWNED char *path = xasprintf("%s/%s.csv", folder, table);
     fputc('\n', s->f);
     fputc('\n', s->header);
     fclose(s->f);
@@ -114,7 +113,6 @@ static bool write_sheet(sheet *s, const char *folder, const char *table)
     free(s->columns);
     free(s->text);
     free(s);
-    free(path);
     errno = error;
     return ok;
 }

@@ -185,12 +185,11 @@ static void put_comment(FILE *f, const char *label, int rank, const sweep_sums *
 bool lanes_write(const char *path, const char *label, int rank, const recording *r, record_window w, double base_us)
 {
     size_t n;
-    record_span *cut = record_cut(r, w, &n);
+    OWNED record_span *cut = record_cut(r, w, &n);
     const sweep_sums sums = sweep(cut, n, w.from_us, w.to_us);
     bars spans = bars_for(n);
     for (size_t i = 0; i < n; i++)
         spans.v[spans.n++] = (bar){cut[i].start_us, cut[i].end_us, (int)cut[i].lane, cut[i].stream, cut[i].name};
-    free(cut);
     qsort(spans.v, spans.n, sizeof *spans.v, by_lane_and_stream);
     const double total_us = w.to_us - w.from_us;
     double resolution_us = 0;
@@ -202,7 +201,7 @@ bool lanes_write(const char *path, const char *label, int rank, const recording 
         rows = joined(&spans, resolution_us);
         exposed = exposed_parts(&spans, resolution_us);
     }
-    char *text = NULL, *cell = csv_quoted(label);
+    OWNED char *text = NULL, *cell = csv_quoted(label);
     size_t bytes;
     FILE *f = text_stream(&text, &bytes);
     put_comment(f, label, rank, &sums, n, resolution_us);
@@ -212,8 +211,6 @@ bool lanes_write(const char *path, const char *label, int rank, const recording 
         put_row(f, cell, rank, "exposed", &exposed.v[i], base_us);
     fclose(f);
     const bool ok = append_text(path, "label,rank,lane,stream,name,start_us,end_us\n", "", text, "");
-    free(cell);
-    free(text);
     free(spans.v);
     free(rows.v);
     free(exposed.v);

@@ -197,7 +197,7 @@ bool profile_write_trace(const char *path, const char *label, int rank, const re
                          double base_us)
 {
     writer x = {.rank = rank, .r = r, .w = w, .base_us = base_us};
-    char *text = NULL;
+    OWNED char *text = NULL;
     size_t bytes, n;
     OWNED record_span *s = record_cut(r, w, &n);
     x.f = text_stream(&text, &bytes);
@@ -209,6 +209,5 @@ bool profile_write_trace(const char *path, const char *label, int rank, const re
     OWNED char *head = xasprintf("{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\"traceEvents\":[\n",
                                  llround(base_us * 1e3));
     const bool ok = append_text(path, head, ",\n", text, "\n]}\n");
-    free(text);
     return ok;
 }

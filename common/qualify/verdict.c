@@ -125,10 +125,9 @@ judgement qualify_judge_past(const qualify_metric *m, judgement j, double value,
 {
     if (n < PAST_MIN || j.word == VERDICT_SLOW || !isfinite(value))
         return j;
-    double *x = xcalloc(n, sizeof *x);
+    OWNED double *x = xcalloc(n, sizeof *x);
     memcpy(x, past, n * sizeof *x);
     const qualify_reference own = {median(x, n), NAN};
-    free(x);
     const double bound = qualify_bound(m, &own);
     const bool slow = beyond(m, value, bound);
     if (slow || j.word == VERDICT_NOT_CHECKED)

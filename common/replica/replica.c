@@ -148,7 +148,7 @@ static parallel_plan *plan_of(const replica *r, const parallel_options *p, char 
     params *tensors = params_of(&r->o, p);
     const int units = params_units(tensors);
     int64_t *starts = xcalloc((unsigned long)tensors->count + 1, sizeof *starts), count;
-    int64_t *unit_starts = xcalloc((unsigned long)units + 1, sizeof *unit_starts);
+    OWNED int64_t *unit_starts = xcalloc((unsigned long)units + 1, sizeof *unit_starts);
     OWNED bool *elsewhere = xcalloc((unsigned long)tensors->count, sizeof *elsewhere);
     for (int i = 0; i < tensors->count; i++) {
         starts[i] = tensors->tensors[i].first;
@@ -161,7 +161,6 @@ static parallel_plan *plan_of(const replica *r, const parallel_options *p, char 
     const index_space space = {starts, tensors->count, unit_starts, units, r->o.shard.small, elsewhere};
     parallel_plan *plan = parallel_plan_create(p, rank_of(&r->at), &space, grad_bytes, why, bytes);
     free(starts);
-    free(unit_starts);
     params_free(tensors);
     return plan;
 }

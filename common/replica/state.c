@@ -161,7 +161,7 @@ bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, 
         const checkpoint_piece *p = &x->load.p[i];
         checkpoint_piece host = *p;
         checkpoint_loaded loaded;
-        char *want = xmalloc((size_t)p->bytes), *has = xmalloc((size_t)p->bytes);
+        OWNED char *want = xmalloc((size_t)p->bytes), *has = xmalloc((size_t)p->bytes);
         host.at = want;
         device_download(x->r->at.d, has, p->at, (size_t)p->bytes);
         ok = checkpoint_load(c, NULL, &(checkpoint_pieces){&host, 1, 1, p->bytes}, readers, &loaded, why, why_bytes);
@@ -170,8 +170,6 @@ bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, 
                      checkpoint_at(x->layout, p->file, p->offset, what, sizeof what));
             ok = false;
         }
-        free(want);
-        free(has);
         watchdog_beat();
     }
     return ok;

@@ -52,7 +52,7 @@ static void write_number(FILE *out, const char *text)
 void json_write_row(FILE *out, const options *o, const char *header, const char *line)
 {
     OWNED char *text = xasprintf("%s\n%s", header, line);
-    csv *c = csv_parse(text);
+    OWNED_CSV csv *c = csv_parse(text);
     for (size_t i = 0; i < c->columns; i++) {
         const char *name = c->header[i], *cell = c->cells[i];
         fputc(i ? ',' : '{', out);
@@ -65,5 +65,4 @@ void json_write_row(FILE *out, const options *o, const char *header, const char 
     }
     fputs("}\n", out);
     fflush(out);
-    csv_free(c);
 }

@@ -272,7 +272,7 @@ void row_commit(row *w)
             free(w->cells[i]); /* whatever was timed before the trouble showed is no result */
             w->cells[i] = NULL;
         }
-    char *text = row_line(w);
+    OWNED char *text = row_line(w);
     if (r->csv_path)
         rows_append(r->csv_path, r->header, text);
     count(w);
@@ -286,6 +286,5 @@ void row_commit(row *w)
                    *whole = xasprintf("%.*s%s\n", (int)strcspn(text, "\n"), text, r->run_line);
         r->written(r->user, header, whole);
     }
-    free(text);
     row_drop(w);
 }

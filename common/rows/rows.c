@@ -42,7 +42,7 @@ static bool may_stand_beside(const row_writer *r, const csv *file, size_t i, con
 static void read_kept(row_writer *r, const char *campaign)
 {
     size_t others = 0;
-    csv *file = csv_read(r->csv_path);
+    OWNED_CSV csv *file = csv_read(r->csv_path);
     if (!file)
         return;
     char *machine = results_machine(r->csv_path);
@@ -74,17 +74,15 @@ static void read_kept(row_writer *r, const char *campaign)
         warn("--resume: %zu row%s of another commit, GPU or run in %s %s", others, others == 1 ? "" : "s", r->csv_path,
              others == 1 ? "does not count" : "do not count");
     free(values);
-    csv_free(file);
 }
 
 /* Before a file of other columns is moved aside. */
 static void refuse_others(const char *path)
 {
-    csv *file = csv_read(path);
+    OWNED_CSV csv *file = csv_read(path);
     char *why = results_refusal(file, path);
     if (why)
         die(EXIT_CODE_USAGE, "--resume: %s", why);
-    csv_free(file);
 }
 
 static void add_facts(const row_writer *r)
@@ -143,11 +141,10 @@ static char *row_key(const options *o, const bench_case *c)
 
 bool rows_has(row_writer *r, const bench_case *c)
 {
-    char *key = row_key(r->o, c);
+    OWNED char *key = row_key(r->o, c);
     size_t i = r->kept_n; /* the latest row of a case counts */
     while (i > 0 && strcmp(r->kept[i - 1].key, key) != 0)
         i--;
-    free(key);
     if (i == 0)
         return false;
     const row_status status = r->kept[i - 1].status;

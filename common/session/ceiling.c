@@ -47,18 +47,17 @@ double ceiling_tflops(const session *s, const char *results_dir, const char *dty
     const int products = products_of(dtype);
     if (products > 1)
         return ceiling_tflops(s, results_dir, "bf16") / products;
-    csv *c = rows_of(results_dir);
+    OWNED_CSV csv *c = rows_of(results_dir);
     double most = NAN;
     for (size_t i = 0; c && i < c->rows; i++)
         if (counts(s, c, i) && strncmp(csv_cell(c, i, "variant"), "gemm", 4) == 0 && csv_is(c, i, "dtype", dtype))
             most = fmax(most, fmax(csv_real(c, i, "tflops"), csv_real(c, i, "burst_tflops"))); /* fmax ignores NAN */
-    csv_free(c);
     return most;
 }
 
 double ceiling_copy_gb_s(const session *s, const char *results_dir)
 {
-    csv *c = rows_of(results_dir);
+    OWNED_CSV csv *c = rows_of(results_dir);
     double most = NAN, most_bytes = 0;
     for (size_t i = 0; c && i < c->rows; i++) {
         double bytes = csv_real(c, i, "bytes"), gb_s = csv_real(c, i, "gb_s");
@@ -68,6 +67,5 @@ double ceiling_copy_gb_s(const session *s, const char *results_dir)
         most = bytes > most_bytes ? gb_s : fmax(most, gb_s);
         most_bytes = bytes;
     }
-    csv_free(c);
     return most;
 }

@@ -138,7 +138,7 @@ void profile_write_together(session *s, const char *folder, const profile_identi
                             double base_us, double clock_err_us)
 {
     size_t n = 0, most = 0;
-    rank_collective *mine = r ? collectives_of(r, step, &n) : xcalloc(1, sizeof *mine), *all = NULL;
+    OWNED rank_collective *mine = r ? collectives_of(r, step, &n) : xcalloc(1, sizeof *mine), *all = NULL;
     const int ranks = gather_collectives(s, mine, n, &all, &most);
     char why[300] = "";
     if (ranks > 0 && s->peers->rank < ranks) {
@@ -154,8 +154,6 @@ void profile_write_together(session *s, const char *folder, const profile_identi
             warn("%s/collectives.csv can't be written: %s", folder, strerror(errno));
         }
     }
-    free(mine);
-    free(all);
 }
 
 static void print_summary(const profile_identity *id, const profile_totals *t, const profile_tables *tables)
@@ -198,7 +196,7 @@ void profile_write(session *s, const profile_how *how, const profile_identity *i
     size_t parts_count;
     char costs[256];
     OWNED idle_part *parts = idle_parts(r, w, s->profile->limits, &parts_count);
-    char *name = trace_name(id), *trace = xasprintf("%s/%s", folder, name);
+    OWNED char *name = trace_name(id), *trace = xasprintf("%s/%s", folder, name);
     describe_costs(r, w, costs, sizeof costs);
     t.window_us = w.to_us - w.from_us;
     t.busy_us = t.window_us - tables->sums.us[0];
@@ -223,8 +221,6 @@ void profile_write(session *s, const profile_how *how, const profile_identity *i
         warn("profile of %s: only %.1f %% of the time is attributed to ranges", id->key, t.attributed_pct);
     if (profile_first_rank(s) && !option_flag(s->opt, "quiet"))
         print_summary(id, &t, tables);
-    free(name);
-    free(trace);
     profile_tables_free(tables);
 }
 

@@ -24,7 +24,7 @@ static char *baseline_of(const options *o)
 void row_output_check(const options *o)
 {
     OWNED char *baseline = baseline_of(o);
-    csv *file = baseline ? csv_read(baseline) : NULL;
+    OWNED_CSV csv *file = baseline ? csv_read(baseline) : NULL;
     if (baseline && !file)
         die(EXIT_CODE_USAGE, "--baseline %s has no rows of %s: %s: %s", option_text(o, "baseline"),
             options_bench(o)->name, baseline, strerror(errno));
@@ -34,7 +34,6 @@ void row_output_check(const options *o)
     if (refusal)
         die(EXIT_CODE_USAGE, "--baseline: %s", refusal);
     csv_warn_lost(file, baseline);
-    csv_free(file);
 }
 
 row_output row_output_begin(const options *o, FILE *rows, const char *csv)

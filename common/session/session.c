@@ -280,11 +280,11 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
         device_l2_flush(s.dev); /* its buffer is made now, not when a case holds all memory */
     machine_slug(device_kind_of(s.dev), device_get_info(s.dev), slug, sizeof slug);
     const char *machine = option_is(o, "machine", "auto") ? slug : option_text(o, "machine");
-    char *results = xasprintf("results/%s", machine);
+    OWNED char *results = xasprintf("results/%s", machine);
     const bool no_file = option_is(o, "csv", "none") || option_is(o, "csv", "-") || !first;
-    char *csv = no_file                       ? NULL
-                : option_is(o, "csv", "auto") ? xasprintf("%s/%s.csv", results, info->name)
-                                              : xstrdup(option_text(o, "csv"));
+    OWNED char *csv = no_file                       ? NULL
+                      : option_is(o, "csv", "auto") ? xasprintf("%s/%s.csv", results, info->name)
+                                                    : xstrdup(option_text(o, "csv"));
     s.results_dir = results;
     s.csv_path = csv;
     const char *campaign = getenv("STEPBENCH_RUN"); /* ./run_all.sh sets it */
@@ -334,8 +334,6 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     watchdog_hold();
     output_give_back();
     watchdog_release();
-    free(results);
-    free(csv);
     options_free(o);
     return code != EXIT_CODE_OK || measured ? code : EXIT_CODE_UNSUPPORTED;
 }

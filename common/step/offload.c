@@ -109,7 +109,7 @@ bool offload_allocate(step *s, char *why, size_t why_bytes)
 
 void offload_free(step *s)
 {
-    offload *o = s->offload;
+    OWNED offload *o = s->offload;
     if (!o)
         return;
     if (o->stream)
@@ -128,7 +128,6 @@ void offload_free(step *s)
     if (o->host)
         device_host_free(s->dev, o->host);
     free(o->blocks);
-    free(o);
     s->offload = NULL;
 }
 

@@ -49,7 +49,7 @@ static const char *actions_problem(const step_table *t, int micros)
 {
     const char *problem = NULL;
     bool splits = false;
-    unsigned char *done = xcalloc((size_t)t->part_count * (size_t)micros, 1);
+    OWNED unsigned char *done = xcalloc((size_t)t->part_count * (size_t)micros, 1);
     for (int i = 0; i < t->action_count && !problem; i++) {
         const step_action *a = &t->actions[i];
         if (a->micro < 0 || a->micro >= micros || a->part < 0 || a->part >= t->part_count || a->work > STEP_W)
@@ -61,7 +61,6 @@ static const char *actions_problem(const step_table *t, int micros)
     for (int i = 0; i < t->part_count * micros && !problem; i++)
         if (done[i] != (splits ? 7 : 3))
             problem = splits ? "a table lacks an F, a B or a W" : "a table lacks an F or a B";
-    free(done);
     return problem;
 }
 

@@ -48,14 +48,12 @@ static void write_param(step *s, const param_tensor *p, const float *in)
     expect_whole(s->o.shard.params, p);
     device_sync(s->dev);
     if (whole_master(s) && s->o.precision->master == SB_MASTER_SPLIT) {
-        uint16_t *high = xmalloc(n * sizeof *high);
-        int16_t *rest = xmalloc(n * sizeof *rest);
+        OWNED uint16_t *high = xmalloc(n * sizeof *high);
+        OWNED int16_t *rest = xmalloc(n * sizeof *rest);
         for (size_t i = 0; i < n; i++)
             float_split(in[i], &high[i], &rest[i]);
         device_upload(s->dev, param_at(s, p), high, n * sizeof *high);
         device_upload(s->dev, master_at(s, p), rest, n * sizeof *rest);
-        free(high);
-        free(rest);
         return;
     }
     dtype_upload(s->dev, s->param_dtype, param_at(s, p), in, n);

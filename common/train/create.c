@@ -282,7 +282,7 @@ static void make_streams(trainer *t)
 /* They are those of all parts of this rank. Each part keeps the input of its first block, which comes from another. */
 static void create_params(step *s)
 {
-    model_part *held = xcalloc((size_t)s->part_count, sizeof *held);
+    OWNED model_part *held = xcalloc((size_t)s->part_count, sizeof *held);
     for (int k = 0; k < s->part_count; k++) {
         held[k] = s->parts[k].holds;
         if (held[k].first < s->o.config.layers)
@@ -290,7 +290,6 @@ static void create_params(step *s)
     }
     s->params =
         params_create_parts(&s->o.config, s->o.shard.small || share_on(s), step_split(&s->o), held, s->part_count);
-    free(held);
     if (s->o.shard.ranks)
         params_pad_units(s->params, s->o.granularity);
     else

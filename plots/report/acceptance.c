@@ -153,10 +153,9 @@ static long strange_row(const csv *file, const char *table, size_t column)
 /* One sentence for what is lost of a file and one for its first strange cell. */
 static void check_texts(verdict *v, const char *name, const char *table, const csv *file)
 {
-    char *lost = csv_lost(file);
+    OWNED char *lost = csv_lost(file);
     if (lost || !file->rows)
         complain(v, sqlite3_mprintf("SELECT %Q || ': ' || %Q", name, lost ? lost : "no rows"));
-    free(lost);
     for (size_t c = 0; c < file->columns; c++) {
         const long row = strange_row(file, table, c);
         if (row > 0)
@@ -183,15 +182,13 @@ static void check_folder(verdict *v, const char *dir, const char *inside)
     const int n = scandir(folder, &entries, is_csv, alphasort);
     for (int i = 0; i < n; i++) {
         OWNED char *name = xasprintf("%s%s", inside, entries[i]->d_name), *path = xasprintf("%s/%s", dir, name);
-        csv *file = csv_read(path);
-        char *machine = results_machine(path);
+        OWNED_CSV csv *file = csv_read(path);
+        OWNED char *machine = results_machine(path);
         if (strncmp(entries[i]->d_name, "bench_", 6) == 0) /* a row is what is read of it */
             results_join(file, machine, (const char *const[]){"machine", "device", "campaign", NULL});
-        free(machine);
         *strrchr(entries[i]->d_name, '.') = '\0';
         if (file)
             check_texts(v, name, *inside ? "" : entries[i]->d_name, file);
-        csv_free(file);
         free(entries[i]);
     }
     if (n >= 0)

@@ -72,9 +72,8 @@ static void bind_scope(const section *s, sqlite3_stmt *to)
 
 static sqlite3_stmt *prepare(const section *s, const block *b, const char *sql)
 {
-    char *where = place(s, b);
+    OWNED char *where = place(s, b);
     sqlite3_stmt *statement = db_prepare(s->page->db, where, sql);
-    free(where);
     bind_scope(s, statement);
     return statement;
 }
@@ -200,7 +199,7 @@ static void add_table(section *s, const block *b, const char *sql)
 {
     sqlite3_stmt *rows = prepare(s, b, sql);
     const int n = sqlite3_column_count(rows), status = column_of(rows, "status");
-    column *columns = xcalloc((size_t)n, sizeof *columns);
+    OWNED column *columns = xcalloc((size_t)n, sizeof *columns);
     size_t found = 0;
     if (s->problem)
         fail(s, b, "an answer holds no table");
@@ -224,7 +223,6 @@ static void add_table(section *s, const block *b, const char *sql)
                 add_cell(s->doc, rows, &columns[c],
                          status < 0 ? NULL : (const char *)sqlite3_column_text(rows, status));
     }
-    free(columns);
     sqlite3_finalize(rows);
     s->begun = false;
 }

@@ -135,14 +135,10 @@ static void range(sqlite3_context *to, sqlite3_value **v, char *(*digits)(double
 {
     if (is_null(v[0]))
         return;
-    char *x = digits(sqlite3_value_double(v[0]));
-    if (is_null(v[1]) || is_null(v[2])) {
-        give(to, x);
-        return;
-    }
-    OWNED char *low = digits(sqlite3_value_double(v[1])), *high = digits(sqlite3_value_double(v[2]));
-    give(to, xasprintf("%s [%s, %s]", x, low, high));
-    free(x);
+    OWNED char *x = digits(sqlite3_value_double(v[0]));
+    OWNED char *low = is_null(v[1]) ? NULL : digits(sqlite3_value_double(v[1])),
+               *high = is_null(v[2]) ? NULL : digits(sqlite3_value_double(v[2]));
+    give(to, low && high ? xasprintf("%s [%s, %s]", x, low, high) : xstrdup(x));
 }
 
 SQL(sql_range)

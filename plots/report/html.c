@@ -192,14 +192,12 @@ static void shapes(const doc_output *to, const document *d)
 {
     size_t at = 0;
     for (const char *file; (file = doc_next_figure(d, &at));) {
-        char *text = figure_text(to, file), *defs = text ? cut(text, "<defs>", "</defs>") : NULL;
-        free(text);
+        OWNED char *text = figure_text(to, file), *defs = text ? cut(text, "<defs>", "</defs>") : NULL;
         if (!defs)
             continue;
         fputs("<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\">", to->file);
         write_tight(to->file, defs);
         fputs("</svg>\n", to->file);
-        free(defs);
         return;
     }
 }
@@ -213,9 +211,8 @@ static void contents(const doc_output *to, const document *d)
     int level;
     for (const char *text; (text = doc_next_heading(d, &at, &level));)
         if (level == 2) {
-            char *id = heading_id(text);
+            OWNED char *id = heading_id(text);
             fprintf(to->file, "<li><a href=\"#%s\">", id);
-            free(id);
             write_text(to->file, text);
             fputs("</a></li>\n", to->file);
         }

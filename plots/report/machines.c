@@ -43,11 +43,10 @@ static bool any_row_of_a_gpu(const char *dir)
 const char *machine_device(const char *dir)
 {
     OWNED char *path = xasprintf("%s/machine.csv", dir);
-    csv *machine = csv_read(path);
+    OWNED_CSV csv *machine = csv_read(path);
     bool gpu = !machine && any_row_of_a_gpu(dir);
     for (size_t i = 0; machine && i < machine->rows && !gpu; i++)
         gpu = csv_cell(machine, i, "key") && strcmp(csv_cell(machine, i, "key"), "gpu_name") == 0;
-    csv_free(machine);
     return gpu ? "cuda" : "cpu";
 }
 
@@ -121,9 +120,8 @@ sqlite3 *machines_open(const machine_folder *folders, size_t n)
     for (size_t i = 0; i < n; i++) {
         const char *device = machine_device(folders[i].dir);
         sqlite3 *one = first_screen(folders[i].dir, device, false);
-        char *title = machine_title(one, device);
+        OWNED char *title = machine_title(one, device);
         add_folder(db, one, folders[i].name, title, i);
-        free(title);
         sqlite3_close(one);
     }
     make_views(db);

@@ -65,19 +65,15 @@ static bool write_text(const char *path, const char *text)
 bool readme_update(const machine_folder *folders, size_t n, const char *readme)
 {
     sqlite3 *db = machines_open(folders, n);
-    char *table = text_of(db, "readme_table.sql"), *peers = text_of(db, "readme_peers.sql"), *text = read_text(readme);
-    char *once = text && *table ? replaced(readme, text, "table", table) : NULL,
-         *twice = once ? replaced(readme, once, "peers", peers) : NULL;
+    OWNED char *table = text_of(db, "readme_table.sql"), *peers = text_of(db, "readme_peers.sql"),
+               *text = read_text(readme);
+    OWNED char *once = text && *table ? replaced(readme, text, "table", table) : NULL,
+               *twice = once ? replaced(readme, once, "peers", peers) : NULL;
     if (!*table)
         warn("'%s'%s no row of a fixed case", folders[0].dir, n > 1 ? " and the others have" : " has");
     else if (!text)
         warn("%s: %s", readme, errno ? strerror(errno) : "empty");
     const bool done = twice && write_text(readme, twice);
-    free(twice);
-    free(once);
-    free(text);
-    free(peers);
-    free(table);
     sqlite3_close(db);
     return done;
 }

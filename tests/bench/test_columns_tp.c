@@ -108,9 +108,8 @@ TEST(columns)
 static char *output_with(const char *shape, const char *arguments, int *code)
 {
     const char *bin = getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".";
-    char *command = xasprintf("'%s/bench_tp' --device cpu --csv none %s%s 2>&1", bin, shape, arguments);
+    OWNED char *command = xasprintf("'%s/bench_tp' --device cpu --csv none %s%s 2>&1", bin, shape, arguments);
     char *text = command_text(command, code);
-    free(command);
     return text;
 }
 

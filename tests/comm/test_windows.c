@@ -196,7 +196,7 @@ static void *run_rank(void *arg)
 static int run_ranks(int ranks, int slow, bool late)
 {
     static const uint32_t stay;
-    rank *all = xcalloc(RANKS, sizeof *all);
+    OWNED rank *all = xcalloc(RANKS, sizeof *all);
     void *blocks[RANKS];
     pthread_t threads[RANKS];
     _Atomic int wrong = 0;
@@ -222,7 +222,6 @@ static int run_ranks(int ranks, int slow, bool late)
     }
     for (int k = 0; k < ranks; k++)
         free(blocks[k]);
-    free(all);
     return wrong;
 }
 

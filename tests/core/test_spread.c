@@ -19,12 +19,11 @@ TEST(every_element_once)
 {
     static const size_t sizes[] = {0, 1, 6, 7, 8, 7 * 4 - 1, 7 * 4, 7 * 4 + 1, 100000};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        unsigned char *seen = xcalloc(sizes[s] + 1, 1);
+        OWNED unsigned char *seen = xcalloc(sizes[s] + 1, 1);
         spread_pieces(sizes[s], 7, count_each, seen);
         for (size_t i = 0; i <= sizes[s]; i++)
             if (seen[i] != (i < sizes[s]))
                 fail_msg("element %zu of %zu was seen %d times", i, sizes[s], seen[i]);
-        free(seen);
     }
 }
 
@@ -63,21 +62,19 @@ TEST(sums_do_not_depend_on_threads)
 TEST(copies)
 {
     const size_t n = ((size_t)5 << 20) + 3;
-    unsigned char *from = xmalloc(n), *to = xcalloc(n + 1, 1);
+    OWNED unsigned char *from = xmalloc(n), *to = xcalloc(n + 1, 1);
     for (size_t i = 0; i < n; i++)
         from[i] = (unsigned char)(i * 31 >> 3);
     spread_copy(to, from, n);
     assert_memory_equal(to, from, n);
     assert_int_equal(to[n], 0);
-    free(from);
-    free(to);
 }
 
 TEST(pages_are_there)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = ((size_t)9 << 20) / page, n = pages * page - page / 2;
     unsigned char *p = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    unsigned char *there = xcalloc(pages, 1);
+    OWNED unsigned char *there = xcalloc(pages, 1);
     assert_ptr_not_equal(p, MAP_FAILED);
     madvise(p, pages * page, MADV_NOHUGEPAGE); /* or one touch would bring many */
     assert_int_equal(mincore(p, pages * page, there), 0);
@@ -88,5 +85,4 @@ TEST(pages_are_there)
         if (!(there[i] & 1))
             fail_msg("page %zu of %zu is not there", i, pages);
     munmap(p, pages * page);
-    free(there);
 }

@@ -95,7 +95,7 @@ static const char *surroundings(const runner *r, const problem *p, const buffers
     for (int tensor = 0; tensor < T_COUNT; tensor++) {
         const struct problem_tensor *t = &p->tensor[tensor];
         const size_t row_bytes = t->columns * (size_t)sb_dtype_bytes(p->a.dtype);
-        unsigned char *after = xmalloc(t->bytes);
+        OWNED unsigned char *after = xmalloc(t->bytes);
         if (!snapshot_intact(&now, &b->tensor[tensor]))
             wrong = "bytes around a tensor were written";
         snapshot_read(&now, &b->tensor[tensor], after);
@@ -107,7 +107,6 @@ static const char *surroundings(const runner *r, const problem *p, const buffers
             wrong = is_written(p, tensor) ? "bytes between the rows of an output were written"
                     : is_output(tensor)   ? "forward alone wrote a gradient"
                                           : "an input was written";
-        free(after);
     }
     if (!snapshot_intact(&now, &b->lse) || (b->saved.bytes > 0 && !snapshot_intact(&now, &b->saved)))
         wrong = "bytes around lse or `saved` were written";

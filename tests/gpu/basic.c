@@ -33,8 +33,8 @@ static void store(sb_dtype dtype, void *data, size_t i, float x)
 static guarded random_matrix(const runner *r, sb_dtype dtype, size_t n, uint32_t stream, double **values)
 {
     const size_t bytes = n * (size_t)sb_dtype_bytes(dtype);
-    float *x = xmalloc(n * sizeof *x);
-    void *stored = xmalloc(bytes);
+    OWNED float *x = xmalloc(n * sizeof *x);
+    OWNED void *stored = xmalloc(bytes);
     *values = xcalloc(n, sizeof **values);
     rng_normal(x, n, 5, stream, 0, 1);
     for (size_t i = 0; i < n; i++) {
@@ -43,8 +43,6 @@ static guarded random_matrix(const runner *r, sb_dtype dtype, size_t n, uint32_t
     }
     guarded g = guarded_create(r, bytes);
     device_upload(r->dev, g.data, stored, bytes);
-    free(stored);
-    free(x);
     return g;
 }
 
@@ -55,7 +53,7 @@ static bool test_gemm(const runner *r, sb_dtype dtype, const char *name, int m, 
     const check_bound bound = {.rel_l2 = rel_l2[dtype], .rel_row = 8 * rel_l2[dtype], .max_abs = 30 * rel_l2[dtype]};
     const size_t count = (size_t)m * (size_t)n, bytes = count * (size_t)sb_dtype_bytes(dtype);
     double *a_values, *b_values, *want = xcalloc(count, sizeof *want), *got = xcalloc(count, sizeof *got);
-    unsigned char *stored = xmalloc(bytes);
+    OWNED unsigned char *stored = xmalloc(bytes);
     guarded a = random_matrix(r, dtype, (size_t)m * (size_t)k, 0, &a_values);
     guarded b = random_matrix(r, dtype, (size_t)n * (size_t)k, 1, &b_values);
     guarded c = guarded_create(r, bytes);
@@ -87,7 +85,6 @@ static bool test_gemm(const runner *r, sb_dtype dtype, const char *name, int m, 
     free(b_values);
     free(want);
     free(got);
-    free(stored);
     return ok;
 }
 
@@ -99,8 +96,8 @@ static bool test_fill(const runner *r, sb_dtype dtype, const char *name, size_t 
     /* Half a unit in the last place of the dtype, and a few of fp32 for the device's logarithm, sine and cosine. */
     static const double rounding[] = {0x1p-8, 0x1p-11, 0, 0};
     const size_t bytes = n * (size_t)sb_dtype_bytes(dtype);
-    float *want = xmalloc(n * sizeof *want);
-    unsigned char *stored = xmalloc(bytes);
+    OWNED float *want = xmalloc(n * sizeof *want);
+    OWNED unsigned char *stored = xmalloc(bytes);
     guarded out = guarded_create(r, bytes);
     bool ok = true;
 
@@ -116,7 +113,7 @@ static bool test_fill(const runner *r, sb_dtype dtype, const char *name, size_t 
                              want[i]);
     }
     enum { FIRST = 8 };
-    unsigned char *rest = xmalloc(bytes);
+    OWNED unsigned char *rest = xmalloc(bytes);
     if (n > FIRST && r->kernels->fill_normal_from(r->ctx, dtype, out.data, n - FIRST, seed, stream, FIRST, scale,
                                                   device_stream(r->dev)) != SB_OK)
         ok = runner_fail(r, "fill_normal", case_dtype_names[dtype], name, "%s", sb_last_message());
@@ -125,12 +122,9 @@ static bool test_fill(const runner *r, sb_dtype dtype, const char *name, size_t 
     const size_t skipped = FIRST * (size_t)sb_dtype_bytes(dtype);
     if (n > FIRST && memcmp(rest, stored + skipped, bytes - skipped) != 0)
         ok = runner_fail(r, "fill_normal", case_dtype_names[dtype], name, "from draw %d on it gives others", FIRST);
-    free(rest);
     if (!guarded_intact(r, &out))
         ok = runner_fail(r, "fill_normal", case_dtype_names[dtype], name, "bytes around the output were written");
     guarded_free(r, &out);
-    free(want);
-    free(stored);
     return ok;
 }
 

@@ -101,7 +101,7 @@ bool judge_result(const runner *r, const problem *p, const char *op, const resul
         const size_t rows = p->tensor[tensor].rows, d = p->tensor[tensor].columns;
         if (!is_written(p, tensor))
             continue;
-        double *got = xcalloc(rows * d, sizeof *got);
+        OWNED double *got = xcalloc(rows * d, sizeof *got);
         for (size_t row = 0; row < rows; row++)
             problem_read_row(p, tensor, x->bytes[tensor], row, got + row * d);
         const check_bound bound = bound_of(p, op, tensor);
@@ -120,7 +120,6 @@ bool judge_result(const runner *r, const problem *p, const char *op, const resul
                     row = rows - 1;
                     break;
                 }
-        free(got);
     }
     return ok;
 }

@@ -104,7 +104,7 @@ static void fill_input(problem *p, int tensor)
 {
     const size_t n = elements_of(p, tensor), d = p->tensor[tensor].columns;
     struct problem_tensor *t = &p->tensor[tensor];
-    float *x = xmalloc(n * sizeof *x);
+    OWNED float *x = xmalloc(n * sizeof *x);
     rng_normal(x, n, rng_hash(1, p->c->name), (uint32_t)tensor, 0, 1);
     shape_values(p, tensor, x);
     for (size_t row = 0; row < t->rows; row++) {
@@ -120,7 +120,6 @@ static void fill_input(problem *p, int tensor)
         }
         problem_read_row(p, tensor, t->host, row, t->values + row * d);
     }
-    free(x);
 }
 
 problem *problem_create(const test_case *c)

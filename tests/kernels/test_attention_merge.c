@@ -43,7 +43,7 @@ static void merge(sb_dtype dtype)
     array *one = array_random(dtype, ROWS * D, 1, 1), *two = array_random(dtype, ROWS * D, 2, 1);
     array *lse1 = array_poison(SB_FP32, ROWS), *lse2 = array_poison(SB_FP32, ROWS);
     array *sum = array_poison(SB_FP32, ROWS * D), *lse_sum = array_poison(SB_FP32, ROWS);
-    double *want = xmalloc(ROWS * D * sizeof *want), *want_lse = xmalloc(ROWS * sizeof *want_lse);
+    OWNED double *want = xmalloc(ROWS * D * sizeof *want), *want_lse = xmalloc(ROWS * sizeof *want_lse);
     fill_lse(lse1, 0);
     fill_lse(lse2, 1);
     clear_blind(one, lse1);
@@ -79,8 +79,6 @@ static void merge(sb_dtype dtype)
     array *const all[] = {one, two, lse1, lse2, sum, lse_sum};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);
-    free(want);
-    free(want_lse);
 }
 
 TEST(test_merge)

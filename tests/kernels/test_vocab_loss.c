@@ -52,7 +52,7 @@ static void one_loss(sb_dtype t, int rows, int vocab, int ranks, double size)
     float *partials = xcalloc((size_t)ranks * rows * NUMBERS, sizeof *partials), loss, part;
     OWNED float *row_loss = xcalloc((size_t)rows, sizeof *row_loss),
                 *row_part = xcalloc((size_t)rows, sizeof *row_part);
-    array **own = xcalloc((size_t)ranks, sizeof *own);
+    OWNED array **own = xcalloc((size_t)ranks, sizeof *own);
     for (int k = 0; k < ranks; k++) {
         own[k] = slice_of(whole, rows, vocab, k * width, width);
         sb_vocab_loss p = loss_of(own[k], rows, vocab, k * width, width, targets);
@@ -88,7 +88,6 @@ static void one_loss(sb_dtype t, int rows, int vocab, int ranks, double size)
         array_free(own[k]);
     }
     array_free(whole);
-    free(own);
     free(partials);
 }
 

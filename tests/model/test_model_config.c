@@ -212,7 +212,7 @@ static void check_split(const model_config *c, int ranks, int sharers)
         const param_tensor *t = &whole->tensors[i];
         const bool gain = param_is_gain(t->kind), shared = t->kind == PARAM_K || t->kind == PARAM_V;
         const int want = gain ? ranks : shared ? sharers : 1;
-        unsigned char *held = calloc((size_t)t->count, 1);
+        OWNED unsigned char *held = calloc((size_t)t->count, 1);
         for (int r = 0; r < ranks; r++) {
             const param_tensor *part = params_named(of[r], t->name), *first = params_named(of[0], t->name);
             assert_true(part->whole_rows == t->rows && part->whole_columns == t->columns);
@@ -223,7 +223,6 @@ static void check_split(const model_config *c, int ranks, int sharers)
         for (int64_t e = 0; e < t->count; e++)
             assert_int_equal(held[e], want);
         weights += want * t->count;
-        free(held);
     }
     assert_true(held_n == weights);
     for (int r = 0; r < ranks; r++)

@@ -177,7 +177,8 @@ TEST(everything_is_owned_once)
         const int ranks = 1 + (int)(seed % 8);
         space p;
         random_space(&p, seed, ranks);
-        unsigned char *slices = xcalloc((unsigned long)end_of(&p), 1), *tensors = xcalloc((unsigned long)end_of(&p), 1);
+        OWNED unsigned char *slices = xcalloc((unsigned long)end_of(&p), 1),
+                            *tensors = xcalloc((unsigned long)end_of(&p), 1);
         buckets b = buckets_by_size(&p.s, 2000);
         buckets_align(&b, ranks);
         int64_t least = INT64_MAX, most = 0, largest = 0;
@@ -208,8 +209,6 @@ TEST(everything_is_owned_once)
         /* The fullest rank got its last tensor when it held no more than any other does now. */
         assert_true(most - least <= largest);
         buckets_free(&b);
-        free(slices);
-        free(tensors);
     }
 }
 

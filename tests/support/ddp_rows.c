@@ -12,7 +12,7 @@
 
 csv *ddp_rows_of_model(const char *bench, const char *model, const char *arguments, int code)
 {
-    char *path = bench_path(bench), *all = xasprintf(WHERE "%s%s", model, arguments);
+    OWNED char *path = bench_path(bench), *all = xasprintf(WHERE "%s%s", model, arguments);
 #ifndef HAVE_GLOO
     skip();
 #endif
@@ -21,8 +21,6 @@ csv *ddp_rows_of_model(const char *bench, const char *model, const char *argumen
     if (got != code)
         fail_msg("%s %s: exit code %d, not %d: %s%s", bench, all, got, code, ranks_text("err.txt"),
                  ranks_text("out.txt"));
-    free(path);
-    free(all);
     return access("rows.csv", R_OK) == 0 ? csv_read("rows.csv") : NULL;
 }
 

@@ -256,7 +256,7 @@ static void *run_block(void *arg)
 
 peer_outcome peer_machine_run(int ranks, int calls, int slow, bool one_half, uint32_t epoch, uint32_t stale)
 {
-    machine *m = xcalloc(1, sizeof *m);
+    OWNED machine *m = xcalloc(1, sizeof *m);
     pthread_t threads[RANKS][BLOCKS];
     block blocks[RANKS][BLOCKS];
     const size_t bytes = direct_mailbox_bytes(4 * MESSAGE_WORDS, ranks);
@@ -292,6 +292,5 @@ peer_outcome peer_machine_run(int ranks, int calls, int slow, bool one_half, uin
     peer_outcome got = {.overwritten = m->overwritten, .wrong = m->wrong, .states_right = true};
     for (int r = 0; r < ranks; r++)
         got.states_right = got.states_right && m->state[r] == (uint64_t)(uint32_t)(epoch + (uint32_t)calls) << 32;
-    free(m);
     return got;
 }

@@ -73,12 +73,7 @@ int folder_remove(void **state);
 char *folder_path(const char *folder, const char *name); /* folder/name; caller frees */
 
 /* As OWNED does it. */
-#define OWNED_CSV __attribute__((cleanup(owned_csv_free)))
 #define OWNED_OPTIONS __attribute__((cleanup(owned_options_free)))
-static inline void owned_csv_free(csv **c)
-{
-    csv_free(*c);
-}
 static inline void owned_options_free(options **o)
 {
     options_free(*o);

@@ -112,7 +112,7 @@ static bool last_use(const toy_model *t, int l)
 
 void toy_step(toy_model *t, int first, int end, const toy_hooks *hooks)
 {
-    sample *samples = xcalloc(TOY_SAMPLES, sizeof *samples);
+    OWNED sample *samples = xcalloc(TOY_SAMPLES, sizeof *samples);
     for (int n = first; n < end; n++)
         rng_normal(samples[n].x[0], TOY_IN, 77, 0, (uint64_t)n * TOY_IN, 1);
     for (int l = 0; l < t->layers; l++) {
@@ -130,7 +130,6 @@ void toy_step(toy_model *t, int first, int end, const toy_hooks *hooks)
         if (last_use(t, l) && hooks && hooks->ready)
             hooks->ready(hooks->user, t->starts[t->tensor[l]], t->counts[t->tensor[l]]);
     }
-    free(samples);
 }
 
 /* ---- updates ---- */

@@ -61,12 +61,11 @@ static sb_status fill_float8(trainer *t, const sb_matmul *p, bool b, void *codes
     if (done == SB_OK)
         done = s->k->train->quantize(s->ctx, &cast, s->main);
     device_sync(s->dev);
-    float *ones = xmalloc(count * sizeof *ones);
+    OWNED float *ones = xmalloc(count * sizeof *ones);
     for (size_t i = 0; i < count; i++)
         ones[i] = 1;
     if (done == SB_OK)
         device_upload(s->dev, scales, ones, count * sizeof *ones);
-    free(ones);
     memory_release(t->mem, x);
     memory_release(t->mem, word);
     return done;

@@ -101,7 +101,7 @@ void slot_set(slot *s, size_t i, float x)
 void slot_fill(train_case *c, slot *s, size_t first, size_t rows, size_t columns, size_t ld, double scale)
 {
     const size_t drawn = rows * columns < PERIOD ? rows * columns : PERIOD;
-    float *x = xmalloc(drawn * sizeof *x);
+    OWNED float *x = xmalloc(drawn * sizeof *x);
     rng_normal(x, drawn, rng_hash(1, c->name), (uint32_t)(s - c->slots), 0, (float)scale);
     size_t next = 0;
     for (size_t i = 0; i < rows; i++)
@@ -109,7 +109,6 @@ void slot_fill(train_case *c, slot *s, size_t first, size_t rows, size_t columns
             slot_set(s, first + i * ld + j, x[next]);
             next = next + 1 == drawn ? 0 : next + 1;
         }
-    free(x);
 }
 
 slot *slot_input(train_case *c, const char *name, sb_dtype dtype, size_t n, double scale)

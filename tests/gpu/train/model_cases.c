@@ -101,7 +101,7 @@ static bool judge_outcome(const model_test *m, const model_case *c, outcome *got
     *worst = fmax(*worst, error);
     snprintf(what, sizeof what, "gradient of %s", name);
     ok = close_enough(m, c, error, bound, what) && ok;
-    float *moved = xmalloc((size_t)n * sizeof *moved);
+    OWNED float *moved = xmalloc((size_t)n * sizeof *moved);
     memcpy(moved, want->after, (size_t)n * sizeof *moved);
     if (!pure) {
         subtract(moved, want->before, n);
@@ -110,7 +110,6 @@ static bool judge_outcome(const model_test *m, const model_case *c, outcome *got
     error = model_worst(config, moved, got->after, name, sizeof name);
     snprintf(what, sizeof what, "%s of %s after %d steps", pure ? "values" : "change", name, MODEL_STEPS);
     ok = close_enough(m, c, error, pure ? pure_moved : 3 * bound, what) && ok;
-    free(moved);
     return ok;
 }
 
@@ -207,17 +206,14 @@ static bool tune(model_test *m, const model_case *c)
     if (!t)
         return fail(m, c, why);
     const int64_t logits = (int64_t)o.batch * o.seq * o.config.vocab;
-    float *before = all_params(t), *got = xmalloc((size_t)logits * sizeof *got);
+    OWNED float *before = all_params(t), *got = xmalloc((size_t)logits * sizeof *got);
     model_tokens(t, 0);
     bool ok = trainer_tune(t, NULL) || fail(m, c, sb_last_message());
-    float *after = all_params(t);
+    OWNED float *after = all_params(t);
     if (ok && memcmp(before, after, (size_t)model_parameters(&o.config) * sizeof *before) != 0)
         ok = fail(m, c, "tuning has changed parameters");
     ok = ok && (trainer_read_logits(t, got) || fail(m, c, sb_last_message())) &&
          close_enough(m, c, relative_l2(m->references[0].logits, got, logits), c->policy->bound, "tuned logits");
-    free(before);
-    free(after);
-    free(got);
     trainer_free(t);
     memory_release_all(m->bed.mem);
     return ok;

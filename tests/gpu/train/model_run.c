@@ -38,12 +38,11 @@ static void write_params(trainer *t)
         const float scale = gain                          ? 0.3f
                             : of->kind == PARAM_EMBEDDING ? 1
                                                           : sqrtf(2.0f / (float)(of->rows + of->columns));
-        float *x = xmalloc((size_t)of->count * sizeof *x);
+        OWNED float *x = xmalloc((size_t)of->count * sizeof *x);
         rng_normal(x, (size_t)of->count, SEED, (uint32_t)i, 0, scale);
         for (int64_t j = 0; j < of->count; j++)
             x[j] = bf16_to_float(bf16_from_float(gain ? 1 + x[j] : x[j]));
         trainer_write_param(t, of, x);
-        free(x);
     }
 }
 

@@ -118,13 +118,11 @@ bool instance_slot_equals(const train_bed *bed, const instance *x, int slot_inde
 {
     const slot *s = &x->c->slots[slot_index];
     const size_t bytes = slot_bytes(s);
-    unsigned char *here = xmalloc(bytes), *there = xmalloc(bytes);
+    OWNED unsigned char *here = xmalloc(bytes), *there = xmalloc(bytes);
     device_sync(bed->r->dev);
     device_download(bed->r->dev, here, x->slots[slot_index].data, bytes);
     device_download(bed->r->dev, there, other->data, bytes);
     const bool same = memcmp(here, there, bytes) == 0;
-    free(here);
-    free(there);
     return same || case_fail(bed->r, x->c, "%s: other bits than %s", s->name, what);
 }
 
@@ -161,10 +159,9 @@ static bool check_surroundings(const train_bed *bed, const instance *x)
             return case_fail(bed->r, x->c, "bytes around %s were written", s->name);
         if (s->role != SLOT_IN)
             continue;
-        unsigned char *now = xmalloc(slot_bytes(s));
+        OWNED unsigned char *now = xmalloc(slot_bytes(s));
         device_download(bed->r->dev, now, x->slots[i].data, slot_bytes(s));
         const bool same = memcmp(now, s->before, slot_bytes(s)) == 0;
-        free(now);
         if (!same)
             return case_fail(bed->r, x->c, "%s was written, and is only an input", s->name);
     }

@@ -11,7 +11,6 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
-#include "common/model/dtypes.h"
 
 enum {
     SAMPLED_ROWS = 32, /* query rows and key rows compared on a large shape */

@@ -9,7 +9,6 @@
 #include "bench/model/timing.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
-#include "common/formulas/attention.h"
 
 static double percentile(const samples *x, double p)
 {

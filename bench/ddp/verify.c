@@ -11,7 +11,6 @@
 #include "bench/ddp/compare.h"
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
-#include "common/model/dtypes.h"
 
 enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, SLICE_VOCAB = 1 << 15, SLICE_BUCKETS = 4 };
 static const double check_eps = 1e-5; /* keeps small gradients from being magnified, see compare.c */

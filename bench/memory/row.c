@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "common/core/error.h"
 #include "common/core/output.h"

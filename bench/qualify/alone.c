@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/core/rng.h"
-
 /* The same on all GPUs. */
 static uint64_t seed_of(const qualify *q)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* A set beside its reference, its peers and its past; see qualify.h. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/core/rng.h"
-#include "common/record/nvtx.h"
 
 /* ---- what is copied: bytes that tell their place and their seed ---- */
 

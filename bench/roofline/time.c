@@ -2,7 +2,6 @@
 /* How a status becomes the row's, and a time its columns; see roofline.h. */
 #include "bench/roofline/roofline.h"
 
-#include "common/session/profile.h"
 #include "common/session/status.h"
 
 bool roofline_ok(roofline *r, sb_status status)

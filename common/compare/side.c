@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading one side of a comparison: its files and their cells; see internal.h. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/core/error.h"
 #include "common/core/results.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/error.h"
 #include "common/core/stats.h"
 #include "common/compare/internal.h"
 

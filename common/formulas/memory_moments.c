@@ -3,8 +3,6 @@
  * says, as sums of tensors, what is held while the op runs; the largest sum is the peak. */
 #include "common/formulas/memory_moments.h"
 
-#include <stddef.h>
-
 int64_t memory_total(const memory_bytes *b)
 {
     return b->param + b->master + b->moment1 + b->moment2 + b->grad + b->activation + b->temporary + b->workspace +

@@ -3,7 +3,6 @@
  * is stopped or slow to read holds up nobody. */
 #include "common/launch/coordinator_internal.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>

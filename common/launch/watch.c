@@ -6,7 +6,6 @@
 #include <string.h>
 #include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/core/clock.h"
 #include "common/core/error.h"

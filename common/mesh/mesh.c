@@ -2,8 +2,6 @@
 /* The mesh as a value: its text, the places of ranks, and their groups; see mesh.h. */
 #include "common/mesh/mesh.h"
 
-#include <ctype.h>
-#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,7 +16,6 @@
 #include "common/device/host.h"
 #include "common/formulas/offload.h"
 #include "common/step/linear_float8.h"
-#include "common/step/ops.h"
 
 enum { TENSORS = 13, ALIGNMENT = 256 };
 

@@ -10,7 +10,6 @@
 
 #include "common/record/nvtx.h"
 #include "common/step/streams.h"
-#include "common/step/units.h"
 
 bool share_on(const step *s)
 {

@@ -12,7 +12,6 @@
 #include "common/core/error.h"
 #include "common/model/float8.h"
 #include "common/step/linear_float8.h"
-#include "common/step/units.h"
 
 enum { UNIT = 16 /* of sizes, in cuBLASLt */, ALIGNMENT = 256, SQUARE = 128 };
 

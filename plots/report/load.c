@@ -2,7 +2,6 @@
 /* CSV files as tables; see db.h. Beside the file's columns a row has: id (its place), options (its parameters, JSON; dimensions that
  * a model's size has by itself are 0), custom (1: it has others), and run_of, which is alike in rows of one run on one GPU: those
  * alone may stand in a ratio. */
-#include <ctype.h>
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>

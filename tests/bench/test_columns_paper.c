@@ -3,7 +3,6 @@
  * from docs/formulas.md. */
 #include "tests/support/test.h"
 
-#include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
 #define V(variant) IS("variant", variant)

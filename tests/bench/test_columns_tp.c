@@ -3,7 +3,6 @@
  * check in every way; each planted error is found by it, and named. */
 #include "tests/support/test.h"
 
-#include "common/core/text.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 

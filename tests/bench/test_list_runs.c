@@ -4,7 +4,6 @@
 #include "tests/support/test.h"
 
 #include <dirent.h>
-#include <sys/wait.h>
 
 enum { BENCHES_MAX = 64 };
 

@@ -6,10 +6,8 @@
  *   ln -s build/tests/comm/test_comm bench_comm && ./bench_comm --ranks 2 --variant pairs,axes --csv none */
 #include "tests/support/test.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
 
 #include "common/core/numeric.h"
 #include "common/core/rng.h"

@@ -3,7 +3,6 @@
 #include "tests/support/test.h"
 #include "tests/support/streams.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum { STEPS = 200 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Packed documents on the CPU: the reference of them together is that of each alone, bit by bit; every op against it; documents
  * without queries or keys; arrays that are refused. */
-#include "kernels/shared/internal.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/test.h"
 

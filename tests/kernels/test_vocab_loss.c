@@ -6,7 +6,6 @@
 #include "common/core/error.h"
 #include "common/core/rng.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { NUMBERS = 3 };

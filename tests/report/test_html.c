@@ -4,8 +4,6 @@
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
-#include <sys/stat.h>
-
 #include "plots/report/document.h"
 
 /* ---- the writer ---- */

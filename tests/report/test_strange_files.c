@@ -7,7 +7,6 @@
 
 #include <glob.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "common/compare/compare.h"
 

@@ -4,8 +4,6 @@
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
-#include "common/formulas/offload.h"
-
 /* Whatever else is computed again, with everything beside the backward or nothing; each kind in its turn. On a GPU the fused
  * steps are replayed as a graph. */
 TEST(offloading)

@@ -4,7 +4,6 @@
 
 #include "tests/support/ranks.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>

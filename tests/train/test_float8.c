@@ -5,7 +5,6 @@
 #include "tests/support/test.h"
 
 #include "common/core/numeric.h"
-#include "common/formulas/offload.h"
 #include "common/model/float8.h"
 #include "kernels/shared/internal.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Searches all ways to put a job on a number of GPUs; see mesh.h. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

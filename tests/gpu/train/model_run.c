@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SEED = 20260102, TOKENS = 1000 /* stream of the first step's tokens */ };
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "common/compare/internal.h"
 
 /* ---- entries ---- */
@@ -78,8 +79,7 @@ static double noise_of(const pair *p, const char *column, double time)
     if (isfinite(p->o->noise))
         return p->o->noise;
     const size_t row_a = p->of_a->newest, row_b = p->of_b->newest;
-    const size_t length = strlen(column);
-    const double us = time * (strcmp(column + length - 3, "_us") == 0 ? 1 : 1e3);
+    const double us = time * (text_ends(column, "_us") ? 1 : 1e3);
     const bool collective = *side_cell(p->a, row_a, "backend") && csv_real(p->a->file, row_a, "bytes") < 1048576;
     if (strcmp(side_cell(p->a, row_a, "device"), "cpu") == 0 || us < 20 || collective)
         return 0.05;
@@ -125,10 +125,8 @@ static void compare_times(comparison *c, const pair *p)
 /* Bytes that the suite counts, and other counts; what the driver says of a device varies. */
 static bool is_count(const char *column)
 {
-    const size_t length = strlen(column);
-    const bool bytes = length > 6 && strcmp(column + length - 6, "_bytes") == 0;
-    return (bytes && strncmp(column, "driver", 6) != 0 && strncmp(column, "device", 6) != 0) ||
-           strcmp(column, "params") == 0 || strcmp(column, "buckets") == 0;
+    return (text_ends(column, "_bytes") && !text_starts(column, "driver") && !text_starts(column, "device")) ||
+           text_has_word("params buckets", column);
 }
 
 static void compare_counts(comparison *c, const pair *p)
@@ -233,8 +231,7 @@ static void compare_files(comparison *c, const char *path_a, const char *path_b,
 
 static int is_bench(const struct dirent *entry)
 {
-    const size_t length = strlen(entry->d_name);
-    return strncmp(entry->d_name, "bench_", 6) == 0 && length > 4 && strcmp(entry->d_name + length - 4, ".csv") == 0;
+    return text_starts(entry->d_name, "bench_") && text_ends(entry->d_name, ".csv");
 }
 
 static void compare_folders(comparison *c, const char *a, const char *b, const compare_options *o)

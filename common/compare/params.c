@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "common/core/text.h"
+
 /* Dimensions of attention whose 0 means: as the others say; and attention without a window or documents. */
 static const char *const unset[][2] = {
     {"heads_kv", "0"},  {"seq_k", "0"},       {"window", "-1"},    {"window_right", "-1"},
@@ -56,13 +58,10 @@ bool param_departs(const char *name, const char *value)
 static bool is_measured(const char *column)
 {
     static const char *const units[] = {"_ms", "_us", "_s", "_bytes", "_gib", "_gb_s", "_tflops", "_pct", "_mhz"};
-    const size_t length = strlen(column);
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        const size_t n = strlen(units[i]);
-        if (length > n && strcmp(column + length - n, units[i]) == 0)
-            return true;
-    }
-    return false;
+    size_t i = 0;
+    while (i < sizeof units / sizeof *units && !text_ends(column, units[i]))
+        i++;
+    return i < sizeof units / sizeof *units;
 }
 
 void params_of(const csv *file, int *first, int *end)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/core/stats.h"
+#include "common/core/text.h"
 #include "common/compare/internal.h"
 
 static bool column_exists(const csv *file, const char *name)
@@ -26,11 +27,8 @@ bool time_column_of(const csv *file, size_t column, time_column *out)
 {
     static const char *const units[] = {"_ms", "_us"}, *const counts[] = {"n_samples", "n_steps"};
     const char *name = file->header[column], *unit = NULL;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        const size_t length = strlen(name);
-        if (length > 3 && strcmp(name + length - 3, units[i]) == 0)
-            unit = units[i];
-    }
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        unit = text_ends(name, units[i]) ? units[i] : unit;
     if (!unit || strlen(name) > 40)
         return false;
     *out = (time_column){.name = name};

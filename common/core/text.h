@@ -10,6 +10,17 @@ static inline bool text_is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
+static inline bool text_starts(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static inline bool text_ends(const char *text, const char *with)
+{
+    const size_t n = strlen(text), m = strlen(with);
+    return n >= m && strcmp(text + n - m, with) == 0;
+}
+
 /* Whether a list parted by blanks has the word. */
 static inline bool text_has_word(const char *list, const char *word)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/core/text.h"
 
 static const double latency_ideal_us = 2, latency_attained_pct = 50;
 
@@ -146,11 +147,6 @@ static void fill_kernels(profile_tables *t, const recording *r, const record_spa
 
 /* ---- products ---- */
 
-static bool starts(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 /* 0 forward, 1 backward, 2 update. The loss belongs to the forward. */
 static int phase_of(const recording *r, const record_span *s)
 {
@@ -158,9 +154,9 @@ static int phase_of(const recording *r, const record_span *s)
     const char *path = s->range >= 0 ? r->ranges[s->range].path : "";
     if ((work && (strcmp(work->op, "AdamW") == 0 || strcmp(work->op, "optimizer state") == 0 ||
                   strcmp(work->op, "gradient norm") == 0)) ||
-        starts(path, "optimizer"))
+        text_starts(path, "optimizer"))
         return 2;
-    return starts(path, "backward") || (work && strcmp(work->op, "attention backward") == 0) ? 1 : 0;
+    return text_starts(path, "backward") || (work && strcmp(work->op, "attention backward") == 0) ? 1 : 0;
 }
 
 static void add_product(products_row *p, const recording *r, const record_span *s)
@@ -169,9 +165,9 @@ static void add_product(products_row *p, const recording *r, const record_span *
     const bool part = s->range >= 0 && r->ranges[s->range].work.part;
     const char *name = part ? r->ranges[s->range].name : op ? op->op : "";
     const double us = s->end_us - s->start_us;
-    if (starts(name, "matmul") || strcmp(name, "scores") == 0 || strcmp(name, "value") == 0)
+    if (text_starts(name, "matmul") || strcmp(name, "scores") == 0 || strcmp(name, "value") == 0)
         p->gemm_us += us;
-    else if (starts(name, "attention"))
+    else if (text_starts(name, "attention"))
         p->attention_us += us;
     else
         p->other_us += us;
@@ -221,7 +217,7 @@ static void fill_softmax(profile_tables *t, const recording *r, const record_spa
     softmax_row of[2] = {{.pass = "forward"}, {.pass = "backward"}};
     for (size_t i = 0; i < n; i++) {
         const record_work *op = record_op(r, s[i].range), work = work_of(r, &s[i], ops);
-        if (!op || !starts(op->op, "attention"))
+        if (!op || !text_starts(op->op, "attention"))
             continue;
         softmax_row *row = &of[strcmp(op->op, "attention backward") == 0];
         const int part = part_of(&r->ranges[s[i].range]);

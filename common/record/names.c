@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/core/text.h"
 
 enum { NAME_BYTES = 96 };
 
@@ -111,11 +112,6 @@ static bool has(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
-static bool starts(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 /* NCCL names kernels like ncclDevKernel_AllReduce_Sum_bf16_RING_LL, and our files are called like comm/comm.h's ops. */
 static const char *collective(const char *kernel, const char *base)
 {
@@ -147,26 +143,26 @@ static bool is_product(const char *kernel)
 record_lane record_classify(const char *kernel, const char **name)
 {
     char base[NAME_BYTES];
-    if (starts(kernel, "_Z"))
+    if (text_starts(kernel, "_Z"))
         last_identifier(kernel, base, sizeof base);
     else
         last_word(kernel, base, sizeof base);
     if (!*base)
         snprintf(base, sizeof base, "%s", kernel);
-    if (starts(base, "nccl") || has(kernel, "direct_")) { /* in the name, or in the file's in an unnamed namespace */
+    if (text_starts(base, "nccl") ||
+        has(kernel, "direct_")) { /* in the name, or in the file's in an unnamed namespace */
         *name = record_name(collective(kernel, base));
         return LANE_COMMUNICATION;
     }
     if (has(kernel, "flash")) { /* in the name or its namespace */
-        *name = starts(base, "forward") || has(base, "flash_forward") ? "flash forward" : "flash backward";
+        *name = text_starts(base, "forward") || has(base, "flash_forward") ? "flash forward" : "flash backward";
     } else if (has(base, "adamw")) {
         *name = "adamw";
     } else if (is_product(kernel)) {
         *name = "gemm";
     } else {
-        const size_t length = strlen(base), suffix = strlen("_kernel");
-        if (length > suffix && strcmp(base + length - suffix, "_kernel") == 0)
-            base[length - suffix] = '\0';
+        const size_t bare = strlen(base) - (text_ends(base, "_kernel") ? strlen("_kernel") : 0);
+        base[bare ? bare : strlen(base)] = '\0';
         *name = record_name(base);
     }
     return LANE_COMPUTE;

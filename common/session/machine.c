@@ -15,6 +15,7 @@
 #include "common/core/build_info.h"
 #include "common/core/results.h"
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "common/device/internal.h"
 #include "common/device/host.h"
 
@@ -27,12 +28,8 @@
 /* 80 GB is the usual memory of the GPUs whose name has a size: an H100 is "h100", and one of 96 GB "h100-96gb". */
 static bool is_noise(const char *word)
 {
-    static const char *const noise[] = {"nvidia", "geforce", "tesla", "quadro",    "intel",    "amd",  "r",    "tm",
-                                        "cpu",    "gpu",     "with",  "processor", "graphics", "80gb", "hbm3", "hbm2e"};
-    for (size_t i = 0; i < sizeof noise / sizeof *noise; i++)
-        if (strcmp(word, noise[i]) == 0)
-            return true;
-    return false;
+    return text_has_word("nvidia geforce tesla quadro intel amd r tm cpu gpu with processor graphics 80gb hbm3 hbm2e",
+                         word);
 }
 
 void machine_slug(device_kind kind, const device_info *info, char *out, unsigned long bytes)

@@ -11,6 +11,7 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/core/results.h"
+#include "common/core/text.h"
 #include "plots/report/db.h"
 
 typedef struct verdict {
@@ -36,12 +37,6 @@ static double number_of(const verdict *v, char *sql)
     return x;
 }
 
-static bool ends(const char *text, const char *with)
-{
-    const size_t n = strlen(text), m = strlen(with);
-    return n >= m && strcmp(text + n - m, with) == 0;
-}
-
 static void check_rows(verdict *v, const char *table)
 {
     static const char *const faults[][2] = {
@@ -60,9 +55,9 @@ static void check_rows(verdict *v, const char *table)
  * bench_roofline have the limit of their dtype, fp32 by 16-bit parts that of tensor cores. */
 static void check_column(verdict *v, const char *table, const char *column, double most_of_ceiling)
 {
-    const bool share = ends(column, "ceiling_pct") || ends(column, "mfu_causal_pct");
+    const bool share = text_ends(column, "ceiling_pct") || text_ends(column, "mfu_causal_pct");
     const char *dtype = strcmp(table, "bench_roofline") == 0 ? "dtype" : "'bf16'";
-    if (ends(column, "tflops"))
+    if (text_ends(column, "tflops"))
         complain(
             v, sqlite3_mprintf(
                    "SELECT printf('%q: %q is %%.4g where the data sheet has %%.4g', x, peak) FROM (SELECT \"%w\" AS x, "
@@ -75,7 +70,7 @@ static void check_column(verdict *v, const char *table, const char *column, doub
         complain(v, sqlite3_mprintf("SELECT printf('%q: %q is %%.4g', \"%w\") FROM \"%w\" WHERE status = 'ok' AND "
                                     "\"%w\" > %f ORDER BY id LIMIT 1",
                                     table, column, column, table, column,
-                                    ends(column, "ceiling_pct") ? most_of_ceiling : 102.0));
+                                    text_ends(column, "ceiling_pct") ? most_of_ceiling : 102.0));
     else if (strcmp(column, "step_ms") == 0 || strcmp(column, "fwd_ms") == 0 || strcmp(column, "time_us") == 0)
         complain(v, sqlite3_mprintf("SELECT printf('%q: %q is %%.4g', \"%w\") FROM \"%w\" WHERE status = 'ok' AND "
                                     "\"%w\" <= 0 ORDER BY id LIMIT 1",
@@ -112,15 +107,13 @@ static void check_copies(verdict *v)
 /* What names figures and tells cases apart is a word or a number. */
 static bool is_key(const char *table, const char *column)
 {
-    static const char *const names[] = {"bench", "variant", "status", "machine", "device", "run_id", "campaign"};
     size_t n;
     const known_column *c = known_columns(&n);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(column, names[i]) == 0)
-            return true;
+    if (text_has_word("bench variant status machine device run_id campaign", column))
+        return true;
     for (size_t i = 0; i < n; i++)
         if (c[i].place == 'p' && strcmp(c[i].table, table) == 0 && strcmp(c[i].name, column) == 0)
-            return strncmp(table, "bench_", 6) == 0;
+            return text_starts(table, "bench_");
     return false;
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "plots/report/db.h"
 #include "plots/report/embedded.h"
 #include "plots/report/figures.h"
@@ -407,11 +408,7 @@ static bool is_number(const char *text)
 /* gnuplot reads no quotes inside quotes: what is JSON is left out. */
 static bool is_json(const char *column)
 {
-    static const char *const names[] = {"options", "rest_of", "same"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(column, names[i]) == 0)
-            return true;
-    return false;
+    return text_has_word("options rest_of same", column);
 }
 
 static void write_data(const section *s, const block *b, const char *name)

@@ -16,6 +16,7 @@
 #include "common/core/check.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
+#include "common/core/text.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
 #include "plots/report/db.h"
@@ -293,13 +294,6 @@ static void parameters_free(parameters *p)
     p->n = 0;
 }
 
-static bool is_in(const char *name, const char *const *list)
-{
-    while (*list && strcmp(*list, name) != 0)
-        list++;
-    return *list;
-}
-
 static bool is_same(const char *a, const char *b)
 {
     char *a_end, *b_end;
@@ -311,11 +305,10 @@ static bool is_same(const char *a, const char *b)
  * default is a sweep. */
 static bool is_plain(const char *bench, const char *name, const char *value)
 {
-    static const char *const named[] = {"size", "seq", "batch", "ranks", "head_dim", "dtype", "precision", NULL};
     static size_t first, end; /* of the bench asked for last */
     size_t n;
     const known_column *c = known_columns(&n);
-    if (is_in(name, named))
+    if (text_has_word("size seq batch ranks head_dim dtype precision", name))
         return false;
     if (first == end || strcmp(c[first].table, bench) != 0) {
         for (first = 0; first < n && strcmp(c[first].table, bench) != 0; first++)
@@ -331,13 +324,12 @@ static bool is_plain(const char *bench, const char *name, const char *value)
 
 static void add_parameter(FILE *out, const char *separator, const char *name, const char *value)
 {
-    static const char *const bare[] = {"size", "precision", "dtype", "mode", NULL};
     const bool zero = strcmp(value, "0") == 0;
     if (strcmp(name, "causal") == 0 || strcmp(name, "deterministic") == 0)
         fprintf(out, "%s%s%s", separator, zero ? "not " : "", name);
     else if (strcmp(name, "heads") == 0 || strcmp(name, "ranks") == 0)
         fprintf(out, "%s%s %.*s", separator, value, (int)strlen(name) - (strcmp(value, "1") == 0), name);
-    else if (is_in(name, bare))
+    else if (text_has_word("size precision dtype mode", name))
         fprintf(out, "%s%s", separator, value);
     else
         fprintf(out, "%s%s %s", separator,

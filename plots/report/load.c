@@ -11,6 +11,7 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/core/results.h"
+#include "common/core/text.h"
 #include "plots/report/db.h"
 
 void db_run(sqlite3 *db, const char *where, const char *sql, ...)
@@ -80,14 +81,9 @@ static const char *affinity(char kind)
     return kind == 'i' ? "INTEGER" : kind == 'r' ? "REAL" : "TEXT";
 }
 
-static bool is_kind(const char *table, const char *prefix)
-{
-    return strncmp(table, prefix, strlen(prefix)) == 0;
-}
-
 static bool has_options(const char *table)
 {
-    return is_kind(table, "bench_") || is_kind(table, "peer_");
+    return text_starts(table, "bench_") || text_starts(table, "peer_");
 }
 
 static void run_str(sqlite3 *db, sqlite3_str *sql)
@@ -147,23 +143,15 @@ static void insert(sqlite3 *db, const char *into, csv *file, const char *path, c
 /* The columns that tell a case of a bench from another beside its parameters. Rows of an untimed bench lack some. */
 static bool tells_apart(const known_column *c)
 {
-    static const char *const names[] = {"variant", "device", "l2", "timer_asked", NULL};
-    size_t i = 0;
-    while (names[i] && strcmp(names[i], c->name) != 0)
-        i++;
-    return is_kind(c->table, "bench_") && (c->place == 'h' || c->place == 'f') && names[i];
+    return text_starts(c->table, "bench_") && (c->place == 'h' || c->place == 'f') &&
+           text_has_word("variant device l2 timer_asked", c->name);
 }
 
-/* The dimensions of a model, in the order of the function asked(). */
-static const char *const dimensions[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
-enum { DIMENSIONS = sizeof dimensions / sizeof *dimensions };
-
+/* A dimension of a model, as the function asked() has them. */
+enum { DIMENSIONS = 6 };
 static bool is_dimension(const char *name)
 {
-    size_t i = 0;
-    while (i < DIMENSIONS && strcmp(dimensions[i], name) != 0)
-        i++;
-    return i < DIMENSIONS;
+    return text_has_word("d_model d_ff layers heads heads_kv vocab", name);
 }
 
 /* Whether the rows of the table are those of a model whose size has a name. */
@@ -194,7 +182,7 @@ static bool on_paper(const char *table)
 static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t end, const char *device)
 {
     const char *table = c[first].table;
-    const bool ours = is_kind(table, "bench_"), sizes = ours && has_sizes(c, first, end);
+    const bool ours = text_starts(table, "bench_"), sizes = ours && has_sizes(c, first, end);
     sqlite3_str *order = sqlite3_str_new(db), *custom = sqlite3_str_new(db);
     sqlite3_str *params = sqlite3_str_new(db), *json = sqlite3_str_new(db), *all = sqlite3_str_new(db);
     sqlite3_str *same = sqlite3_str_new(db);
@@ -242,7 +230,7 @@ static void keep_repeats(sqlite3 *db, const known_column *c, size_t first, size_
     enum { MEAN, TIMES = 5, P10 = TIMES, P90, MHZ, COLUMNS };
     static const char *const names[] = {"step_mean_ms", "fwd_ms",      "bwd_ms",      "median_ms",
                                         "time_us",      "step_p10_ms", "step_p90_ms", "sm_mhz"};
-    const bool ours = is_kind(c[first].table, "bench_"), sizes = ours && has_sizes(c, first, end);
+    const bool ours = text_starts(c[first].table, "bench_"), sizes = ours && has_sizes(c, first, end);
     sqlite3_str *params = sqlite3_str_new(db), *json = sqlite3_str_new(db);
     bool known[COLUMNS] = {false};
     for (size_t k = first; k < end; k++) {
@@ -326,7 +314,7 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
 {
     OWNED char *path = xasprintf("%s/%s", dir, c[first].path);
     OWNED_CSV csv *file = csv_read(path);
-    if (is_kind(c[first].table, "bench_"))
+    if (text_starts(c[first].table, "bench_"))
         join(file, path, c, first, end);
     if (file)
         note_file(db, c[first].table, c[first].path, file);
@@ -338,7 +326,7 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
         db_run(db, path, "DROP TABLE raw");
     } else if (file && file->rows) {
         insert(db, c[first].table, file, path, c, first, end);
-        if (device && is_kind(c[first].table, "profile_"))
+        if (device && text_starts(c[first].table, "profile_"))
             db_run(db, "loading", "DELETE FROM \"%w\" WHERE device <> %Q", c[first].table, device);
     }
 }

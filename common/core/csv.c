@@ -4,36 +4,10 @@
 
 #include "common/core/error.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* *bytes is without the NUL behind it. */
-static char *read_file(const char *path, size_t *bytes)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    size_t used = 0, capacity = 1 << 16, got;
-    char *text = xmalloc(capacity);
-    while ((got = fread(text + used, 1, capacity - used - 1, file)) > 0) {
-        used += got;
-        if (used + 1 == capacity)
-            text = xrealloc(text, capacity *= 2);
-    }
-    int error = ferror(file) ? errno : 0;
-    fclose(file);
-    if (error) {
-        free(text);
-        errno = error;
-        return NULL;
-    }
-    text[used] = '\0';
-    *bytes = used;
-    return text;
-}
 
 /* No text of ours has one, a terminal obeys it, and the report's documents have marks of their own among them. */
 static bool is_control(char c)
@@ -147,7 +121,7 @@ static csv *parse(char *text, size_t bytes)
 csv *csv_read(const char *path)
 {
     size_t bytes;
-    char *text = read_file(path, &bytes);
+    char *text = file_read(path, &bytes);
     return text ? parse(text, bytes) : NULL;
 }
 

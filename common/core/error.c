@@ -183,3 +183,27 @@ FILE *text_stream(char **text, unsigned long *bytes)
         die(EXIT_CODE_FAILURE, "out of host memory");
     return out;
 }
+
+char *file_read(const char *path, unsigned long *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return NULL;
+    unsigned long used = 0, capacity = 1 << 16, got;
+    char *text = xmalloc(capacity);
+    while ((got = fread(text + used, 1, capacity - used - 1, file)) > 0) {
+        used += got;
+        if (used + 1 == capacity)
+            text = xrealloc(text, capacity *= 2);
+    }
+    int error = ferror(file) ? errno : 0;
+    fclose(file);
+    if (error) {
+        free(text);
+        errno = error;
+        return NULL;
+    }
+    text[used] = '\0';
+    *bytes = used;
+    return text;
+}

@@ -39,6 +39,9 @@ char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 FILE *text_stream(char **text,
                   unsigned long *bytes); /* writes to memory; *text is for the caller to free after fclose */
 
+/* A whole file with a NUL behind its bytes; NULL with errno. Caller frees. */
+char *file_read(const char *path, unsigned long *bytes);
+
 /* What the pointer owns is freed where its name ends: OWNED char *path = xasprintf(...). */
 #define OWNED __attribute__((cleanup(owned_free)))
 static inline void owned_free(void *pointer)

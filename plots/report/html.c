@@ -101,21 +101,6 @@ static void write_new_id(FILE *out, const char *heading)
 
 /* ---- figures ---- */
 
-static char *file_text(const char *path)
-{
-    FILE *in = fopen(path, "rb");
-    if (!in)
-        return NULL;
-    size_t used = 0, room = 1 << 16, got;
-    char *text = xmalloc(room);
-    while ((got = fread(text + used, 1, room - used - 1, in)) > 0)
-        if ((used += got) + 1 == room)
-            text = xrealloc(text, room *= 2);
-    text[used] = '\0';
-    fclose(in);
-    return text;
-}
-
 /* Cuts the first element that begins with `open` and ends with `close`; gives it, or NULL. Caller frees. */
 static char *cut(char *text, const char *open, const char *close)
 {
@@ -153,8 +138,9 @@ static void write_tight(FILE *out, const char *text)
 
 static char *figure_text(const doc_output *to, const char *file)
 {
-    char *path = xasprintf("%s/%s", to->folder, file), *text = file_text(path);
-    free(path);
+    size_t bytes;
+    OWNED char *path = xasprintf("%s/%s", to->folder, file);
+    char *text = file_read(path, &bytes);
     if (text && (!strstr(text, "<svg") || !strstr(text, "</svg>") || strstr(text, "<script"))) {
         free(text);
         return NULL;

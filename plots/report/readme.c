@@ -23,20 +23,6 @@ static char *text_of(sqlite3 *db, const char *file)
     return text;
 }
 
-static char *read_text(const char *path)
-{
-    FILE *in = fopen(path, "r");
-    char *text = NULL;
-    size_t bytes = 0;
-    if (in && getdelim(&text, &bytes, '\0', in) < 0) {
-        free(text);
-        text = NULL;
-    }
-    if (in)
-        fclose(in);
-    return text;
-}
-
 /* The text of `readme` with what stands between the marks of `name` replaced; NULL after a message where it has none. */
 static char *replaced(const char *readme, const char *text, const char *name, const char *with)
 {
@@ -64,15 +50,16 @@ static bool write_text(const char *path, const char *text)
 
 bool readme_update(const machine_folder *folders, size_t n, const char *readme)
 {
+    size_t bytes;
     sqlite3 *db = machines_open(folders, n);
     OWNED char *table = text_of(db, "readme_table.sql"), *peers = text_of(db, "readme_peers.sql"),
-               *text = read_text(readme);
+               *text = file_read(readme, &bytes);
     OWNED char *once = text && *table ? replaced(readme, text, "table", table) : NULL,
                *twice = once ? replaced(readme, once, "peers", peers) : NULL;
     if (!*table)
         warn("'%s'%s no row of a fixed case", folders[0].dir, n > 1 ? " and the others have" : " has");
     else if (!text)
-        warn("%s: %s", readme, errno ? strerror(errno) : "empty");
+        warn("%s: %s", readme, strerror(errno));
     const bool done = twice && write_text(readme, twice);
     sqlite3_close(db);
     return done;

@@ -64,10 +64,9 @@ double qualify_bound(const qualify_metric *m, const qualify_reference *r)
 
 /* ---- against a reference, against peers ---- */
 
-static double median(double *x, size_t n)
+static double median(const double *x, size_t n)
 {
-    qsort(x, n, sizeof *x, ascending);
-    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+    return stats_of(&(samples){(double *)x, n, n}).median;
 }
 
 /* How much worse x is than y, as a share of y. */
@@ -125,9 +124,7 @@ judgement qualify_judge_past(const qualify_metric *m, judgement j, double value,
 {
     if (n < PAST_MIN || j.word == VERDICT_SLOW || !isfinite(value))
         return j;
-    OWNED double *x = xcalloc(n, sizeof *x);
-    memcpy(x, past, n * sizeof *x);
-    const qualify_reference own = {median(x, n), NAN};
+    const qualify_reference own = {median(past, n), NAN};
     const double bound = qualify_bound(m, &own);
     const bool slow = beyond(m, value, bound);
     if (slow || j.word == VERDICT_NOT_CHECKED)

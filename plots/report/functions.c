@@ -398,29 +398,20 @@ static void shape_end(sqlite3_context *to)
 
 /* ---- median ---- */
 
-typedef struct sample {
-    size_t n, room;
-    double *x;
-} sample;
-
 SQL(median_step)
 {
-    sample *s = sqlite3_aggregate_context(to, sizeof *s);
-    if (!s || is_null(v[0]))
-        return;
-    if (s->n == s->room)
-        s->x = xrealloc(s->x, (s->room = s->room ? 2 * s->room : 16) * sizeof *s->x);
-    s->x[s->n++] = sqlite3_value_double(v[0]);
+    samples *s = sqlite3_aggregate_context(to, sizeof *s);
+    if (s && !is_null(v[0]))
+        samples_add(s, sqlite3_value_double(v[0]));
 }
 
 static void median_end(sqlite3_context *to)
 {
-    sample *s = sqlite3_aggregate_context(to, 0);
+    samples *s = sqlite3_aggregate_context(to, 0);
     if (!s || !s->n)
         return;
-    qsort(s->x, s->n, sizeof *s->x, ascending);
-    sqlite3_result_double(to, (s->x[(s->n - 1) / 2] + s->x[s->n / 2]) / 2);
-    free(s->x);
+    sqlite3_result_double(to, stats_of(s).median);
+    samples_free(s);
 }
 
 void db_functions(sqlite3 *db)

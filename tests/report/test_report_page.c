@@ -148,6 +148,27 @@ TEST_IN_FOLDER(the_strongest_mode_leads)
     text_lacks(text, "No ratio is formed");
 }
 
+/* Steps of another --overlap, as they are recorded, neither lead nor trail where their run has the default one. */
+TEST_IN_FOLDER(default_steps_stand_for_a_case)
+{
+#define STEP(seq, overlap, ms, rate)                                                                                   \
+    "3,1,bench_transformer,graph,ok,,xl,4," seq ",bf16,train-step,none," overlap ",5," ms "," rate                     \
+    ",1073741824,2000" END
+#define PEER(seq, ms) "model,xl," seq ",4,bf16,sdpa,step-graph,p," ms ",2,100" OF("GPU-a", "c-1")
+    machine(*state);
+    folder_write(
+        *state, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,overlap,warmup,step_"
+        "ms,tokens_per_s,peak_bytes,params" RUN STEP("1024", "none", "110", "37000")
+            STEP("1024", "auto", "100", "38491") STEP("1024", "all", "90", "39000") STEP("512", "none", "50", "40000"));
+    folder_write(*state, "peer_model.csv",
+                 "bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct" ORIGIN PEER("1024", "120")
+                     PEER("512", "65"));
+    OWNED char *text = report_text(*state);
+    text_has(text, "| training step, xl S 1024 batch 4 | 38491 tokens/s | | PyTorch in one graph 1.20 |");
+    text_has(text, "| training step, bf16 | 2 / 0 / 0 | 1.20 to 1.30 | 1.25 | PyTorch in one graph 1.20, xl, S 1024, ");
+}
+
 /* A backward with an update beside it is none: the answer is that of the step without one. Dense steps and others' stand beside it. */
 TEST_IN_FOLDER(parts_of_a_step)
 {
@@ -385,10 +406,12 @@ TEST_IN_FOLDER(folders_side_by_side)
     OWNED char *text = file_text(readme);
     text_has(text, "above\n<!-- begin table -->\n| on |");
     text_lacks(text, "ffffffffffff");
-    text_has(text,
-             "(1 x NVIDIA H200, 2026-11-21, stepbench aaaaaaaaaaaa).\n<!-- end table -->\nbetween\n<!-- begin peers "
-             "-->\n| work |");
-    text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4 |\n");
+    text_has(
+        text,
+        "\nNewest rows: NVIDIA H200: 2026-11-21 (aaaaaaaaaaaa) `a` `b`.\n<!-- end table -->\nbetween\n<!-- begin peers "
+        "-->\n| work |");
+    text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4, `b` "
+                   "|\n");
     text_has(text, "<!-- end peers -->\nbelow\n");
     text_lacks(text, "old");
     OWNED char *page = report_text(a);

@@ -36,7 +36,7 @@ driver {(SELECT value FROM facts WHERE key = 'driver')}, CUDA
 -- Throughput is over all steps; columns are for the median step, which stands beside it.
 @view steps
 SELECT *, coalesce(step_ms / step_mean_ms, 1) AS mean_,
-    coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_ FROM bench_transformer
+    coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_ FROM default_steps
 WHERE status = 'ok' AND variant = 'graph' AND precision = 'bf16' AND mode = 'train-step' AND batch = 4
     AND recompute = 'none' AND attention = 'flash' AND coalesce(cold, 0) = 0 AND warmup = 5
     AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'

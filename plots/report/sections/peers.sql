@@ -78,6 +78,15 @@ JOIN bench_mixed_precision o ON o.status = 'ok' AND o.variant = 'float8' AND o."
 WHERE p.median_ms IS NOT NULL AND p.product <> 'bf16' ORDER BY p.id
 
 -- ---- a step of one GPU: the ways to run PyTorch's, the strongest first ----
+-- Our steps as they run by default: one with another --overlap stands for its case only where its run has no
+-- default one.
+@into default_steps
+SELECT *
+FROM bench_transformer o
+WHERE overlap = 'auto' OR NOT EXISTS (SELECT 1 FROM bench_transformer d WHERE d.overlap = 'auto' AND d.status = 'ok'
+    AND d.variant = o.variant AND d.run_of = o.run_of
+    AND json_remove(d.options, '$.overlap') = json_remove(o.options, '$.overlap'))
+
 -- Both start from the same parameters and tokens: the losses of their third steps stand beside the ratio and must
 -- agree.
 @view ways
@@ -109,7 +118,7 @@ SELECT 'training step, ' || o.precision || iif(o.precision = 'fp32' AND o.fp32_p
     WHEN abs(p.loss_third - o.loss_third) > iif(o.precision GLOB '*32', 0.005, 0.02) * o.loss_third
     THEN 'its losses are not ours' END, 1,
     coalesce(p.gpu_busy_pct, iif(p.mode GLOB '*-graph' AND p.mode <> 'compile-graph', 100, NULL)), p.mfu_pct
-FROM bench_transformer o
+FROM default_steps o
 JOIN ways w
 JOIN peer_model p ON p.size = o.size AND p.seq = o.seq AND p.batch = o.batch AND p.attn <> 'naive'
     AND (p.mode = w.mode OR (w.mode = 'step-graph' AND p.mode = 'block-graph'))
@@ -126,7 +135,7 @@ WHERE o.status = 'ok' AND p.step_ms > 0 AND o.mode = 'train-step' AND o.recomput
 SELECT p.gb_s, p.impl, p.params AS their_params, p.gpu_uuid AS their_gpu, p.run_id AS their_run, o.*,
     row_number() OVER (PARTITION BY p.id ORDER BY abs(o.params - p.params), o.id) AS nth
 FROM peer_adamw p
-JOIN bench_transformer o ON o.precision = 'fp32' AND o.opt_tb_s IS NOT NULL AND o.status = 'ok'
+JOIN default_steps o ON o.precision = 'fp32' AND o.opt_tb_s IS NOT NULL AND o.status = 'ok'
 
 @into pairs
 SELECT 'AdamW, fp32, by bytes per second', NULL, 'PyTorch ' || impl, n(params / 1e6) || ' million parameters, theirs '

@@ -5,8 +5,8 @@
 SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
     || sum(verdict = 'faster') AS "faster / same / slower:",
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:",
-    (SELECT said FROM all_strongest w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, place_, id LIMIT 1)
-    AS "the worst case"
+    (SELECT said || ', ' || code(name) FROM all_strongest w JOIN folder f ON f.place = place_
+    WHERE w.work = s.work AND library IS NULL ORDER BY ratio, place_, id LIMIT 1) AS "the worst case"
 FROM all_strongest s
 WHERE library IS NULL AND work NOT GLOB '*, one head' GROUP BY work ORDER BY min(ratio)
 

@@ -110,7 +110,7 @@ static const column_spec column_table[] = {
     MEDIAN_COLUMNS("amax", false, "float8: finding A's largest magnitudes, where scales are not of blocks"),
     MEDIAN_COLUMNS("cast", true, "float8: casting A in its own order and transposed"),
     {"cast_gb_s", COLUMN_REAL, false, "float8: 4 bytes an element (one read in 16 bits, two written) / cast_ms"},
-    {"cast_copy_pct", COLUMN_REAL, false, "float8: that as a share of the rate of a kernel that copies as many bytes"},
+    {"cast_copy_pct", COLUMN_REAL, false, "float8: its share of a copy of as many bytes, where K <= N"},
     MEASURED_COLUMNS("product", true, "float8: the product by the tuned algorithm"),
     {"product_tflops", COLUMN_REAL, true, "float8: 2 M N K / product_ms"},
     {"product_peak_pct", COLUMN_REAL, false, "float8: share of the data sheet's dense rate of this dtype"},

@@ -187,5 +187,6 @@ TEST_IN_FOLDER(float8_loses_what_it_must)
     for (size_t r = 0; r < c->rows; r++)
         if (!csv_is(c, r, "product", "bf16"))
             assert_true(csv_real(c, r, "predicted_pct") == 100 && csv_real(c, r, "saturated") == 0);
+    assert_true(isnan(of_row(c, "block", "normal", "cast_copy_pct"))); /* K is above N: D holds less than A */
     csv_free(rows_of(*state, "--variant float8 --shape 32x33x64", EXIT_CODE_USAGE));
 }

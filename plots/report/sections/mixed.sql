@@ -47,7 +47,8 @@ WHERE norm IS NOT NULL AND (magnitude = 1 OR width = (SELECT max(width) FROM ben
 
 @view float8
 SELECT *, (SELECT min(id) FROM bench_mixed_precision p WHERE p.variant = 'float8' AND p.product = b.product) AS place,
-    CAST(substr(shape, instr(shape, 'x') + instr(substr(shape, instr(shape, 'x') + 1), 'x') + 1) AS INTEGER) AS k
+    CAST(substr(shape, instr(shape, 'x') + instr(substr(shape, instr(shape, 'x') + 1), 'x') + 1) AS INTEGER) AS k,
+    CAST(substr(shape, instr(shape, 'x') + 1) AS INTEGER) AS columns
 FROM bench_mixed_precision b WHERE variant = 'float8'
 
 With exact sums, products of float8 are {n(min(speedup_bf16))} to {n(max(speedup_bf16))} times as fast as those of
@@ -83,7 +84,7 @@ FROM float8 WHERE "values" = 'normal' ORDER BY id
 
 -- ---- y, dx and dw of the four linear layers of a block of xl, 4096 tokens ----
 @view layer_products
-SELECT (SELECT min(product_ms) FROM float8 f WHERE f.shape = column1 AND f.product = column2 AND f.status = 'ok'
+SELECT (SELECT max(product_ms) FROM float8 f WHERE f.shape = column1 AND f.product = column2 AND f.status = 'ok'
     AND f."values" = 'normal') AS ours,
     (SELECT min(median_ms) FROM peer_fp8 p WHERE p.shape = column1 AND p.product = column2) AS theirs
 FROM (VALUES ('4096x4800x1600', 'tensor-fast'), ('4096x1600x1600', 'tensor-fast'), ('4096x12800x1600', 'tensor-fast'),
@@ -92,17 +93,17 @@ FROM (VALUES ('4096x4800x1600', 'tensor-fast'), ('4096x1600x1600', 'tensor-fast'
     ('1600x1600x4096', 'tensor-e5m2'), ('12800x1600x4096', 'tensor-e5m2'), ('1600x6400x4096', 'tensor-e5m2'))
 
 The twelve products of a block of xl, as fp8-tensorwise has them, take {n(ours)} ms{iif(theirs,
-', and PyTorch''s ' || n(theirs) || ' ms, ' || n(theirs / ours) || ' times as long', '')}.
-@from (SELECT sum(ours) AS ours, iif(count(theirs) = 12, sum(theirs), NULL) AS theirs FROM layer_products
-    HAVING count(ours) = 12)
+', and PyTorch''s ' || n(theirs) || ' ms, ' || n(theirs / ours) || ' times as long (' || each || ')', '')}.
+@from (SELECT sum(ours) AS ours, iif(count(theirs) = 12, sum(theirs), NULL) AS theirs,
+    n(min(theirs / ours)) || ' to ' || n(max(theirs / ours)) AS each FROM layer_products HAVING count(ours) = 12)
 
-Casting A in both orders, beside the rate of a copy of as many bytes, and with the words of its largest magnitudes where
-scales need them:
+Casting A in both orders, beside the rate of a copy of as many bytes (where K is at most N), and with the words of its
+largest magnitudes where scales need them:
 
 @grid
 SELECT shape, product || ':' AS across,
     iif(status = 'ok', n(cast_ms) || ' ms, ' || n(cast_gb_s) || ' GB/s'
-    || coalesce(' (' || n(cast_copy_pct) || ' % of a copy)', '')
+    || coalesce(' (' || n(iif(k <= columns, cast_copy_pct, NULL)) || ' % of a copy)', '')
     || coalesce(' + ' || n(amax_ms) || ' ms', ''), status) AS cell
 FROM float8 WHERE "values" = 'normal' AND product <> 'bf16' ORDER BY id
 

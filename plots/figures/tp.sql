@@ -3,7 +3,7 @@
 @view cases
 SELECT size, seq, batch, ranks, precision, run_of, max(id) AS last FROM bench_tp
     WHERE status = 'ok' AND one_ms IS NOT NULL AND loss = 'parallel' AND recompute = 'none' AND micro_batches = 1
-        AND max_ctas = 0 AND coalesce(mesh, 'tp') = 'tp' AND clip = 0
+        AND max_ctas = 0 AND coalesce(mesh, 'tp') = 'tp' AND clip = 0 AND custom = 0
     GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY count(DISTINCT variant) DESC, last DESC LIMIT 1
 
 @view rows
@@ -11,7 +11,7 @@ SELECT b.*, b.variant || iif(b.overlap <> 'none', ', ' || b.overlap || ' aside',
     || iif(coalesce(b.regather, 1) = 0, ', rows kept', '') AS name
 FROM bench_tp b NATURAL JOIN cases
 WHERE b.status = 'ok' AND b.loss = 'parallel' AND b.recompute = 'none' AND b.micro_batches = 1 AND b.max_ctas = 0
-    AND coalesce(b.mesh, 'tp') = 'tp' AND b.clip = 0
+    AND coalesce(b.mesh, 'tp') = 'tp' AND b.clip = 0 AND b.custom = 0
 
 @if (SELECT count(DISTINCT name) FROM rows) > 1
 

@@ -195,8 +195,7 @@ WHERE o.nth = 1 AND p.fwd_ms IS NOT NULL ORDER BY o.id, p.id
 SELECT *, row_number() OVER (PARTITION BY ranks, size, seq, batch ORDER BY step_ms, id) AS nth
 FROM bench_tp
 WHERE status = 'ok' AND precision = 'bf16-pure' AND recompute = 'none' AND micro_batches = 1 AND loss = 'parallel'
-    AND moments IN ('policy', 'bf16') AND coalesce(json_extract(options, '$.layers'), 0) = 0
-    AND coalesce(mesh, 'tp') = 'tp' AND clip = 0
+    AND moments IN ('policy', 'bf16') AND custom = 0 AND coalesce(mesh, 'tp') = 'tp' AND clip = 0
 
 @into pairs
 SELECT 'step of layers shared by ' || o.ranks || ' GPUs, bf16 throughout', NULL, 'PyTorch DTensor, ' || p.mode,

@@ -11,7 +11,8 @@ it hides some of that. docs/mesh.md says what is sent.
 
 @table
 SELECT status, variant AS way, size, seq AS "S:", batch AS "batch:", ranks AS "ranks:", precision,
-    substr(iif(coalesce(mesh, 'tp') <> 'tp', ', ' || mesh || ', ' || strategy, '')
+    substr(iif(custom, ', ' || layers || ' layers, d_ff ' || d_ff, '')
+    || iif(coalesce(mesh, 'tp') <> 'tp', ', ' || mesh || ', ' || strategy, '')
     || iif(clip > 0, ', clipped', '') || iif(overlap <> 'none', ', overlap ' || overlap, '')
     || iif(coalesce(regather, 1) = 0, ', rows kept', '') || iif(recompute <> 'none', ', recompute ' || recompute, '')
     || iif(micro_batches > 1, ', micro_batches ' || micro_batches, '')

@@ -153,7 +153,7 @@ static const bench_run run_table[] = {
      "--ranks 4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp --small "
      "replicated --iters 8"},
     {RUN_FULL, 4, 40,
-     "--ranks 4 --size 10b --seq 1024 --precision bf16-pure --grad-dtype policy --variant fsdp --iters 8"},
+     "--ranks 4 --size 10b --seq 1024 --batch 1 --precision bf16-pure --grad-dtype policy --variant fsdp --iters 8"},
     {RUN_FULL, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant fsdp"},
     /* One GPU, and two that share its sequences. */
     {RUN_FULL, 2, 45,

@@ -2,7 +2,8 @@
 /* All-reduce between GPUs that store into each other's memory; see kernels/shared/direct.h for what, kernels/shared/direct_layout.h for where.
  *
  * Bound: a small message takes as long as one packet, about 2 us from launch to end: load, store over the link, poll, add.
- * Half of it is the launch, so the kernels start before the one ahead of them in the stream has ended, and wait there.
+ * Half of it is the launch, so calls of at most a packet a thread start before the kernel ahead of them in the stream has
+ * ended, and wait there. Larger ones lose by it, 4 MiB a tenth: their blocks may share multiprocessors with those that wait.
  * Two-shot takes two such trips. A large one sends 16/12 of its bytes, (n-1) times one-shot and 2 (n-1)/n times two-shot.
  * A thread does packet i of the message, or of each slice, on every rank: it waits only for the
  * threads with its own number, so no block waits for one that might not have started for lack of room. */
@@ -296,8 +297,10 @@ sb_status launch(const sb_direct_all_reduce *p, const arguments &a, cudaStream_t
     unsigned blocks, threads;
     bool early;
     const bool two_shot = p->algorithm == SB_DIRECT_TWO_SHOT;
-    direct_grid(two_shot ? a.slice : a.packets, &blocks, &threads);
+    const uint32_t positions = two_shot ? a.slice : a.packets;
+    direct_grid(positions, &blocks, &threads);
     SB_TRY(starts_early(&early));
+    early = early && positions <= blocks * threads;
     launch_early_if(early, two_shot ? two_shot_kernel<T, N> : one_shot_kernel<T, N>, blocks, threads, 0, stream, a);
     return sb_cuda_launched(two_shot ? "two-shot all-reduce" : "one-shot all-reduce");
 }

@@ -32,8 +32,8 @@ bytes allow, which loses {lost_ms} ms.
 SELECT coalesce(range, '') AS range, op, name AS kernel, calls AS "calls:", total_ms AS "ms:", share_pct AS "share %:",
     bound, attained_pct AS "attained %:", lost_ms AS "lost ms:" FROM kernels
 
--- A product's bound is the rate that one of as many FLOPs reaches alone, where the roofline has one. A range of the
--- backward has two products, for its input and its weight.
+-- A product's bound is the rate that one of as many FLOPs reaches alone, or of half as many, where the roofline has
+-- one: a range of the backward has two products, for its input and its weight, and twice the rows keep the rate.
 @view shapes
 SELECT dtype, tflops, 2e-12 * CAST(mnk AS INTEGER) * CAST(rest AS INTEGER) * CAST(substr(rest, instr(rest, 'x') + 1) AS
     INTEGER) AS each FROM (SELECT *, substr(mnk, instr(mnk, 'x') + 1) AS rest FROM bench_roofline
@@ -41,8 +41,7 @@ SELECT dtype, tflops, 2e-12 * CAST(mnk AS INTEGER) * CAST(rest AS INTEGER) * CAS
 
 @view parts
 SELECT *, coalesce(iif(op LIKE 'matmul%', 1e3 * tflop / (SELECT max(tflops) FROM shapes s WHERE s.dtype = p.dtype
-    AND (abs(tflop / calls / each - 1) < 0.01
-    OR range LIKE 'backward%' AND abs(tflop / calls / each - 2) < 0.02)), NULL), ideal) AS bound
+    AND (abs(tflop / calls / each - 1) < 0.01 OR abs(tflop / calls / each - 2) < 0.02)), NULL), ideal) AS bound
 FROM (SELECT range, op, lane, max(dtype) AS dtype, max(calls) AS calls, sum(tflop) AS tflop, sum(total_ms) AS ms,
     sum(total_ms - lost_ms) AS ideal, min(id) AS place FROM profile_kernels WHERE bench = :bench AND "case" = :case
     AND measurement = :measurement AND run_id = :run_id AND rank = 0 GROUP BY range, op, lane) p
@@ -53,9 +52,9 @@ SELECT CASE WHEN lane <> 'compute' THEN lane WHEN op LIKE 'matmul%' THEN 'produc
     WHEN op IN ('AdamW', 'optimizer state') THEN 'AdamW' ELSE 'loss, embedding and the rest' END AS part,
     sum(ms) AS ms, sum(bound) AS bound FROM parts GROUP BY part
 
-What a step is made of. The bound of products is the rate that one of as many FLOPs reaches alone, or the best one; that
-of passes the rate of a copy.[[{only((SELECT kernel_ms > 1.01 * busy_ms FROM this WHERE rank = 0))} Kernels ran beside
-each other, so the parts add up to more than the step.]]
+What a step is made of. The bound of products is the rate that one of as many FLOPs, or half as many, reaches alone, or
+the best one; that of passes the rate of a copy.[[{only((SELECT kernel_ms > 1.01 * busy_ms FROM this WHERE rank = 0))}
+Kernels ran beside each other, so the parts add up to more than the step.]]
 @from (SELECT 1 FROM step LIMIT 1 OFFSET 3)
 
 @table

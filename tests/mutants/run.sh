@@ -12,15 +12,16 @@ export LC_ALL=C
 list=$(cd "$(dirname "$0")" && pwd)/list.txt
 [ $# -gt 0 ] || { sed -n '3,4s/^# //p' "$0" >&2; exit 2; }
 
-titles=() files=() seds=() tests=() marks=()
+titles=() files=() seds=() tests=() marks=() file='' test='' inside=
 while IFS= read -r line; do
     case $line in
-    'mutant '*) titles+=("${line#mutant }") files+=('') seds+=('') tests+=('') marks+=('') ;;
-    'file '*) files[-1]=${line#file } ;;
+    'file '*) file=${line#file } ;;
+    'mutant '*) titles+=("${line#mutant }") files+=("$file") seds+=('') tests+=("$test") marks+=('') inside=yes ;;
     'sed '*) seds[-1]=${line#sed } ;;
-    'test '*) tests[-1]=${line#test } ;;
+    'test '*) if [ -n "$inside" ]; then tests[-1]=${line#test }; else test=${line#test }; fi ;;
     ci) marks[-1]=ci ;;
-    '' | '#'*) ;;
+    '') inside='' ;;
+    '#'*) ;;
     *) echo "$list: '$line' is none of mutant, file, sed, test, ci" >&2; exit 2 ;;
     esac
 done <"$list"

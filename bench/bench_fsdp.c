@@ -88,7 +88,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 20, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype policy --variant fsdp"},
     {RUN_DEFAULT, 2, 20,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --recompute block"},
-    {RUN_DEFAULT, 2, 17,
+    {RUN_FULL, 2, 17,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --gather copy"},
     {RUN_DEFAULT, 2, 36,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant zero2,fsdp --gather nccl,copy "

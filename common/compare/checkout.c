@@ -34,6 +34,9 @@ static void remove_temporary(void)
         run((char *[]){"rm", "-rf", temporary, NULL});
 }
 
+/* die, which runs nothing at exit, after the clean-up. */
+#define give_up(...) (remove_temporary(), die(__VA_ARGS__))
+
 /* $1: COMMIT:PATH; $2: a folder for what git has there, and of a file also for the machine.csv beside it. */
 static char script[] =
     "case $1 in\n"
@@ -60,13 +63,12 @@ char *checkout_path(const char *spec)
     }
     OWNED char *into = xasprintf("%s/%d", temporary, count++);
     const char *dot = strrchr(path, '.'), *name = strrchr(path, '/') ? strrchr(path, '/') : path;
-    const bool named = *spec != '-' && path[1], file = dot && strcmp(dot, ".csv") == 0;
-    if (!named || mkdir(into, 0777) != 0 || run((char *[]){"sh", "-c", script, "sh", (char *)spec, into, NULL}) != 0) {
-        remove_temporary(); /* die runs nothing at exit */
-        if (!named)
-            die(EXIT_CODE_USAGE, "'%s' is neither a path nor COMMIT:PATH", spec);
-        die(EXIT_CODE_USAGE, file ? "git has no %s" : "git has no folder %s", spec);
-    }
-    char *found = file ? xasprintf("%s/%s", into, name + 1) : xstrdup(into);
-    return found;
+    const bool file = dot && strcmp(dot, ".csv") == 0;
+    if (*spec == '-' || !path[1])
+        give_up(EXIT_CODE_USAGE, "'%s' is neither a path nor COMMIT:PATH", spec);
+    if (mkdir(into, 0777) != 0)
+        give_up(EXIT_CODE_FAILURE, "%s: %s", into, strerror(errno));
+    if (run((char *[]){"sh", "-c", script, "sh", (char *)spec, into, NULL}) != 0)
+        give_up(EXIT_CODE_USAGE, file ? "git has no %s" : "git has no folder %s", spec);
+    return file ? xasprintf("%s/%s", into, name + 1) : xstrdup(into);
 }

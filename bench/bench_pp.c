@@ -60,7 +60,7 @@ static option_spec option_table[] = {
     {"plant-error", OPTION_CHOICE, 0, "none",
      .help =
          "test the check: two micro-batches in each other's slots; a tensor that comes before its slot is open; a W "
-         "missing, or twice; a loss that is not divided only by the micro-batches, or that is another stage's; a "
+         "missing, or twice; a loss that is divided by the micro-batches twice, or that is another stage's; a "
          "stage "
          "that begins a layer too late; gains counted by each rank in the norm; data parallelism between ranks that "
          "hold "

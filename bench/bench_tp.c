@@ -26,7 +26,7 @@ static option_spec option_table[] = {
      .help = "ranks exchange three numbers a token, or gather all logits on each", .choices = "parallel|gathered"},
     {"regather", OPTION_FLAG, OPTION_LIST, "1",
      .help =
-         "only of nccl: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
+         "only for nccl: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
     MODEL_UPDATE_OPTIONS(", of all ranks"),
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",

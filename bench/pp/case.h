@@ -18,7 +18,7 @@ typedef enum pp_plant {
     PLANT_EARLY,    /* on the last rank a tensor comes to where the one before it still lies */
     PLANT_NO_W,     /* the last W of the last rank is missing */
     PLANT_W_TWICE,  /* its first one comes twice */
-    PLANT_SCALE,    /* the loss is not divided only by the micro-batches */
+    PLANT_SCALE,    /* the loss is divided by the micro-batches twice */
     PLANT_LOSS,     /* it is taken from the other end */
     PLANT_BOUNDARY, /* the last stage begins a layer too late */
     PLANT_NORM,     /* gains count once for each rank that shares layers in the norm */

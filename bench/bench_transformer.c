@@ -238,7 +238,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     row_real(w, "loss_third", m.loss_third);
     row_real(w, "loss_last", m.loss_last);
     model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
-    model_fill_float8(s, c, w, o, model_causal_flops(o), m.median_ms[MODEL_STEP]);
+    model_fill_float8(s, c, w, o, model_flops(o, FLOPS_CAUSAL), m.median_ms[MODEL_STEP]);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
     row_int(w, "init_bytes", bytes_before_steps(t));
     row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t) * step_micro_batches(o));

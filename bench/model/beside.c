@@ -13,10 +13,10 @@ static char *key_without_precision(const bench_case *c)
 {
     static const char *const gone[] = {"precision=", "product=", "gather_dtype="};
     char *key = xstrdup(case_key(c));
-    for (int i = 0; i < 3; i++) {
-        char *at = strstr(key, gone[i]);
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+        char *at = strstr(key, gone[i]), *end = at ? at + strcspn(at, " ") : NULL;
         if (at)
-            memmove(at, at + strcspn(at, " "), strlen(at + strcspn(at, " ")) + 1);
+            memmove(at, end, strlen(end) + 1);
     }
     return key;
 }

@@ -110,19 +110,16 @@ static double ceiling_of(const session *s, const step_options *o)
                                    ceiling_tflops(s, s->results_dir, attention));
 }
 
-double model_causal_flops(const step_options *o)
+double model_flops(const step_options *o, flops_convention as)
 {
     const transformer_shape shape = model_shape(o);
-    return o->mode == STEP_FORWARD ? transformer_forward_flops(&shape, FLOPS_CAUSAL)
-                                   : transformer_step_flops(&shape, FLOPS_CAUSAL);
+    return o->mode == STEP_FORWARD ? transformer_forward_flops(&shape, as) : transformer_step_flops(&shape, as);
 }
 
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms)
 {
     const transformer_shape shape = model_shape(o);
-    const double causal = model_causal_flops(o), full = o->mode == STEP_FORWARD
-                                                            ? transformer_forward_flops(&shape, FLOPS_FULL)
-                                                            : transformer_step_flops(&shape, FLOPS_FULL);
+    const double causal = model_flops(o, FLOPS_CAUSAL), full = model_flops(o, FLOPS_FULL);
     const double done = causal + transformer_repeated_flops(&shape, model_repeats(o), FLOPS_CAUSAL);
     const double given = option_real(s->opt, "peak-tflops");
     const double peak = given > 0 ? given : model_peak_tflops(o, device_get_info(s->dev)->name);

@@ -2,6 +2,7 @@
 /* Timing whole steps of a trainer, and the rates that follow. */
 #pragma once
 
+#include "common/formulas/model.h"
 #include "common/session/session.h"
 #include "common/train/trainer.h"
 
@@ -62,7 +63,7 @@ typedef struct model_timed {
 bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *out);
 /* With --sustain, last of all: fills MODEL_SUSTAIN_COLUMNS, or makes the row `fail`. Needs SESSION_SUSTAIN. */
 void model_sustain(session *s, row *w, trainer *t);
-double model_causal_flops(const step_options *o); /* of the model's step or forward, causal attention */
+double model_flops(const step_options *o, flops_convention as); /* of the model's step or forward */
 /* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms);
 /* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. `causal`: this rank's operations. */

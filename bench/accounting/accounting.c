@@ -79,12 +79,13 @@ static char *text_of(const char *fmt, va_list args)
 
 void accounting_step(const accounting *a, const char *fmt, ...)
 {
+    if (!a->steps)
+        return;
     va_list args;
     va_start(args, fmt);
     OWNED char *text = text_of(fmt, args);
     va_end(args);
-    if (a->steps)
-        say("  %s\n", text);
+    say("  %s\n", text);
 }
 
 void accounting_answer(const accounting *a, const char *fmt, ...)

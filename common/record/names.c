@@ -161,8 +161,8 @@ record_lane record_classify(const char *kernel, const char **name)
     } else if (is_product(kernel)) {
         *name = "gemm";
     } else {
-        const size_t bare = strlen(base) - (text_ends(base, "_kernel") ? strlen("_kernel") : 0);
-        base[bare ? bare : strlen(base)] = '\0';
+        if (text_ends(base, "_kernel") && !text_is(base, "_kernel"))
+            base[strlen(base) - strlen("_kernel")] = '\0';
         *name = record_name(base);
     }
     return LANE_COMPUTE;

@@ -71,7 +71,8 @@ typedef struct doc_output {
     const char *folder; /* the document's, to read figures from */
 } doc_output;
 
-/* Gets the blocks in their order. One without `fold` gets nothing that is folded; `contents` and `end` may be NULL, too. `begin` may look ahead: doc_next_heading gives what a list of contents needs. */
+/* Gets the blocks in their order. One without `fold` gets nothing that is folded; `contents` and `end` may be NULL, too.
+ * `begin` may look ahead: doc_next_heading gives what a list of contents needs. */
 typedef struct doc_writer {
     void (*begin)(const doc_output *to, const document *d, const char *title);
     void (*heading)(const doc_output *to, int level, const char *text);

@@ -8,6 +8,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static void link_to(const char *target, const char *folder, const char *name)
 {
@@ -16,14 +17,16 @@ static void link_to(const char *target, const char *folder, const char *name)
     assert_int_equal(symlink(absolute, path), 0);
 }
 
-/* <folder>/results/<machine>, with the figures where a report looks for them. Caller frees. */
+/* <folder>/results/<machine>, with figures, published tables and losses where a report looks for them. Caller frees. */
 static char *linked_copy(const char *folder, const char *committed)
 {
     char *results = folder_path(folder, "results"), *dir = folder_path(results, strrchr(committed, '/') + 1);
     if (mkdir(results, 0777) == 0) {
         link_to("plots", folder, "plots");
         link_to("results/published", results, "published");
+        link_to("results/h100-x1-losses", results, "h100-x1-losses");
     }
+    unlink(dir); /* where it is the link to the losses */
     assert_int_equal(mkdir(dir, 0777), 0);
     DIR *entries = opendir(committed);
     assert_non_null(entries);

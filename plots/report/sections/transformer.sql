@@ -66,16 +66,18 @@ WHERE n_ > 1 GROUP BY precision, size, seq ORDER BY precision, size_place(size),
 ### Does float8 pay? The step
 
 @view float8_steps
-SELECT *, coalesce((SELECT avg(loss_gap_pct) FROM bench_run r WHERE r.status = 'ok' AND r.precision = b.precision),
-    (SELECT avg(loss_gap_pct) FROM losses l WHERE l.precision = b.precision)) AS gap
-FROM bench_transformer b WHERE precision LIKE 'fp8-%' AND mode = 'train-step' AND coalesce(cold, 0) = 0
+SELECT *, coalesce(own, lent) AS gap, own IS NULL AND lent IS NOT NULL AS borrowed
+FROM (SELECT *, (SELECT avg(loss_gap_pct) FROM bench_run r WHERE r.status = 'ok' AND r.precision = b.precision) AS own,
+    (SELECT avg(loss_gap_pct) FROM losses l WHERE l.precision = b.precision) AS lent
+    FROM bench_transformer b WHERE precision LIKE 'fp8-%' AND mode = 'train-step' AND coalesce(cold, 0) = 0)
 
 With the products of the blocks in float8, a step of {size} at S {seq} is {n(speedup_bf16)} times as fast as in bf16
 ({precision}); that is the least of {steps} steps{iif(gap IS NULL, ', and no run here says what it costs in loss',
 ', and its loss after a run is ' || n(abs(gap)) || ' % ' || iif(gap > 0, 'above', 'below') || ' that of bf16')}. The
 most is {most}{iif(slower, '; ' || counted(slower, 'step') || ' did not gain', '')}. MFU counts each operation at its
 own peak, and beside it all at that of 16 bits. Loss: how much higher it is than that of bf16 after the same tokens, on
-average of the runs here or, without any, of those of `h100-x1-losses` (small, 1000 steps).
+average of the runs{iif(borrowed, ' of ' || code('h100-x1-losses') || ' (small, 1000 steps), since none are here',
+' here')}.
 @from (SELECT *, count(*) OVER () AS steps, n(max(speedup_bf16) OVER ()) AS most,
     sum(fp8_pays = 'no') OVER () AS slower FROM float8_steps
     WHERE status = 'ok' AND speedup_bf16 > 0 AND device = 'cuda' ORDER BY speedup_bf16 LIMIT 1)

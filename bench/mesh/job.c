@@ -8,8 +8,7 @@
 static const struct {
     const char *name;
     mesh_job job;
-} others[] = {{"llama3-8b", {128256, 4096, 14336, 32, 32, 8, .matrices = 3}},
-              {"llama3-70b", {128256, 8192, 28672, 80, 64, 8, .matrices = 3}},
+} others[] = {{"llama3-70b", {128256, 8192, 28672, 80, 64, 8, .matrices = 3}},
               {"llama3-405b", {128256, 16384, 53248, 126, 128, 8, .matrices = 3}},
               {"gpt-175b", {51200, 12288, 49152, 96, 96, 96, .matrices = 2}}};
 

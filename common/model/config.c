@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The named models and what their dimensions say. The sizes of 2025 are those of CS336's assignment 2; xl-2026 is the
- * xl of 2026, with the dimensions that 2025 called 2.7b. */
+ * xl of 2026, with the dimensions that 2025 called 2.7b. llama3-8b is that of arXiv 2407.21783, table 3. */
 #include "common/model/config.h"
 
 #include "common/core/error.h"
@@ -22,6 +22,7 @@ const model_config model_sizes[] = {
     SIZE("xl-2026", 10000, 2560, 10240, 32, 32),
     SIZE("10b", 10000, 4608, 12288, 50, 36),
     SIZE("8b", 151936, 4096, 11008, 34, 32),
+    {"llama3-8b", 128256, 4096, 14336, 32, 32, 8, 500000.0f, 1e-5f},
     SIZE("mlp-1024", 10000, 1024, 4096, 3, 0),
     SIZE("mlp-4096", 10000, 4096, 16384, 4, 0),
     {0},

@@ -14,10 +14,10 @@ typedef struct model_config {
     float rope_theta, norm_eps;
 } model_config; /* head_dim = d_model / heads; heads, heads_kv 0: no attention */
 
-/* tiny; small, medium, large, xl, 2.7b (2025); xl-2026, 10b; 8b (the leaderboard model of 2026); mlp-1024 and mlp-4096,
- * 3 and 4 wide blocks without attention. */
+/* tiny; small, medium, large, xl, 2.7b (2025); xl-2026, 10b; 8b (the leaderboard model of 2026); llama3-8b (Llama 3's:
+ * grouped key and value heads); mlp-1024 and mlp-4096, 3 and 4 wide blocks without attention. */
 extern const model_config model_sizes[]; /* ends with name == NULL */
-#define MODEL_SIZE_CHOICES "tiny|small|medium|large|xl|2.7b|xl-2026|10b|8b|mlp-1024|mlp-4096"
+#define MODEL_SIZE_CHOICES "tiny|small|medium|large|xl|2.7b|xl-2026|10b|8b|llama3-8b|mlp-1024|mlp-4096"
 
 const model_config *model_size_find(const char *name); /* NULL when there is none */
 /* Why these dimensions make no model ("d_model 100 is not a multiple of heads 3"), or NULL. */

@@ -27,6 +27,7 @@ static const struct {
     {{"xl-2026", 10000, 2560, 10240, 32, 32, 32, 10000, 1e-5f}, 3406809600, 291},
     {{"10b", 10000, 4608, 12288, 50, 36, 36, 10000, 1e-5f}, 12832823808, 453},
     {{"8b", 151936, 4096, 11008, 34, 32, 32, 10000, 1e-5f}, 8125698048, 309},
+    {{"llama3-8b", 128256, 4096, 14336, 32, 32, 8, 500000, 1e-5f}, 8030261248, 291},
     {{"mlp-1024", 10000, 1024, 4096, 3, 0, 0, 10000, 1e-5f}, 58232832, 15},
     {{"mlp-4096", 10000, 4096, 16384, 4, 0, 0, 10000, 1e-5f}, 887246848, 19},
 };
@@ -52,7 +53,7 @@ TEST(sizes)
         assert_true(c->rope_theta == want->rope_theta && c->norm_eps == want->norm_eps);
         assert_null(model_config_problem(c, why, sizeof why));
         assert_true(model_parameters(c) == known[i].parameters);
-        assert_int_equal(model_kv_dim(c), c->heads ? c->d_model : 0);
+        assert_int_equal(model_kv_dim(c), c->heads ? c->d_model / c->heads * c->heads_kv : 0);
         snprintf(choices + strlen(choices), sizeof choices - strlen(choices), "%s%s", i ? "|" : "", c->name);
     }
     assert_null(model_sizes[KNOWN].name);

@@ -3,7 +3,7 @@
  *
  * Tensor parallelism (Shoeybi et al., 2019) with sequence parallelism (Korthikanti et al., 2022): a rank has some heads of each
  * attention, some columns of the feed-forward, and some ids of both vocabularies. Variants are the ways in which rows come
- * together for a product and partial sums are added: by a library, or by copy engines beside the products.
+ * together for a product and partial sums are added: by a library, by copy engines beside the products, or by these themselves.
  * Expect: the memory of one rank divided by the ranks but for norms; a speed-up that falls short by what a library sends, which
  * nothing but the weight gradients' products hides, and by less with copies. Ranks that hold the same parts share the batch
  * (--mesh, --strategy). Limits: no stages (bench_pp has them), no fp16. */
@@ -60,17 +60,17 @@ static const bench_run run_table[] = {
      "all-reduce,nccl --iters 10"},
     {RUN_DEFAULT | RUN_LOAD, 2, 22,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --variant copy"},
-    {RUN_FULL, 2, 120,
+    {RUN_FULL, 2, 140,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap gradients --regather 1,0"},
     {RUN_FULL, 2, 20, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --loss gathered --variant nccl"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --max-ctas 4,8,16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --size 2.7b --seq 2048 --fusion graph --variant nccl --recompute block"},
     /* At which d_ff gathers and sums are hidden (the course's tp_calcs). */
-    {RUN_FULL, 2, 50,
+    {RUN_FULL, 2, 65,
      "--ranks 2 --size 2.7b --layers 4 --d-ff 640,2560,10240 --seq 2048 --precision bf16-pure --fusion graph --overlap "
-     "none --variant nccl,copy --iters 8"},
+     "none --variant nccl,copy,push --iters 8"},
     /* bench_mesh --variant measured predicts these and the first run of 2.7b. */
-    {RUN_FULL, 4, 42, "--ranks 4 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --iters 8"},
+    {RUN_FULL, 4, 52, "--ranks 4 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --iters 8"},
     {RUN_FULL, 4, 52,
      "--ranks 4 --mesh tp2+dp_shard2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --fusion graph --variant "
      "nccl,copy --strategy ddp,fsdp --iters 8"},
@@ -80,7 +80,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 4, 40,
      "--ranks 4 --mesh tp2+dp_shard2 --size 8b --seq 4096 --batch 1 --precision bf16-pure --recompute block --variant "
      "nccl --strategy fsdp --iters 4 --warmup 2"},
-    {RUN_FULL, 2, 50,
+    {RUN_FULL, 2, 65,
      "--ranks 2 --size 8b --seq 4096 --batch 4 --precision bf16-pure --recompute block --fusion graph --iters 3 "
      "--warmup 1"},
     {RUN_CPU, 0, 3, "--ranks 2,4 --precision fp32 --regather 1,0"},

@@ -335,6 +335,12 @@ void windows_read(windows *w, int at, void *side)
     g->open = false;
 }
 
+/* Main may write there: it has waited for the last exchange, which the other rank began behind its last sum but one. */
+void *windows_part(const windows *w, int rank)
+{
+    return sum_of(w, rank) + (size_t)w->rank * w->row_bytes;
+}
+
 void windows_give(windows *w, int rank, const void *part, void *stream)
 {
     if (w->quiet)
@@ -347,7 +353,8 @@ void windows_give(windows *w, int rank, const void *part, void *stream)
         w->sum_call = new_call(w);
         w->sum_read = w->waited;
     }
-    device_stream_copy(w->d, w->push[rank], sum_of(w, rank) + (size_t)w->rank * w->row_bytes, part, w->row_bytes);
+    if (part)
+        device_stream_copy(w->d, w->push[rank], windows_part(w, rank), part, w->row_bytes);
     send_flag(w, rank, w->sum_call);
 }
 

@@ -47,7 +47,8 @@ void windows_await(windows *w, int at, int rank, void *stream, bool aside);
 void windows_read(windows *w, int at, void *side);
 
 /* A sum: each other rank gets the part of its rows, enqueued on the stream, which is main or has followed it; then this rank's sum
- * comes into out. */
+ * comes into out. part NULL: it lies there, since what made it on main wrote it to windows_part. */
+void *windows_part(const windows *w, int rank); /* where the part of the next sum goes, over there */
 void windows_give(windows *w, int rank, const void *part, void *stream);
 /* own: the part of this rank; residual: see sb_direct_sum. n elements of row_bytes in all. Parts may change behind it. */
 void windows_sum(windows *w, const void *own, const void *residual, void *out, size_t n, sb_dtype t);

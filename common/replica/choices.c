@@ -19,9 +19,9 @@ typedef struct shared_choices {
 static char *key_of(const step_options *o)
 {
     const model_config *c = &o->config;
-    return xasprintf("%d %d %d %d %d %d x %d / %d %s %d %d %d/%d of %d %d", c->vocab, c->d_model, c->d_ff, c->heads,
+    return xasprintf("%d %d %d %d %d %d x %d / %d %s %d %d %d/%d of %d %d %d", c->vocab, c->d_model, c->d_ff, c->heads,
                      c->heads_kv, o->batch, o->seq, o->loss_chunk, o->precision->name, o->split, o->grad_fp32,
-                     step_sums_in_products(o), step_sums_dtype(o), o->split_layers.ranks, o->windows);
+                     step_sums_in_products(o), step_sums_dtype(o), o->split_layers.ranks, o->windows, o->push);
 }
 
 static int products_of(const trainer *t, const tuned_product **out)

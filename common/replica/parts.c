@@ -194,6 +194,7 @@ static bool create_part(parts *p, int number, const step_options *whole, const t
     o.split_layers = (model_split){p->count, number};
     o.rows_apart = way->rows_apart;
     o.windows = way->windows;
+    o.push = way->push;
     o.overlap = OVERLAP_NONE; /* of which no bit depends; parts have one stream */
     *x = (part){.all = p, .number = number};
     x->t = trainer_create(p->at.d, p->at.mem, p->at.kernels, p->at.ctx, &o, why, bytes);

@@ -13,9 +13,10 @@
 
 /* clang-format off */
 const team_way team_ways[] = {
-    {"all-reduce", false, false, "all rows of norms and residuals on every rank; sums by all-reduce"},
-    {"nccl", true, false, "each rank has its own rows of them; inputs by all-gather, sums by reduce-scatter (Gloo on the CPU)"},
-    {"copy", true, true, "the same, piece by piece: copy engines put rows into the others' memory while products run"},
+    {"all-reduce", false, false, false, "all rows of norms and residuals on every rank; sums by all-reduce"},
+    {"nccl", true, false, false, "each rank has its own rows of them; inputs by all-gather, sums by reduce-scatter (Gloo on the CPU)"},
+    {"copy", true, true, false, "the same, piece by piece: copy engines put rows into the others' memory while products run"},
+    {"push", true, true, true, "the same, but products write parts of sums into the memory of the rank that adds them"},
     {0}};
 /* clang-format on */
 
@@ -213,6 +214,7 @@ static bool open_team(team *x, const team_options *how, replica_problem *problem
         x->o.split_layers = (model_split){x->m.tp, part_of(x)};
     x->o.rows_apart = apart;
     x->o.windows = apart && how->way->windows;
+    x->o.push = x->o.windows && how->way->push;
     const bool shares = !x->alone && (mesh_group_size(x->m, MESH_DATA) > 1 || (x->o.clip_norm > 0 && x->ranks > 1));
     const bool made = shares ? make_replica(x, how, problem) : make_trainer(x, problem);
     return made &&

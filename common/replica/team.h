@@ -15,6 +15,7 @@ typedef struct team_way {
     const char *name;
     bool rows_apart; /* of the residual stream and the norms each rank has its own rows */
     bool windows;    /* which come and go piece by piece, by copy engines */
+    bool push;       /* but for parts of sums, which products write to where they are added */
     const char *summary;
 } team_way;
 extern const team_way team_ways[]; /* ends with name == NULL */

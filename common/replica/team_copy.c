@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The way `copy` of a team: its trainer's rows go through windows (comm/windows.h); see team.h. */
+/* The ways `copy` and `push` of a team: its trainer's rows go through windows (comm/windows.h); see team.h. */
 #include "common/replica/team_copy.h"
 
 #include <stdio.h>
@@ -41,11 +41,17 @@ static void read(void *user, int at, void *side)
     windows_read(((team *)user)->w, at, side);
 }
 
+static void *part_there(void *user, int rank)
+{
+    const team *x = user;
+    return x->communicating ? windows_part(x->w, rank) : NULL;
+}
+
 static void give(void *user, int rank, const void *part)
 {
     team *x = user;
     if (x->sums == 1 && team_breaks(x, TEAM_PARTIAL))
-        device_memset(x->at.d, (void *)part, 0, x->row_bytes);
+        device_memset(x->at.d, part ? (void *)part : windows_part(x->w, rank), 0, x->row_bytes);
     windows_give(x->w, rank, part, trainer_stream(x->t));
 }
 
@@ -66,6 +72,7 @@ void team_copy_hooks(step_share *share)
     share->window = window;
     share->await = await;
     share->read = read;
+    share->part = part_there;
     share->give = give;
     share->add = add;
 }

@@ -52,6 +52,8 @@ typedef struct share_piece {
 } share_piece;
 int share_pieces(const step *s, arena_slot x, bool sum);
 share_piece share_begin(step *s, arena_slot x, int i, bool sum); /* main waits for the rows */
+/* Where the product writes the piece's rows, of so many columns. */
+void *share_place(const step *s, arena_slot y, const share_piece *p, int columns, bool sum);
 void share_end(step *s, arena_slot partial, const share_piece *p, bool sum);
 void share_give(step *s, arena_slot partial);          /* all pieces of a sum that no product made piece by piece */
 void share_whole(step *s, arena_slot x, void *stream); /* waits for all rows of x, if they come from other ranks */

@@ -66,7 +66,8 @@ static linear parts_of(const step *s, int which)
     return l;
 }
 
-static void forward_here(step *s, int which, int layer, const share_piece *x, arena_slot residual, arena_slot y)
+static void forward_here(step *s, int which, int layer, const share_piece *x, bool part, arena_slot residual,
+                         arena_slot y)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
@@ -81,7 +82,7 @@ static void forward_here(step *s, int which, int layer, const share_piece *x, ar
         p.lda = l.in, p.ldb = l.in, p.ldd = ldy;
         p.a = step_at(step_pointer(s, x->rows), (int64_t)x->from * l.in * s->element);
         p.b = step_at(step_param(s, l.first, layer), (int64_t)row * l.in * s->param_element);
-        p.d = step_at(step_pointer(s, y), ((int64_t)x->at * ldy + row) * s->element);
+        p.d = step_at(share_place(s, y, x, ldy, part), (int64_t)row * s->element);
         if (residual >= 0 && sum < 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : step_pointer(s, residual), p.ldc = ldy;
         float8_operands cast = float8_take(s, which, layer, PASS_Y, false, false, &p, s->main);
@@ -106,7 +107,7 @@ void linear_forward_behind(step *s, int which, int layer, arena_slot x, arena_sl
         const share_piece p = share_begin(s, all, i, sum);
         if (before)
             before(s, layer, p.from, p.count);
-        forward_here(s, which, layer, &p, sum ? -1 : residual, out);
+        forward_here(s, which, layer, &p, sum, sum ? -1 : residual, out);
         share_end(s, out, &p, sum);
     }
     share_drop(s, x, &all, false);
@@ -114,25 +115,36 @@ void linear_forward_behind(step *s, int which, int layer, arena_slot x, arena_sl
         share_sum(s, &out, residual, y);
 }
 
-arena_slot linear_dx_part(step *s, int which, int layer, arena_slot dy, arena_slot dx)
+static void dx_here(step *s, int which, int layer, arena_slot dy, const share_piece *x, bool part, arena_slot dx)
 {
     const linear l = parts_of(s, which), whole = linear_of(s, which);
     const int ldy = linear_out(&whole);
-    arena_slot out = share_outputs(s, whole.first) ? share_partial(s, layer, dx) : dx;
-    share_whole(s, dy, s->main);
     for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
-        sb_matmul p = product(s, s->tokens, l.in, l.out[i]);
+        sb_matmul p = product(s, x->count, l.in, l.out[i]);
         p.lda = ldy, p.ldb = l.in, p.ldd = l.in;
-        p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
+        p.a = step_at(step_pointer(s, dy), ((int64_t)x->from * ldy + row) * s->element);
         p.b = step_at(step_param(s, l.first, layer), (int64_t)row * l.in * s->param_element);
-        p.d = step_pointer(s, out);
+        p.d = share_place(s, dx, x, l.in, part);
         if (i > 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : p.d, p.ldc = l.in;
         float8_operands cast = float8_take(s, which, layer, PASS_DX, !s->micro->split, false, &p, s->main);
         linear_run(s, &l, "dx", layer, p, -1, s->main);
         float8_drop(s, &cast, false);
     }
-    if (share_outputs(s, whole.first))
+}
+
+/* A part of a sum goes piece by piece only where that spares its copy. */
+arena_slot linear_dx_part(step *s, int which, int layer, arena_slot dy, arena_slot dx)
+{
+    const bool sum = share_outputs(s, linear_of(s, which).first), push = sum && s->o.push;
+    arena_slot out = sum ? share_partial(s, layer, dx) : dx;
+    share_whole(s, dy, s->main);
+    for (int i = 0; i < share_pieces(s, -1, push); i++) {
+        const share_piece p = share_begin(s, -1, i, push);
+        dx_here(s, which, layer, dy, &p, push, out);
+        share_end(s, out, &p, push);
+    }
+    if (sum && !push)
         share_give(s, out);
     return out;
 }

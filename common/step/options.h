@@ -112,7 +112,8 @@ typedef struct step_options {
     bool rows_apart;          /* norms and the residual stream: each rank has its own rows, not all of them */
     bool keep_rows;           /* all rows of a norm's output stay for the backward, which else gathers them once more */
     bool windows;             /* with rows_apart: rows come and go piece by piece (pieces.c) */
-    bool gather_logits;       /* for the loss, instead of three numbers a row */
+    bool push;          /* with windows: products write parts of sums into the memory of the rank that adds them */
+    bool gather_logits; /* for the loss, instead of three numbers a row */
     /* Context parallelism: `seq` is what this rank has of each sequence, two chunks. Needs trainer_connect. */
     step_context context; /* ranks 0 or 1: whole sequences */
 } step_options;
@@ -181,6 +182,8 @@ typedef struct step_share {
     void *(*window)(void *user, int at);
     void (*await)(void *user, int at, int rank, void *stream, bool aside);
     void (*read)(void *user, int at, void *side);
+    /* With options.push: where a product writes the part of a rank, or NULL: where it has it. It is then given as NULL. */
+    void *(*part)(void *user, int rank);
     /* Another rank's part of a sum is made; then out = the sum of all parts of this rank's rows, plus residual if not NULL. */
     void (*give)(void *user, int rank, const void *part);
     void (*add)(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t);

@@ -2,7 +2,7 @@
 /* Where ranks that share layers put rows into each other's memory (options.windows), the forward's products go piece by piece: a
  * product begins with this rank's own rows, and goes on with those of each other rank as they come; of a sum the others' rows come
  * first, and leave while the next ones are computed. The backward has whole products: weight gradients run while rows come and
- * leave (transformer.c). What is read of other ranks lies in windows, which are slots below -1. */
+ * leave (transformer.c); but with options.push nothing leaves, since each piece of a sum is written where it is added. What is read of other ranks lies in windows, which are slots below -1. */
 #include "common/step/exchange.h"
 
 static bool is_window(arena_slot slot)
@@ -84,24 +84,37 @@ share_piece share_begin(step *s, arena_slot x, int i, bool sum)
     return (share_piece){x, rank * s->rows, rank * s->rows, s->rows, rank};
 }
 
-static void give(step *s, arena_slot partial, int rank)
+/* Where the part of another rank's rows goes instead of into the slot; NULL: nowhere. */
+static void *pushed(const step *s, int rank, bool sum)
+{
+    const bool other = sum && s->o.push && rank != step_split(&s->o).rank;
+    return other && step_launching(s) && s->share.part ? s->share.part(s->share.user, rank) : NULL;
+}
+
+void *share_place(const step *s, arena_slot y, const share_piece *p, int columns, bool sum)
+{
+    void *there = pushed(s, p->rank, sum);
+    return there ? there : step_at(step_pointer(s, y), (int64_t)p->at * columns * s->element);
+}
+
+static void give(step *s, arena_slot partial, int rank, bool there)
 {
     const int64_t first = (int64_t)rank * s->rows * s->d;
     if (s->o.windows && rank != step_split(&s->o).rank && step_launching(s) && s->share.give)
-        s->share.give(s->share.user, rank, step_at(step_pointer(s, partial), first * s->element));
+        s->share.give(s->share.user, rank, there ? NULL : step_at(step_pointer(s, partial), first * s->element));
 }
 
 void share_end(step *s, arena_slot partial, const share_piece *p, bool sum)
 {
     if (sum)
-        give(s, partial, p->rank);
+        give(s, partial, p->rank, pushed(s, p->rank, sum));
 }
 
 void share_give(step *s, arena_slot partial)
 {
     const model_split split = step_split(&s->o);
     for (int k = 1; k < split.ranks; k++)
-        give(s, partial, (split.rank + k) % split.ranks);
+        give(s, partial, (split.rank + k) % split.ranks, false);
 }
 
 void share_add_parts(step *s, arena_slot partial, arena_slot residual, arena_slot y)

@@ -43,7 +43,7 @@ static bool check_split(const step_options *o, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "ranks that share layers have whole gains, also where the rest is in slices");
     if (o->precision->loss_scaling)
         return refuse(why, why_bytes, "ranks that share layers do not agree on a loss scale yet");
-    if (o->windows && (!o->rows_apart || o->keep_rows || o->table))
+    if ((o->windows && (!o->rows_apart || o->keep_rows || o->table)) || (o->push && !o->windows))
         return refuse(why, why_bytes,
                       "rows come piece by piece only where each rank has its own, and gathers them again");
     if (o->precision->float8)

@@ -18,7 +18,8 @@ FORMULA(saved, 100 * (1 - N("peak_bytes") / N("one_bytes")))
 FORMULA(unknown, NAN)
 FORMULA(one, 1)
 /* Sums of four ranks by a library come in an order of its own. */
-FORMULA(bits_off, N("ranks") == 2 || IS("variant", "copy") ? 0 : NAN)
+FORMULA(copy, IS("variant", "copy") || IS("variant", "push"))
+FORMULA(bits_off, N("ranks") == 2 || copy(c, row) ? 0 : NAN)
 FORMULA(steps, 4)
 FORMULA(tokens, N("batch") * N("seq") * N("micro_batches"))
 FORMULA(speed, 1e3 * tokens(c, row) / N("step_ms"))
@@ -31,7 +32,6 @@ FORMULA(flops, (6 * (weights(c, row) - N("vocab") * N("d_model")) + 6 * N("layer
                    tokens(c, row) / N("ranks"))
 FORMULA(tflops, flops(c, row) / N("step_ms") / 1e9)
 FORMULA(mfu, 100 * tflops(c, row) / 0.5)
-FORMULA(copy, IS("variant", "copy"))
 FORMULA(apart, IS("variant", "nccl") || copy(c, row))
 FORMULA(again, copy(c, row) || N("regather"))
 /* In a micro-batch each block has two sums forward and two backward, as have the embedding and the head one; with rows
@@ -147,8 +147,8 @@ TEST(sound)
 /* Data and context parallelism beside it: the strategies that cut the model in each way, clipped by the norm of all. */
 TEST(sound_with_other_axes)
 {
-    static const char *const jobs[] = {MESH "--variant copy --strategy ddp,zero1,fsdp",
-                                       SEQUENCES "--variant nccl,copy --strategy fsdp"};
+    static const char *const jobs[] = {MESH "--variant copy,push --strategy ddp,zero1,fsdp",
+                                       SEQUENCES "--variant nccl,push --strategy fsdp"};
 #ifndef HAVE_GLOO
     skip();
 #endif
@@ -189,6 +189,9 @@ TEST(faults)
                                             {"partial", "copy", "gradient of", SHARED FP32},
                                             {"flag", "copy", "gradient of", SHARED FP32},
                                             {"number", "copy", "other bits than", SHARED "--precision bf16"},
+                                            {"chunk", "push", "gradient of", SHARED FP32},
+                                            {"partial", "push", "gradient of", SHARED FP32},
+                                            {"number", "push", "other bits than", SHARED "--precision bf16"},
                                             {"norm", "nccl", "the norm of all gradients", MESH "--clip 0.01"},
                                             {"groups", "nccl", "which holds other parts", MESH},
                                             {"order", "nccl", "which holds other parts", MESH},

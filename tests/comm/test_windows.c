@@ -13,7 +13,7 @@ enum { RANKS = 4, STEPS = 3, ROUNDS = 9, N = 64, BYTES = N * sizeof(float), GATH
 
 typedef struct rank {
     int number, ranks, slow, step;
-    bool late;
+    bool late, push; /* push: parts are written to where they are added */
     device *d;
     void *main, *side;
     device_event *e;
@@ -53,8 +53,9 @@ static void produce_part(void *arg)
 {
     const task *t = arg;
     dawdle(t, 2);
+    float *to = t->rows ? (float *)t->rows : t->r->parts[t->from];
     for (int i = 0; i < N; i++)
-        t->r->parts[t->from][i] = value(t->r->number, t->step, t->round, t->what * RANKS + t->from, i);
+        to[i] = value(t->r->number, t->step, t->round, t->what * RANKS + t->from, i);
 }
 
 /* Another use of the memory. */
@@ -160,9 +161,11 @@ static void round_of(rank *r, int step, int round)
         t.what = SUM + n;
         for (int k = 1; k <= r->ranks; k++) {
             t.from = (r->number + k) % r->ranks;
+            const bool there = r->push && t.from != r->number;
+            t.rows = there ? windows_part(r->w, t.from) : NULL;
             run(r->main, produce_part, t);
             if (t.from != r->number)
-                windows_give(r->w, t.from, r->parts[t.from], r->main);
+                windows_give(r->w, t.from, there ? NULL : r->parts[t.from], r->main);
         }
         if (n == 0 && !soon)
             read_late(r, step, round, 0);
@@ -193,7 +196,7 @@ static void *run_rank(void *arg)
 }
 
 /* Wrong numbers. */
-static int run_ranks(int ranks, int slow, bool late)
+static int run_ranks(int ranks, int slow, bool late, bool push)
 {
     static const uint32_t stay;
     OWNED rank *all = xcalloc(RANKS, sizeof *all);
@@ -204,7 +207,7 @@ static int run_ranks(int ranks, int slow, bool late)
         blocks[k] = xcalloc(1, windows_bytes(ranks, BYTES));
     for (int k = 0; k < ranks; k++) {
         rank *r = &all[k];
-        *r = (rank){.number = k, .ranks = ranks, .slow = slow, .late = late, .wrong = &wrong};
+        *r = (rank){.number = k, .ranks = ranks, .slow = slow, .late = late, .push = push, .wrong = &wrong};
         r->d = device_open(DEVICE_CPU, 0);
         r->main = device_stream_create(r->d, STREAM_NORMAL, "main");
         r->side = device_stream_create(r->d, STREAM_NORMAL, "side");
@@ -229,8 +232,9 @@ TEST(rows_come_whole_and_in_time)
 {
     for (int ranks = 2; ranks <= RANKS; ranks++)
         for (int slow = -1; slow < 2; slow++)
-            if (run_ranks(ranks, slow, false))
-                fail_msg("%d ranks, rank %d slow: wrong numbers", ranks, slow);
+            for (int push = 0; push < 2; push++)
+                if (run_ranks(ranks, slow, false, push))
+                    fail_msg("%d ranks, rank %d slow, push %d: wrong numbers", ranks, slow, push);
 }
 
 TEST(late_rows_are_seen)
@@ -238,7 +242,7 @@ TEST(late_rows_are_seen)
 #ifdef __SANITIZE_THREAD__
     skip(); /* which sees the race */
 #endif
-    assert_true(run_ranks(3, -1, true) > 0);
+    assert_true(run_ranks(3, -1, true, false) > 0);
 }
 
 TEST(sums_are_refused)

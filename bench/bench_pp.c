@@ -90,6 +90,7 @@ static const column_spec column_table[] = {
     {"hop_us", COLUMN_REAL, true, "a tensor from rank 0 to rank 1 with nothing beside it"},
     {"send_wait_ms", COLUMN_REAL, true,
      "of a step: how long a rank waits until what it sent has been read; the rank that waits longest"},
+    {"peak_bytes", COLUMN_INT, false, "what the rank that needs most takes from its device"},
     {"peak_bytes_first", COLUMN_INT, true, "what the rank of the first stage takes from its device"},
     {"peak_bytes_last", COLUMN_INT, true, "what the rank of the last stage takes"},
     {"in_flight", COLUMN_REAL, true, "most micro-batches that a rank holds, as parts of all its layers"},

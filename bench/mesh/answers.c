@@ -144,9 +144,9 @@ void planner_run_best(session *s, const bench_case *c, row *w)
         return;
     const double behind = 100 * (f->p.step_s / a->best[0].p.step_s - 1);
     const bool tie = f < a->best + a->ties;
-    row_real(
-        w, "planned_bytes",
-        planner_planned_bytes(s, case_text(c, "model"), &q.job, mesh_strategy_name(f->plan.strategy), &f->plan, &r));
+    row_real(w, "planned_bytes",
+             planner_planned_bytes(s, case_text(c, "model"), &q.job, mesh_strategy_name(f->plan.strategy), &f->plan, &r,
+                                   false));
     row_real(w, "behind_pct", behind);
     row_int(w, "tie", tie);
     plan_text(&f->plan, plan, sizeof plan);

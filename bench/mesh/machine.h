@@ -24,10 +24,10 @@ bool planner_rates(session *s, const bench_case *c, row *w, const mesh_job *j, m
 
 /* ---- plan.c ---- */
 
-/* What the rank that needs most takes for its step, by the plan of this device; data parallelism is that of `strategy`. One axis
- * alone, up to 8 ranks and 64 micro-batches; else NAN. */
+/* What the rank that needs most takes for its step, by the plan of this device; data parallelism is that of `strategy`. `ends`: of a
+ * pipeline's ranks those alone that have its first or its last stage. One axis alone, up to 8 ranks and 64 micro-batches; else NAN. */
 double planner_planned_bytes(session *s, const char *model, const mesh_job *j, const char *strategy, const mesh_plan *p,
-                             const mesh_rates *r);
+                             const mesh_rates *r, bool ends);
 
 /* ---- measured.c ---- */
 

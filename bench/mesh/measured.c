@@ -234,7 +234,9 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
         const double outside = driver > 0 ? communicators(&out->plan, &q->job) * m->rates.communicator : 0;
         out->measured_ms = csv_real(c, at, "step_ms");
         out->driver_bytes = driver > 0 ? driver : peak > 0 ? peak : stages;
-        out->planned_bytes = planner_planned_bytes(s, q->model, &q->job, strategy, &out->plan, &m->rates) + outside;
+        const bool ends = !(driver > 0 || peak > 0); /* older rows have no others of a pipeline */
+        out->planned_bytes =
+            planner_planned_bytes(s, q->model, &q->job, strategy, &out->plan, &m->rates, ends) + outside;
     } else {
         command_of(q, x, pairs, command, sizeof command);
         snprintf(out->why, sizeof out->why,

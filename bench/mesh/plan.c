@@ -59,7 +59,7 @@ static int64_t tensor_bytes(const replica_place *at, step_options *o, const mesh
 }
 
 static int64_t pipeline_bytes(const replica_place *at, step_options *o, const mesh_plan *p, const mesh_job *j,
-                              const mesh_rates *r)
+                              const mesh_rates *r, bool at_ends)
 {
     const pipeline_shape shape = {p->schedule, p->axes.pp, p->chunks, o->micro_batches};
     const mesh_pass block = mesh_block(j, p, r), head = mesh_head(j, p, r);
@@ -72,7 +72,10 @@ static int64_t pipeline_bytes(const replica_place *at, step_options *o, const me
         stages_even(&shape, o->config.layers, ends);
     else
         stages_balanced(&shape, o->config.layers, &costs, ends);
+    const int first = pipeline_rank(&shape, 0), last = pipeline_loss_rank(&shape);
     for (int rank = 0; rank < shape.ranks; rank++) {
+        if (at_ends && rank != first && rank != last)
+            continue;
         step_table *table = stages_table(t, ends, rank);
         o->table = table;
         const int64_t bytes = bytes_of(at, o);
@@ -84,7 +87,7 @@ static int64_t pipeline_bytes(const replica_place *at, step_options *o, const me
 }
 
 double planner_planned_bytes(session *s, const char *model, const mesh_job *j, const char *strategy, const mesh_plan *p,
-                             const mesh_rates *r)
+                             const mesh_rates *r, bool ends)
 {
     enum { RANKS_MOST = 8, MICROS_MOST = 64 }; /* planning takes time with the square of micro-batches in flight */
     const int micros = (int)(j->global_batch / ((int64_t)p->axes.dp_replicate * p->axes.dp_shard * p->micro_batch));
@@ -109,7 +112,7 @@ double planner_planned_bytes(session *s, const char *model, const mesh_job *j, c
     o.fusion = FUSION_KERNELS;
     o.overlap = OVERLAP_NONE;
     const int64_t bytes = p->axes.tp > 1   ? tensor_bytes(&at, &o, p)
-                          : p->axes.pp > 1 ? pipeline_bytes(&at, &o, p, j, r)
+                          : p->axes.pp > 1 ? pipeline_bytes(&at, &o, p, j, r, ends)
                                            : data_bytes(&at, &o, p, strategy);
     return bytes < 0 ? NAN : (double)bytes;
 }

@@ -275,6 +275,10 @@ static void fill_memory(timed *t)
     OWNED double *all = xcalloc((size_t)ranks, sizeof *all);
     const double mine = t->s->t ? (double)trainer_memory_of(t->s->t).allocated : 0;
     launch_gather(t->k->l, "memory", &mine, sizeof mine, all);
+    double most = 0;
+    for (int r = 0; r < ranks; r++)
+        most = fmax(most, all[r]);
+    row_int(t->k->w, "peak_bytes", (int64_t)most);
     row_int(t->k->w, "peak_bytes_first", (int64_t)all[0]);
     row_int(t->k->w, "peak_bytes_last", (int64_t)all[pp_rank_at(t->k, pipeline_loss_rank(&t->k->shape))]);
 }

@@ -83,11 +83,13 @@ TEST_IN_FOLDER(stages_go_with_the_other_axes)
 
 TEST_IN_FOLDER(wrong_meshes_are_found)
 {
-    static const char *const errors[][2] = {{"norm", "wrong norm"}, {"groups", "which holds other parts"}};
-    static const char *const meshes[] = {"pp2+tp2 --clip 0.01", "pp2+dp_shard2"};
-    for (int i = 0; i < 2; i++) {
-        OWNED char *arguments = xasprintf(
-            "--iters 0 --ranks 4 --mesh %s --variant 1f1b --precision fp32 --plant-error %s", meshes[i], errors[i][0]);
+    static const char *const errors[][2] = {
+        {"norm", "wrong norm"}, {"groups", "which holds other parts"}, {"order", "which holds other parts"}};
+    static const char *const meshes[] = {"4 --mesh pp2+tp2 --clip 0.01", "4 --mesh pp2+dp_shard2",
+                                         "8 --mesh pp2+dp_shard2+tp2 --vocab 4000"};
+    for (int i = 0; i < 3; i++) {
+        OWNED char *arguments =
+            xasprintf("--iters 0 --ranks %s --variant 1f1b --precision fp32 --plant-error %s", meshes[i], errors[i][0]);
         OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_VERIFY, arguments);
         assert_string_equal(csv_cell(c, 0, "status"), "fail");
         if (!strstr(csv_cell(c, 0, "reason"), errors[i][1]))

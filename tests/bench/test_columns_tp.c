@@ -191,6 +191,7 @@ TEST(faults)
                                             {"number", "copy", "other bits than", SHARED "--precision bf16"},
                                             {"chunk", "push", "gradient of", SHARED FP32},
                                             {"partial", "push", "gradient of", SHARED FP32},
+                                            {"flag", "push", "gradient of", SHARED FP32},
                                             {"number", "push", "other bits than", SHARED "--precision bf16"},
                                             {"norm", "nccl", "the norm of all gradients", MESH "--clip 0.01"},
                                             {"groups", "nccl", "which holds other parts", MESH},

@@ -26,7 +26,7 @@ void collective_enqueue(collective *k, int calls)
         switch (k->op) {
         case COLLECTIVE_ALL_REDUCE:
             if (k->p)
-                peers_all_reduce(k->p, k->algorithm, k->send, k->recv, k->count, k->t, stream);
+                peers_collective(k->p, k->algorithm, k->send, k->recv, k->count, k->t, stream);
             else
                 comm_all_reduce(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream);
             break;

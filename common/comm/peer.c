@@ -368,13 +368,13 @@ sb_dtype peer_dtype(comm_dtype t)
     return dtypes[t];
 }
 
-void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
+void peers_collective(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
                       void *stream)
 {
     if (p->m.rank < 0 || t == COMM_INT32)
         die(EXIT_CODE_FAILURE, "bug: an all-reduce between peers %s",
             p->m.rank < 0 ? "by a rank that is no member" : "of integers");
-    sb_direct_all_reduce call = {.algorithm = algorithm,
+    sb_direct_collective call = {.algorithm = algorithm,
                                  .rank = p->m.rank,
                                  .ranks = p->m.size,
                                  .dtype = peer_dtype(t),
@@ -385,7 +385,7 @@ void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send,
                                  .leave = leave.on_gpu};
     memcpy(call.mailboxes, p->m.at, sizeof call.mailboxes);
     note(p, algorithm == SB_DIRECT_TWO_SHOT ? "two-shot all_reduce" : "one-shot all_reduce", count, comm_dtype_name(t));
-    if (sb_cuda_direct_all_reduce(&call, stream) != SB_OK)
+    if (sb_cuda_direct_collective(&call, stream) != SB_OK)
         launch_fail(p->l, EXIT_CODE_FAILURE, "an all-reduce between peers failed: %s", sb_last_message());
 }
 

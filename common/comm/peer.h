@@ -46,7 +46,7 @@ size_t peers_message_bytes(const peers *p, sb_direct_algorithm algorithm);
 
 /* Members alone, as in comm.h: same calls in the same order, one stream. The sum of all ranks' tensors, in fp32 in the
  * order of ranks and rounded once, with the same bits on all. t is no integer; in place: send == recv. */
-void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
+void peers_collective(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
                       void *stream);
 /* Members alone. What follows on the stream sees what all members have enqueued ahead of their gate of the same number. */
 void peers_gate(peers *p, void *stream);

@@ -9,7 +9,7 @@ const sb_kernels *sb_kernels_cuda(void)
     return NULL;
 }
 
-sb_status sb_cuda_direct_all_reduce(const sb_direct_all_reduce *p, void *stream)
+sb_status sb_cuda_direct_collective(const sb_direct_collective *p, void *stream)
 {
     (void)stream;
     const sb_status s = sb_direct_check(p);

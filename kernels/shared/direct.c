@@ -37,7 +37,7 @@ static sb_status check_ranks(const char *what, int rank, int ranks)
     return SB_OK;
 }
 
-static sb_status check_memory(const sb_direct_all_reduce *p, size_t bytes)
+static sb_status check_memory(const sb_direct_collective *p, size_t bytes)
 {
     const uintptr_t in = (uintptr_t)p->in, out = (uintptr_t)p->out;
     if (!p->in || !p->out || !p->leave)
@@ -57,7 +57,7 @@ sb_status sb_direct_gate_check(const sb_direct_gate *p)
     return check_mailboxes(p->mailboxes, p->ranks);
 }
 
-sb_status sb_direct_check(const sb_direct_all_reduce *p)
+sb_status sb_direct_check(const sb_direct_collective *p)
 {
     SB_TRY(check_ranks("an all-reduce", p->rank, p->ranks));
     if (p->dtype != SB_FP32 && p->dtype != SB_BF16 && p->dtype != SB_FP16)

@@ -16,7 +16,7 @@ SB_C_BEGIN
 enum { SB_DIRECT_RANKS_MAX = 8 };
 typedef enum sb_direct_algorithm { SB_DIRECT_ONE_SHOT, SB_DIRECT_TWO_SHOT } sb_direct_algorithm;
 
-typedef struct sb_direct_all_reduce {
+typedef struct sb_direct_collective {
     sb_direct_algorithm algorithm;
     int rank, ranks; /* 2 to SB_DIRECT_RANKS_MAX */
     sb_dtype dtype;  /* SB_FP32, SB_BF16 or SB_FP16 */
@@ -30,20 +30,20 @@ typedef struct sb_direct_all_reduce {
     /* A word the GPU can read (mapped host memory, for instance): once it is not 0, waiting ends and results are wrong.
      * A call in which another rank has died ends in no other way. */
     const uint32_t *leave;
-} sb_direct_all_reduce;
+} sb_direct_collective;
 
 /* Size of a mailbox for messages of up to message_bytes between `ranks` ranks. */
 size_t sb_direct_mailbox_bytes(size_t message_bytes, int ranks);
 /* The largest message of an algorithm that a mailbox takes, a multiple of 4 bytes. */
 size_t sb_direct_message_bytes(size_t mailbox_bytes, int ranks, sb_direct_algorithm algorithm);
 /* SB_INVALID or SB_UNSUPPORTED with a sentence; looks at no memory. */
-sb_status sb_direct_check(const sb_direct_all_reduce *p);
+sb_status sb_direct_check(const sb_direct_collective *p);
 
 /* Enqueues it on the stream (cudaStream_t). All ranks make the same calls, of the same n, dtype and algorithm, in the
  * same order; the calls on one set of mailboxes follow one another in stream order on every rank. Can be captured in a
  * graph and replayed. A place in the mailbox that was last used exactly a multiple of 2^32 calls ago would be taken for
  * new. Without CUDA: SB_UNSUPPORTED. */
-sb_status sb_cuda_direct_all_reduce(const sb_direct_all_reduce *p, void *stream);
+sb_status sb_cuda_direct_collective(const sb_direct_collective *p, void *stream);
 
 /* All-gather of slices in the memory of GPUs of one host: a kernel of this GPU loads them over whatever link reaches
  * them. The kernel does not wait: all slices must be complete before it starts, and unchanged until it has ended. */

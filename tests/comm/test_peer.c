@@ -96,7 +96,7 @@ TEST(a_header_has_room_for_the_gate)
 
 /* ---- what is refused ---- */
 
-static void refused(const sb_direct_all_reduce *p, sb_status want, const char *sentence)
+static void refused(const sb_direct_collective *p, sb_status want, const char *sentence)
 {
     assert_int_equal(sb_direct_check(p), want);
     text_has(sb_last_message(), sentence);
@@ -106,7 +106,7 @@ TEST(wrong_arguments_are_refused)
 {
     _Alignas(128) static char boxes[3][128], in[64], out[64];
     static const uint32_t leave = 0;
-    const sb_direct_all_reduce good = {.rank = 1,
+    const sb_direct_collective good = {.rank = 1,
                                        .ranks = 3,
                                        .dtype = SB_BF16,
                                        .n = 8,
@@ -115,7 +115,7 @@ TEST(wrong_arguments_are_refused)
                                        .mailboxes = {boxes[0], boxes[1], boxes[2]},
                                        .mailbox_bytes = sb_direct_mailbox_bytes(64, 3),
                                        .leave = &leave};
-    sb_direct_all_reduce p = good;
+    sb_direct_collective p = good;
     assert_int_equal(sb_direct_check(&p), SB_OK);
     p.out = in;
     assert_int_equal(sb_direct_check(&p), SB_OK);
@@ -143,10 +143,10 @@ TEST(wrong_arguments_are_refused)
     refused(&p, SB_INVALID, "128-byte aligned");
     p = good, p.leave = NULL;
     refused(&p, SB_INVALID, "leave is NULL");
-    p = (sb_direct_all_reduce){.rank = 1, .ranks = 3, .mailbox_bytes = good.mailbox_bytes, .dtype = SB_FP32};
+    p = (sb_direct_collective){.rank = 1, .ranks = 3, .mailbox_bytes = good.mailbox_bytes, .dtype = SB_FP32};
     assert_int_equal(sb_direct_check(&p), SB_OK); /* no elements */
 #ifndef HAVE_CUDA
-    assert_int_equal(sb_cuda_direct_all_reduce(&good, NULL), SB_UNSUPPORTED);
+    assert_int_equal(sb_cuda_direct_collective(&good, NULL), SB_UNSUPPORTED);
     assert_string_equal(sb_last_message(), "built without CUDA");
 #endif
 }

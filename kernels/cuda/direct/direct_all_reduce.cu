@@ -292,7 +292,7 @@ sb_status starts_early(bool *early)
 }
 
 template <typename T, int N>
-sb_status launch(const sb_direct_all_reduce *p, const arguments &a, cudaStream_t stream)
+sb_status launch(const sb_direct_collective *p, const arguments &a, cudaStream_t stream)
 {
     unsigned blocks, threads;
     bool early;
@@ -306,7 +306,7 @@ sb_status launch(const sb_direct_all_reduce *p, const arguments &a, cudaStream_t
 }
 
 template <typename T>
-sb_status launch_for_ranks(const sb_direct_all_reduce *p, const arguments &a, cudaStream_t stream)
+sb_status launch_for_ranks(const sb_direct_collective *p, const arguments &a, cudaStream_t stream)
 {
     switch (p->ranks) {
     case 2: return launch<T, 2>(p, a, stream);
@@ -326,7 +326,7 @@ packet *slots_of(void *mailbox)
 
 } // namespace
 
-sb_status sb_cuda_direct_all_reduce(const sb_direct_all_reduce *p, void *stream)
+sb_status sb_cuda_direct_collective(const sb_direct_collective *p, void *stream)
 {
     const sb_status s = sb_direct_check(p);
     if (s != SB_OK || p->n == 0)

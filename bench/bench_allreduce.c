@@ -3,7 +3,8 @@
  *
  * The `distributed_communication_single_node` problem of Stanford's CS336, assignment 2: fp32 tensors of 1 MB to 1
  * GB on 2, 4 and 6 processes, NCCL between GPUs and Gloo between CPUs; and the collectives that parallel training is
- * made of, with a ring of sends and receives. Beside NCCL's all-reduce stand two of our own for small tensors, which store into the other GPUs' memory.
+ * made of, with a ring of sends and receives. Beside NCCL's stand our own of small tensors, which store into the other
+ * GPUs' memory.
  *
  * One row is one op, number of ranks, size and dtype. Sample i is the slowest rank's; the statistics are over
  * samples, algbw and busbw of their median, in the convention of nccl-tests. Inputs are whole numbers, and every
@@ -41,16 +42,19 @@ static option_spec option_table[] = {
      .max = 86400, .unit = "s", .unset = "0: never"},
     {0}};
 
-static const variant_spec variant_table[] = {{"all-reduce", "the sum of all ranks' tensors, on every rank"},
-                                             {"all-gather", "all ranks' slices, on every rank"},
-                                             {"reduce-scatter", "the sum of all ranks' tensors, a slice on each rank"},
-                                             {"broadcast", "rank 0's tensor, on every rank"},
-                                             {"reduce", "the sum of all ranks' tensors, on rank 0"},
-                                             {"all-to-all", "slice i of every rank's tensor, on rank i"},
-                                             {"send-recv", "each rank's tensor, on the next one"},
-                                             {"one-shot", "our all-reduce: everyone sends everything to everyone"},
-                                             {"two-shot", "our all-reduce: each adds up a slice and sends the sum"},
-                                             {0}};
+static const variant_spec variant_table[] = {
+    {"all-reduce", "the sum of all ranks' tensors, on every rank"},
+    {"all-gather", "all ranks' slices, on every rank"},
+    {"reduce-scatter", "the sum of all ranks' tensors, a slice on each rank"},
+    {"broadcast", "rank 0's tensor, on every rank"},
+    {"reduce", "the sum of all ranks' tensors, on rank 0"},
+    {"all-to-all", "slice i of every rank's tensor, on rank i"},
+    {"send-recv", "each rank's tensor, on the next one"},
+    {"one-shot", "our all-reduce: everyone sends everything to everyone"},
+    {"two-shot", "our all-reduce: each adds up a slice and sends the sum"},
+    {"one-shot-all-gather", "our all-gather: everyone sends its slice to everyone"},
+    {"one-shot-reduce-scatter", "our reduce-scatter: each adds up a slice that everyone sends it"},
+    {0}};
 
 static const column_spec column_table[] = {
     {"median_ms", COLUMN_REAL, true, "one call; a sample is that of the slowest rank"},
@@ -87,6 +91,9 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 38, ""},
     {RUN_DEFAULT, 2, 11, "--bytes 1MB,10MB,100MB,1GB --in-place 0 --mode eager"},
     {RUN_DEFAULT, 2, 10, "--variant all-to-all,send-recv --in-place 0 --bytes 1MB,10MB,100MB,1GB"},
+    {RUN_FULL, 2, 12,
+     "--variant all-gather,reduce-scatter,one-shot-all-gather,one-shot-reduce-scatter --mode graph "
+     "--bytes 1K,1022,64K,99998,256K,1M,4M,8M"},
     {RUN_FULL, 4, 18, "--ranks 3,4 --bytes 64K,1MB,8M,100MB,1GB --dtype fp32 --mode graph"},
     {RUN_FULL, 4, 8, "--ranks 3,4 --variant all-to-all --in-place 0 --bytes 1MB,100MB,1GB --dtype fp32 --mode graph"},
     {RUN_HEADLINE, 2, 8, "--ranks {gpus} --bytes 1K,1G --dtype fp32 --variant all-reduce"},
@@ -102,8 +109,8 @@ static const bench_info info = {
         "One row is one op (the variant), number of ranks, size, dtype and mode. The largest --ranks are started;\n"
         "a case with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. In\n"
         "mode graph, an unmeasured replay follows the barrier, during which the host launches the measured one.\n"
-        "one-shot and two-shot are for GPUs of one host with NVLink and for small sizes; above 8 MiB they are\n"
-        "skipped.\n"
+        "Our own (one-shot, two-shot) are for GPUs of one host with NVLink and small sizes: one-shot up to 8 MiB,\n"
+        "the others up to 8 MiB and more, by the number of ranks; above they are skipped.\n"
         "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs\n"
         "have a communicator of their own.\n"
         "Results are compared before timing, and after it those of a whole sample from fresh inputs: of the graph\n"
@@ -154,7 +161,9 @@ static const struct {
            {"all-to-all", COLLECTIVE_ALL_TO_ALL, false, 0},
            {"send-recv", COLLECTIVE_SEND_RECV, false, 0},
            {"one-shot", COLLECTIVE_ALL_REDUCE, true, SB_DIRECT_ONE_SHOT},
-           {"two-shot", COLLECTIVE_ALL_REDUCE, true, SB_DIRECT_TWO_SHOT}};
+           {"two-shot", COLLECTIVE_ALL_REDUCE, true, SB_DIRECT_TWO_SHOT},
+           {"one-shot-all-gather", COLLECTIVE_ALL_GATHER, true, SB_DIRECT_ALL_GATHER},
+           {"one-shot-reduce-scatter", COLLECTIVE_REDUCE_SCATTER, true, SB_DIRECT_REDUCE_SCATTER}};
 
 static size_t op_of(const char *variant)
 {

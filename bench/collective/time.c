@@ -22,14 +22,11 @@ static void pass_on(const collective *k, void *stream)
 void collective_enqueue(collective *k, int calls)
 {
     void *stream = device_stream(k->s->dev);
-    for (int i = 0; i < calls; i++)
+    for (int i = 0; i < calls && k->p; i++)
+        peers_collective(k->p, k->algorithm, k->send, k->recv, k->count, k->t, stream);
+    for (int i = 0; i < calls && !k->p; i++)
         switch (k->op) {
-        case COLLECTIVE_ALL_REDUCE:
-            if (k->p)
-                peers_collective(k->p, k->algorithm, k->send, k->recv, k->count, k->t, stream);
-            else
-                comm_all_reduce(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream);
-            break;
+        case COLLECTIVE_ALL_REDUCE: comm_all_reduce(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream); break;
         case COLLECTIVE_ALL_GATHER: comm_all_gather(k->c, k->send, k->recv, k->count, k->t, stream); break;
         case COLLECTIVE_REDUCE_SCATTER:
             comm_reduce_scatter(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream);

@@ -372,7 +372,7 @@ void peers_collective(peers *p, sb_direct_algorithm algorithm, const void *send,
                       void *stream)
 {
     if (p->m.rank < 0 || t == COMM_INT32)
-        die(EXIT_CODE_FAILURE, "bug: an all-reduce between peers %s",
+        die(EXIT_CODE_FAILURE, "bug: a collective between peers %s",
             p->m.rank < 0 ? "by a rank that is no member" : "of integers");
     sb_direct_collective call = {.algorithm = algorithm,
                                  .rank = p->m.rank,
@@ -384,9 +384,13 @@ void peers_collective(peers *p, sb_direct_algorithm algorithm, const void *send,
                                  .mailbox_bytes = p->mailbox_bytes,
                                  .leave = leave.on_gpu};
     memcpy(call.mailboxes, p->m.at, sizeof call.mailboxes);
-    note(p, algorithm == SB_DIRECT_TWO_SHOT ? "two-shot all_reduce" : "one-shot all_reduce", count, comm_dtype_name(t));
+    static const char *const names[] = {[SB_DIRECT_ONE_SHOT] = "one-shot all_reduce",
+                                        [SB_DIRECT_TWO_SHOT] = "two-shot all_reduce",
+                                        [SB_DIRECT_ALL_GATHER] = "one-shot all_gather",
+                                        [SB_DIRECT_REDUCE_SCATTER] = "one-shot reduce_scatter"};
+    note(p, names[algorithm], count, comm_dtype_name(t));
     if (sb_cuda_direct_collective(&call, stream) != SB_OK)
-        launch_fail(p->l, EXIT_CODE_FAILURE, "an all-reduce between peers failed: %s", sb_last_message());
+        launch_fail(p->l, EXIT_CODE_FAILURE, "a collective between peers failed: %s", sb_last_message());
 }
 
 void peers_gate(peers *p, void *stream)

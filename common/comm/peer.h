@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What GPUs of one host do without a library: all-reduces of small tensors, and gates; see kernels/shared/direct.h. What is here
+/* What GPUs of one host do without a library: collectives of small tensors, and gates; see kernels/shared/direct.h. What is here
  * opens the mailboxes of the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job
  * ends. */
 #pragma once
@@ -44,8 +44,8 @@ sb_dtype peer_dtype(comm_dtype t); /* what the kernels behind these calls know i
 /* The largest message, in bytes, of the algorithm. */
 size_t peers_message_bytes(const peers *p, sb_direct_algorithm algorithm);
 
-/* Members alone, as in comm.h: same calls in the same order, one stream. The sum of all ranks' tensors, in fp32 in the
- * order of ranks and rounded once, with the same bits on all. t is no integer; in place: send == recv. */
+/* Members alone, as in comm.h: same calls in the same order, one stream. Sums are in fp32 in the order of ranks and rounded
+ * once, with the same bits on all. t is no integer. What count, send and recv are of an algorithm is said in direct.h. */
 void peers_collective(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
                       void *stream);
 /* Members alone. What follows on the stream sees what all members have enqueued ahead of their gate of the same number. */

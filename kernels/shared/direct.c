@@ -15,7 +15,10 @@ size_t sb_direct_mailbox_bytes(size_t message_bytes, int ranks)
 size_t sb_direct_message_bytes(size_t mailbox_bytes, int ranks, sb_direct_algorithm algorithm)
 {
     const size_t capacity = direct_capacity(mailbox_bytes, ranks);
-    return (algorithm == SB_DIRECT_TWO_SHOT ? capacity / 2 * (size_t)ranks : capacity) * DIRECT_PAYLOAD_BYTES;
+    const size_t packets = algorithm == SB_DIRECT_ONE_SHOT   ? capacity
+                           : algorithm == SB_DIRECT_TWO_SHOT ? capacity / 2 * (size_t)ranks
+                                                             : capacity * (size_t)ranks;
+    return packets * DIRECT_PAYLOAD_BYTES;
 }
 
 static sb_status check_mailboxes(void *const *mailboxes, int ranks)
@@ -25,6 +28,12 @@ static sb_status check_mailboxes(void *const *mailboxes, int ranks)
             return sb_error(SB_INVALID, "the mailbox of rank %d is %s", r,
                             mailboxes[r] ? "not 128-byte aligned" : "NULL");
     return SB_OK;
+}
+
+/* n elements are a rank's slice. */
+static bool is_sliced(const sb_direct_collective *p)
+{
+    return p->algorithm >= SB_DIRECT_ALL_GATHER;
 }
 
 static sb_status check_ranks(const char *what, int rank, int ranks)
@@ -37,14 +46,18 @@ static sb_status check_ranks(const char *what, int rank, int ranks)
     return SB_OK;
 }
 
+/* bytes: of n elements. */
 static sb_status check_memory(const sb_direct_collective *p, size_t bytes)
 {
-    const uintptr_t in = (uintptr_t)p->in, out = (uintptr_t)p->out;
+    const uintptr_t in = (uintptr_t)p->in, out = (uintptr_t)p->out, align = is_sliced(p) && bytes % 4 ? 2 : 4;
+    const size_t all = bytes * (size_t)p->ranks, own = bytes * (size_t)p->rank;
+    const bool gather = p->algorithm == SB_DIRECT_ALL_GATHER, scatter = p->algorithm == SB_DIRECT_REDUCE_SCATTER;
+    const bool in_place = in + (scatter ? own : 0) == out + (gather ? own : 0);
     if (!p->in || !p->out || !p->leave)
         return sb_error(SB_INVALID, "%s is NULL", !p->in ? "in" : !p->out ? "out" : "leave");
-    if (in % 4 || out % 4 || (uintptr_t)p->leave % 4)
+    if (in % align || out % align || (uintptr_t)p->leave % 4)
         return sb_error(SB_INVALID, "in, out and leave must be 4-byte aligned");
-    if (in != out && in < out + bytes && out < in + bytes)
+    if (!in_place && in < out + (gather ? all : bytes) && out < in + (scatter ? all : bytes))
         return sb_error(SB_INVALID, "in and out overlap without being the same");
     return check_mailboxes(p->mailboxes, p->ranks);
 }
@@ -59,13 +72,14 @@ sb_status sb_direct_gate_check(const sb_direct_gate *p)
 
 sb_status sb_direct_check(const sb_direct_collective *p)
 {
-    SB_TRY(check_ranks("an all-reduce", p->rank, p->ranks));
+    SB_TRY(check_ranks("a collective", p->rank, p->ranks));
     if (p->dtype != SB_FP32 && p->dtype != SB_BF16 && p->dtype != SB_FP16)
-        return sb_error(SB_UNSUPPORTED, "an all-reduce between GPUs takes fp32, bf16 or fp16");
-    if (p->algorithm != SB_DIRECT_ONE_SHOT && p->algorithm != SB_DIRECT_TWO_SHOT)
-        return sb_error(SB_INVALID, "algorithm %d is neither one-shot (0) nor two-shot (1)", (int)p->algorithm);
+        return sb_error(SB_UNSUPPORTED, "a collective between GPUs takes fp32, bf16 or fp16");
+    if ((unsigned)p->algorithm > SB_DIRECT_REDUCE_SCATTER)
+        return sb_error(SB_INVALID, "there is no algorithm %d of collectives between GPUs", (int)p->algorithm);
     const size_t e = (size_t)sb_dtype_bytes(p->dtype);
-    const size_t most = sb_direct_message_bytes(p->mailbox_bytes, p->ranks, p->algorithm);
+    const size_t most =
+        sb_direct_message_bytes(p->mailbox_bytes, p->ranks, p->algorithm) / (is_sliced(p) ? (size_t)p->ranks : 1);
     if (p->n > most / e || p->n > INT_MAX)
         return sb_error(SB_UNSUPPORTED,
                         "%zu elements of %zu bytes are more than the %zu bytes that mailboxes of %zu take", p->n, e,

@@ -2,7 +2,8 @@
 /* All-reduce of small tensors between GPUs of one host that reach each other's memory, without a library: every rank
  * stores packets that carry their own flag (the idea of NCCL's low-latency protocol) into mailboxes of the others, and
  * polls its own. One-shot: everyone sends everything to everyone, and adds up. Two-shot: rank j adds up slice j and
- * sends the sum to everyone; that sends 2 (n-1)/n of the message instead of n-1 times it, for a second trip.
+ * sends the sum to everyone; that sends 2 (n-1)/n of the message instead of n-1 times it, for a second trip. Its trips
+ * alone are a reduce-scatter and an all-gather.
  *
  * Sums are in fp32 in the order of ranks, rounded once: all ranks get the same bits. Packets of 16 bytes are loaded and
  * stored at once, which CUDA's memory model promises between GPUs with native atomics to each other's memory
@@ -14,15 +15,23 @@
 SB_C_BEGIN
 
 enum { SB_DIRECT_RANKS_MAX = 8 };
-typedef enum sb_direct_algorithm { SB_DIRECT_ONE_SHOT, SB_DIRECT_TWO_SHOT } sb_direct_algorithm;
+typedef enum sb_direct_algorithm {
+    SB_DIRECT_ONE_SHOT, /* all-reduces */
+    SB_DIRECT_TWO_SHOT,
+    SB_DIRECT_ALL_GATHER, /* one trip: every rank's slice goes to everyone */
+    SB_DIRECT_REDUCE_SCATTER
+} sb_direct_algorithm;
 
 typedef struct sb_direct_collective {
     sb_direct_algorithm algorithm;
     int rank, ranks; /* 2 to SB_DIRECT_RANKS_MAX */
     sb_dtype dtype;  /* SB_FP32, SB_BF16 or SB_FP16 */
-    size_t n;        /* elements; 0: nothing is done */
-    const void *in;  /* 4-byte aligned, in this GPU's memory */
-    void *out;       /* 4-byte aligned, in this GPU's memory; is `in` or does not overlap it */
+    size_t n;        /* elements, of an all-gather or reduce-scatter those of a rank's slice; 0: nothing is done */
+    /* In this GPU's memory, 4-byte aligned, slices of an odd number of 16-bit elements 2-byte. Of (n), but an all-gather's
+     * out and a reduce-scatter's in of (ranks, n). In place: both are the same, or the smaller one is this rank's slice of
+     * the larger one; else they do not overlap. */
+    const void *in;
+    void *out;
     /* The mailbox of each rank as mapped here, [rank] this one's own; 128-byte aligned device memory. All bytes are zero
      * before the first call, and only these kernels write there. */
     void *mailboxes[SB_DIRECT_RANKS_MAX];
@@ -34,7 +43,7 @@ typedef struct sb_direct_collective {
 
 /* Size of a mailbox for messages of up to message_bytes between `ranks` ranks. */
 size_t sb_direct_mailbox_bytes(size_t message_bytes, int ranks);
-/* The largest message of an algorithm that a mailbox takes, a multiple of 4 bytes. */
+/* The largest message of an algorithm that a mailbox takes, all slices together; a multiple of 4 bytes. */
 size_t sb_direct_message_bytes(size_t mailbox_bytes, int ranks, sb_direct_algorithm algorithm);
 /* SB_INVALID or SB_UNSUPPORTED with a sentence; looks at no memory. */
 sb_status sb_direct_check(const sb_direct_collective *p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The all-reduce between peers without a GPU: its protocol, emulated (tests/support/peer_machine.h) with slow ranks and fast ones; a
- * planted mistake; its sizes; and how it is refused. */
+/* Collectives between peers without a GPU: their protocol, emulated (tests/support/peer_machine.h) with slow ranks and fast ones; a
+ * planted mistake; their sizes; and how they are refused. */
 #include "tests/support/test.h"
 
 #include "common/comm/peer.h"
@@ -15,7 +15,7 @@ static void expect_right(int ranks, int slow, uint32_t epoch, uint32_t stale)
 {
     const peer_outcome got = peer_machine_run(ranks, 120, slow, false, epoch, stale);
     if (got.overwritten || got.wrong || !got.states_right)
-        fail_msg("%d ranks, rank %d slow: %d packets overwritten unread, %d sums wrong, states %s", ranks, slow,
+        fail_msg("%d ranks, rank %d slow: %d packets overwritten unread, %d elements wrong, states %s", ranks, slow,
                  got.overwritten, got.wrong, got.states_right ? "right" : "wrong");
 }
 
@@ -55,10 +55,11 @@ TEST(places_are_apart_and_inside)
             const size_t packets = direct_packets(message);
             assert_true(packets * DIRECT_PAYLOAD_BYTES >= message);
             assert_true(packets <= capacity && 2 * direct_slice(packets, ranks) <= capacity);
-            for (int a = SB_DIRECT_ONE_SHOT; a <= SB_DIRECT_TWO_SHOT; a++) {
+            for (int a = SB_DIRECT_ONE_SHOT; a <= SB_DIRECT_REDUCE_SCATTER; a++) {
                 const size_t most = sb_direct_message_bytes(bytes, ranks, (sb_direct_algorithm)a);
                 const size_t full = direct_packets(most), slice = direct_slice(full, ranks);
-                assert_true(most >= message && (a == SB_DIRECT_TWO_SHOT ? 2 * slice : full) <= capacity);
+                const size_t region = a == SB_DIRECT_ONE_SHOT ? full : a == SB_DIRECT_TWO_SHOT ? 2 * slice : slice;
+                assert_true(most >= message && region <= capacity);
             }
         }
 }
@@ -129,8 +130,8 @@ TEST(wrong_arguments_are_refused)
     refused(&p, SB_INVALID, "rank 3");
     p = good, p.dtype = SB_TF32;
     refused(&p, SB_UNSUPPORTED, "fp32, bf16 or fp16");
-    p = good, p.algorithm = 2;
-    refused(&p, SB_INVALID, "neither one-shot");
+    p = good, p.algorithm = 4;
+    refused(&p, SB_INVALID, "no algorithm 4");
     p = good, p.n = 1000;
     refused(&p, SB_UNSUPPORTED, "1000 elements");
     p = good, p.n = SIZE_MAX / 2;
@@ -149,6 +150,36 @@ TEST(wrong_arguments_are_refused)
     assert_int_equal(sb_cuda_direct_collective(&good, NULL), SB_UNSUPPORTED);
     assert_string_equal(sb_last_message(), "built without CUDA");
 #endif
+}
+
+/* An all-gather of slices in place: the input is this rank's slice of the output, and of a reduce-scatter the other way. */
+TEST(slices_may_be_in_place)
+{
+    _Alignas(128) static char boxes[3][128], all[96];
+    static const uint32_t leave = 0;
+    sb_direct_collective p = {.algorithm = SB_DIRECT_ALL_GATHER,
+                              .rank = 1,
+                              .ranks = 3,
+                              .dtype = SB_BF16,
+                              .n = 5, /* slices begin between two words */
+                              .in = all + 10,
+                              .out = all,
+                              .mailboxes = {boxes[0], boxes[1], boxes[2]},
+                              .mailbox_bytes = sb_direct_mailbox_bytes(10, 3),
+                              .leave = &leave};
+    assert_int_equal(sb_direct_check(&p), SB_OK);
+    p.in = all + 20;
+    refused(&p, SB_INVALID, "overlap");
+    p.in = all + 30;
+    assert_int_equal(sb_direct_check(&p), SB_OK);
+    p.algorithm = SB_DIRECT_REDUCE_SCATTER, p.in = all, p.out = all + 10;
+    assert_int_equal(sb_direct_check(&p), SB_OK);
+    p.out = all;
+    refused(&p, SB_INVALID, "overlap");
+    p.n = 4, p.out = all + 34;
+    refused(&p, SB_INVALID, "4-byte aligned");
+    p.n = 1000, p.out = all + 40;
+    refused(&p, SB_UNSUPPORTED, "1000 elements");
 }
 
 TEST(wrong_gathers_are_refused)

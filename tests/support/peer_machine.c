@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "common/core/numeric.h"
+#include "kernels/shared/direct.h"
 #include "kernels/shared/direct_layout.h"
 
 enum { RANKS = PEER_MACHINE_RANKS, BLOCKS = 2, THREADS = 3, MESSAGE_WORDS = 150, LOCKS = 16 };
@@ -30,7 +31,7 @@ typedef struct machine {
     mailbox box[RANKS];
     _Atomic uint64_t state[RANKS];
     pthread_barrier_t over[RANKS]; /* a stream begins a call when the one before is over */
-    float in[RANKS][MESSAGE_WORDS], out[RANKS][MESSAGE_WORDS];
+    float in[RANKS][RANKS * MESSAGE_WORDS], out[RANKS][RANKS * MESSAGE_WORDS];
     atomic_bool leave;
     atomic_int overwritten, wrong;
 } machine;
@@ -41,8 +42,9 @@ typedef struct block {
 } block;
 
 typedef struct call { /* the same on all ranks */
-    bool two_shot, in_place;
-    size_t words;
+    sb_direct_algorithm algorithm;
+    bool in_place;
+    size_t words; /* of a slice, where ranks have slices */
     unsigned blocks, threads;
 } call;
 
@@ -57,7 +59,7 @@ static uint32_t draw(uint32_t a, uint32_t b, uint32_t c)
 static call call_of(uint32_t number)
 {
     const size_t sizes[] = {1, 3, 4, 31, 32, 100, MESSAGE_WORDS};
-    return (call){.two_shot = draw(number, 1, 0) % 2,
+    return (call){.algorithm = draw(number, 1, 0) % 4,
                   .in_place = draw(number, 2, 0) % 2,
                   .words = sizes[draw(number, 3, 0) % 7],
                   .blocks = 1 + draw(number, 4, 0) % BLOCKS,
@@ -207,6 +209,42 @@ static bool two_shot(const block *b, const call *c, uint32_t number, const float
     return true;
 }
 
+/* Both are one trip: a slice to everyone, or everyone's slice to them. */
+static bool sliced(const block *b, const call *c, uint32_t number, const float *in, float *out, size_t half,
+                   uint32_t epoch)
+{
+    const size_t packets = direct_packets(4 * c->words), stride = c->blocks * c->threads;
+    const size_t own = half + direct_region(b->rank, b->m->capacity), n = c->words;
+    const bool gather = c->algorithm == SB_DIRECT_ALL_GATHER;
+    uint32_t words[DIRECT_WORDS];
+    for (size_t t = 0; t < c->threads; t++) {
+        const size_t first = (size_t)b->number * c->threads + t;
+        for (size_t i = first; i < packets; i += stride)
+            for (int r = 0; r < b->m->ranks; r++) {
+                load(gather ? in : in + (size_t)r * n, n, i, words);
+                if (r != b->rank)
+                    put(b->m, r, own + i, words, epoch);
+                else if (gather)
+                    store(out + (size_t)r * n, n, i, words);
+            }
+        for (size_t i = first; i < packets; i += stride) {
+            dawdle(b, number, i);
+            if (!gather && !add(b, half, i, in + (size_t)b->rank * n, n, i, epoch, words))
+                return false;
+            if (!gather)
+                store(out, n, i, words);
+            for (int r = 0; gather && r < b->m->ranks; r++) {
+                if (r == b->rank)
+                    continue;
+                if (!take(b->m, b->rank, half + direct_region(r, b->m->capacity) + i, words, epoch))
+                    return false;
+                store(out + (size_t)r * n, n, i, words);
+            }
+        }
+    }
+    return true;
+}
+
 static uint32_t begin_call(machine *m, int rank, unsigned blocks)
 {
     if (blocks == 1) {
@@ -220,13 +258,15 @@ static uint32_t begin_call(machine *m, int rank, unsigned blocks)
     return direct_epoch(before);
 }
 
-static void check_sums(const block *b, const call *c, uint32_t number, const float *out)
+static void check_result(const block *b, const call *c, uint32_t number, const float *out)
 {
-    for (size_t i = 0; i < c->words; i++) {
-        float sum = value_of(0, number, i);
-        for (int r = 1; r < b->m->ranks; r++)
-            sum += value_of(r, number, i);
-        if (float_bits(sum) != float_bits(out[i]))
+    const bool gather = c->algorithm == SB_DIRECT_ALL_GATHER, scatter = c->algorithm == SB_DIRECT_REDUCE_SCATTER;
+    for (size_t i = 0; i < c->words * (gather ? (size_t)b->m->ranks : 1); i++) {
+        const size_t at = scatter ? (size_t)b->rank * c->words + i : i;
+        float want = gather ? value_of((int)(i / c->words), number, i % c->words) : value_of(0, number, at);
+        for (int r = 1; r < b->m->ranks && !gather; r++)
+            want += value_of(r, number, at);
+        if (float_bits(want) != float_bits(out[i]))
             atomic_fetch_add(&b->m->wrong, 1);
     }
 }
@@ -237,19 +277,24 @@ static void *run_block(void *arg)
     machine *m = b->m;
     for (uint32_t number = 0; number < (uint32_t)m->calls; number++) {
         const call c = call_of(number);
-        float *in = m->in[b->rank], *out = c.in_place ? in : m->out[b->rank];
+        const bool gather = c.algorithm == SB_DIRECT_ALL_GATHER, scatter = c.algorithm == SB_DIRECT_REDUCE_SCATTER;
+        const size_t own = c.in_place ? (size_t)b->rank * c.words : 0;
+        float *in = m->in[b->rank] + (gather ? own : 0);
+        float *out = (c.in_place ? m->in[b->rank] : m->out[b->rank]) + (scatter ? own : 0);
         if (b->number == 0)
-            for (size_t i = 0; i < c.words; i++)
+            for (size_t i = 0; i < c.words * (scatter ? (size_t)m->ranks : 1); i++)
                 in[i] = value_of(b->rank, number, i);
         pthread_barrier_wait(&m->over[b->rank]);
         if (b->number < (int)c.blocks) {
             const uint32_t epoch = begin_call(m, b->rank, c.blocks);
             const size_t half = m->one_half ? 0 : direct_half(epoch, m->ranks, m->capacity);
-            (c.two_shot ? two_shot : one_shot)(b, &c, number, in, out, half, epoch);
+            (gather || scatter                   ? sliced
+             : c.algorithm == SB_DIRECT_TWO_SHOT ? two_shot
+                                                 : one_shot)(b, &c, number, in, out, half, epoch);
         }
         pthread_barrier_wait(&m->over[b->rank]);
         if (b->number == 0 && !atomic_load(&m->leave))
-            check_sums(b, &c, number, out);
+            check_result(b, &c, number, out);
     }
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The protocol of the all-reduce between peers on the host, with the arithmetic of the kernels (kernels/shared/direct_layout.h): a
- * GPU is a rank, and two blocks of it are threads. Calls of both algorithms and many sizes, in place and not, follow one
+/* The protocol of collectives between peers on the host, with the arithmetic of the kernels (kernels/shared/direct_layout.h): a
+ * GPU is a rank, and two blocks of it are threads. Calls of all algorithms and many sizes, in place and not, follow one
  * another without a barrier between ranks. */
 #pragma once
 
@@ -11,7 +11,7 @@ enum { PEER_MACHINE_RANKS = 5 }; /* at most */
 
 typedef struct peer_outcome {
     int overwritten; /* packets that nobody had read; the first one ends the run */
-    int wrong;       /* elements of sums without the right bits */
+    int wrong;       /* elements of results without the right bits */
     bool states_right;
 } peer_outcome;
 

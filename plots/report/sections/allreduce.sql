@@ -54,6 +54,18 @@ LEFT JOIN ok b ON b.variant = 'two-shot' AND b.bytes = l.bytes AND b.dtype = l.d
 LEFT JOIN handicapped h ON h.id = l.id
 WHERE l.variant = 'all-reduce' AND (a.id OR b.id) ORDER BY l.ranks, l.dtype, l.bytes, l.mode, l.in_place DESC
 
+Our all-gather and reduce-scatter beside the library's in the same way
+@from ok WHERE variant GLOB 'one-shot-*' LIMIT 1
+
+@table
+SELECT l.variant AS op, l.ranks AS "ranks:", l.dtype, l.size AS "size:", l.mode,
+    iif(l.in_place, 'yes', 'no') AS "in place", 1e3 * l.median_ms AS "library us:", 1e3 * a.median_ms AS "ours us:",
+    l.median_ms / a.median_ms AS "times:"
+FROM ok l
+JOIN ok a ON a.variant = 'one-shot-' || l.variant AND a.bytes = l.bytes AND a.dtype = l.dtype AND a.mode = l.mode
+    AND a.in_place = l.in_place AND a.ranks = l.ranks AND a.run_of = l.run_of
+ORDER BY l.variant, l.ranks, l.dtype, l.bytes, l.mode, l.in_place DESC
+
 {count(*)} cases replayed from graphs are not compared: the library's ran with NCCL_LAUNCH_ORDER_IMPLICIT set, which
 slows its replays.
 @from handicapped WHERE EXISTS (SELECT 1 FROM ok WHERE variant IN ('one-shot', 'two-shot')) HAVING count(*)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* All-reduce between GPUs that store into each other's memory; see kernels/shared/direct.h for what, kernels/shared/direct_layout.h for where.
+/* All-reduces, all-gathers and reduce-scatters of GPUs that store into each other's memory; see kernels/shared/direct.h for
+ * what, kernels/shared/direct_layout.h for where.
  *
  * Bound: a small message takes as long as one packet, about 2 us from launch to end: load, store over the link, poll, add.
  * Half of it is the launch, so calls of at most a packet a thread start before the kernel ahead of them in the stream has
  * ended, and wait there. Larger ones lose by it, 4 MiB a tenth: their blocks may share multiprocessors with those that wait.
- * Two-shot takes two such trips. A large one sends 16/12 of its bytes, (n-1) times one-shot and 2 (n-1)/n times two-shot.
+ * Two-shot takes two such trips, an all-gather or reduce-scatter one. A large one sends 16/12 of its bytes, (n-1) times
+ * one-shot, 2 (n-1)/n times two-shot, (n-1)/n times an all-gather or reduce-scatter.
  * A thread does packet i of the message, or of each slice, on every rank: it waits only for the
  * threads with its own number, so no block waits for one that might not have started for lack of room. */
 #include "kernels/cuda/primitives/early.cuh"
@@ -34,6 +36,7 @@ struct arguments {
     uint32_t whole; /* words of 4 bytes in the message; a 16-bit element may be left */
     bool odd;
     int rank;
+    bool keep; /* all-gather: the own slice is in its place */
 };
 
 /* ---- a packet's way ---- */
@@ -174,7 +177,7 @@ __device__ __forceinline__ uint32_t begin_call(const arguments &a)
 /* A packet is sent one step ahead of what is waited for, and loaded two steps ahead, so that the link waits for
  * neither. */
 template <typename T, int N>
-__global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) one_shot_kernel(const __grid_constant__ arguments a)
+__global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) one_shot_all_reduce_kernel(const __grid_constant__ arguments a)
 {
     const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
     const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
@@ -235,7 +238,7 @@ __device__ __forceinline__ unsigned with_packet(const arguments &a, uint32_t i, 
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) two_shot_kernel(const __grid_constant__ arguments a)
+__global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) two_shot_all_reduce_kernel(const __grid_constant__ arguments a)
 {
     const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
     const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
@@ -272,6 +275,113 @@ __global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) two_shot_kernel(const _
     }
 }
 
+/* ---- slices ---- */
+
+/* Packet i of slice r. One that has an odd number of 16-bit elements may begin between two words, and goes by elements. Of
+ * slices `packets` and `whole` say the size. */
+__device__ __forceinline__ words load_slice(const arguments &a, int r, uint32_t i)
+{
+    const uint32_t at = i * DIRECT_WORDS;
+    words x = {};
+    if (a.odd) {
+        const uint16_t *from = (const uint16_t *)a.in + (size_t)r * (2 * a.whole + 1) + 2 * at;
+        const uint32_t left = 2 * (a.whole - at) + 1;
+#pragma unroll
+        for (int e = 0; e < 2 * DIRECT_WORDS; e++)
+            if (e < left)
+                x.w[e / 2] |= (uint32_t)from[e] << e % 2 * 16;
+        return x;
+    }
+    const uint32_t *from = a.in + (size_t)r * a.whole + at;
+#pragma unroll
+    for (int k = 0; k < DIRECT_WORDS; k++)
+        if (k < a.whole - at)
+            x.w[k] = from[k];
+    return x;
+}
+
+__device__ __forceinline__ void store_slice(const arguments &a, int r, uint32_t i, const words &x)
+{
+    const uint32_t at = i * DIRECT_WORDS;
+    if (a.odd) {
+        uint16_t *to = (uint16_t *)a.out + (size_t)r * (2 * a.whole + 1) + 2 * at;
+        const uint32_t left = 2 * (a.whole - at) + 1;
+#pragma unroll
+        for (int e = 0; e < 2 * DIRECT_WORDS; e++)
+            if (e < left)
+                to[e] = (uint16_t)(x.w[e / 2] >> e % 2 * 16);
+        return;
+    }
+    uint32_t *to = a.out + (size_t)r * a.whole + at;
+#pragma unroll
+    for (int k = 0; k < DIRECT_WORDS; k++)
+        if (k < a.whole - at)
+            to[k] = x.w[k];
+}
+
+template <int N>
+__global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) all_gather_kernel(const __grid_constant__ arguments a)
+{
+    const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
+    const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
+    words own = {}, x[N];
+    wait_if_early();
+    if (first < a.packets)
+        own = load_slice(a, 0, first);
+    const uint32_t epoch = begin_call(a);
+    const size_t half = direct_half(epoch, N, a.capacity);
+    for (uint32_t i = first; i < a.packets; i += stride) {
+        send_to_all<N>(a, half + i, own, epoch);
+        if (!a.keep)
+            store_slice(a, a.rank, i, own);
+        if (i + stride < a.packets)
+            own = load_slice(a, 0, i + stride);
+    }
+    for (uint32_t i = first; i < a.packets; i += stride) {
+        if (!receive<N>(a, a.mine + half + i, epoch, others, x))
+            return;
+#pragma unroll
+        for (int r = 0; r < N; r++)
+            if (others >> r & 1)
+                store_slice(a, r, i, x[r]);
+    }
+}
+
+/* Packet i of the slices of the ranks after this one. */
+template <int N>
+__device__ __forceinline__ void load_slices(const arguments &a, uint32_t i, words (&x)[N - 1])
+{
+#pragma unroll
+    for (int k = 0; k < N - 1; k++)
+        x[k] = load_slice(a, (a.rank + 1 + k) % N, i);
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) reduce_scatter_kernel(const __grid_constant__ arguments a)
+{
+    const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
+    const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
+    words part[N - 1], x[N];
+    wait_if_early();
+    if (first < a.packets)
+        load_slices<N>(a, first, part);
+    const uint32_t epoch = begin_call(a);
+    const size_t half = direct_half(epoch, N, a.capacity);
+    for (uint32_t i = first; i < a.packets; i += stride) {
+#pragma unroll
+        for (int k = 0; k < N - 1; k++)
+            send(a.to[k] + half + i, part[k], epoch);
+        if (i + stride < a.packets)
+            load_slices<N>(a, i + stride, part);
+    }
+    for (uint32_t i = first; i < a.packets; i += stride) {
+        const words own = load_slice(a, a.rank, i);
+        if (!receive<N>(a, a.mine + half + i, epoch, others, x))
+            return;
+        store_slice(a, 0, i, add<T, N>(x, own, a.rank));
+    }
+}
+
 /* ---- launching ---- */
 
 /* Whether kernels may start early on the current device; each thread asks once for the device that it uses. */
@@ -296,13 +406,19 @@ sb_status launch(const sb_direct_collective *p, const arguments &a, cudaStream_t
 {
     unsigned blocks, threads;
     bool early;
-    const bool two_shot = p->algorithm == SB_DIRECT_TWO_SHOT;
-    const uint32_t positions = two_shot ? a.slice : a.packets;
+    const struct {
+        void (*kernel)(arguments);
+        const char *name;
+    } of[] = {{one_shot_all_reduce_kernel<T, N>, "one-shot all-reduce"},
+              {two_shot_all_reduce_kernel<T, N>, "two-shot all-reduce"},
+              {all_gather_kernel<N>, "all-gather between GPUs"},
+              {reduce_scatter_kernel<T, N>, "reduce-scatter between GPUs"}};
+    const uint32_t positions = p->algorithm == SB_DIRECT_TWO_SHOT ? a.slice : a.packets;
     direct_grid(positions, &blocks, &threads);
     SB_TRY(starts_early(&early));
     early = early && positions <= blocks * threads;
-    launch_early_if(early, two_shot ? two_shot_kernel<T, N> : one_shot_kernel<T, N>, blocks, threads, 0, stream, a);
-    return sb_cuda_launched(two_shot ? "two-shot all-reduce" : "one-shot all-reduce");
+    launch_early_if(early, of[p->algorithm].kernel, blocks, threads, 0, stream, a);
+    return sb_cuda_launched(of[p->algorithm].name);
 }
 
 template <typename T>
@@ -347,6 +463,7 @@ sb_status sb_cuda_direct_collective(const sb_direct_collective *p, void *stream)
     a.whole = (uint32_t)(bytes / 4);
     a.odd = bytes % 4 != 0;
     a.rank = p->rank;
+    a.keep = (const char *)p->in == (char *)p->out + (size_t)p->rank * bytes;
     switch (p->dtype) {
     case SB_FP32: return launch_for_ranks<float>(p, a, (cudaStream_t)stream);
     case SB_BF16: return launch_for_ranks<__nv_bfloat16>(p, a, (cudaStream_t)stream);

@@ -134,9 +134,10 @@ TEST_IN_FOLDER(own_kernels_beside_the_library)
         OWNED char *machine = xasprintf(
             "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\nr-1,NCCL_LAUNCH_ORDER_IMPLICIT,%d\n",
             implicit);
-        OWNED char *rows =
-            xasprintf("%s%s%s%s", header, CALL("all-reduce", "fp32", "graph", "0.006"),
-                      CALL("one-shot", "fp32", "graph", "0.002"), CALL("all-reduce", "bf16", "graph", "0.004"));
+        OWNED char *rows = xasprintf(
+            "%s%s%s%s%s%s", header, CALL("all-reduce", "fp32", "graph", "0.006"),
+            CALL("one-shot", "fp32", "graph", "0.002"), CALL("all-reduce", "bf16", "graph", "0.004"),
+            CALL("all-gather", "fp32", "graph", "0.005"), CALL("one-shot-all-gather", "fp32", "graph", "0.002"));
         folder_write(*state, "machine.csv", machine);
         folder_write(*state, "bench_allreduce.csv", rows);
         folder_write(*state, "peer_nccl_tests.csv",
@@ -148,6 +149,9 @@ TEST_IN_FOLDER(own_kernels_beside_the_library)
                                 : "1 KiB</td><td>graph</td><td>yes</td><td class=\"n\">6.00</td><td "
                                   "class=\"n\">2.00</td><td class=\"n\">3.00</td>");
         assert_int_equal(strstr(text, "cases replayed from graphs are not compared") != NULL, implicit);
+        OWNED char *gather = xasprintf("<td class=\"n\">5.00</td><td class=\"n\">2.00</td><td class=\"n\">%s</td>",
+                                       implicit ? "" : "2.50");
+        text_has(text, gather);
         text_has(text, "<td>nccl-tests 2.50</td>"); /* beside our fastest in fp32; bf16 is other work */
         text_lacks(text, "1.25");
     }

@@ -34,6 +34,11 @@ def update_halves(p, rest, m, v, grad, rates):
     v.copy_(new_v)
 
 
+def local(tensor):
+    """What this rank has of a sharded one."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 class Compiled:
     """Updates after the backward or, with `beside`, on another stream as soon as a gradient is complete."""
 
@@ -41,9 +46,8 @@ class Compiled:
         torch._dynamo.config.recompile_limit = 64  # a kernel for each shape
         self.parameters = list(parameters)
         self.update = torch.compile(update_halves if halves else update_whole, dynamic=False)
-        zeros = lambda p: torch.zeros(p.shape, device=p.device)
-        self.state = {p: (torch.zeros(p.shape, dtype=torch.int16, device=p.device) if halves else None, zeros(p), zeros(p))
-                      for p in self.parameters}
+        zeros = lambda p, dtype=torch.float32: torch.zeros(local(p).shape, dtype=dtype, device=p.device)
+        self.state = {p: (zeros(p, torch.int16) if halves else None, zeros(p), zeros(p)) for p in self.parameters}
         self.count, self.rates = torch.zeros((), device=device), torch.zeros(2, device=device)
         self.stream, self.done, self.hooks = None, [], []
         if beside:
@@ -70,7 +74,7 @@ class Compiled:
 
     @torch.no_grad()
     def update_one(self, p):
-        self.update(p.detach(), *self.state[p], p.grad, self.rates)
+        self.update(local(p.detach()), *self.state[p], local(p.grad), self.rates)
 
     def update_beside(self, p):
         self.stream.wait_stream(torch.cuda.current_stream())

@@ -3,9 +3,10 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import start
-from load import SIZES, VOCAB
+from load import SIZES, VOCAB, vocab_of
 
 
 class RMSNorm(nn.Module):
@@ -24,7 +25,8 @@ def rotate(x, cos, sin):
 
 
 class Block(nn.Module):
-    """`fused`: one product makes q, k and v, and one gate and up."""
+    """`fused`: one product makes q, k and v, and one gate and up. With `recompute` set, the backward repeats the MLP's forward."""
+    recompute = False
 
     def __init__(self, width, inner, heads, fused=False):
         super().__init__()
@@ -44,18 +46,71 @@ class Block(nn.Module):
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).flatten(2))
+        return x + (checkpoint(self.mlp, x, use_reentrant=False) if self.recompute else self.mlp(x))
+
+    def mlp(self, x):
         y = self.norm_mlp(x)
         gate, up = self.gate_up(y).chunk(2, -1) if self.fused else (self.gate(y), self.up(y))
-        return x + self.down(F.silu(gate) * up)
+        return self.down(F.silu(gate) * up)
+
+
+class Tail(nn.Module):
+    """Norm and head: logits, or the loss where targets are given."""
+
+    def __init__(self, width, vocab):
+        super().__init__()
+        self.norm, self.head = RMSNorm(width), nn.Linear(width, vocab, bias=False)
+
+    def forward(self, x, targets=None):
+        logits = self.head(self.norm(x))
+        return logits if targets is None else F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+PART_ROWS = 4096  # as ours has them at once where the vocabulary is large
+
+
+def entropy_of(logits, targets, scale):
+    """The sum over rows of their cross-entropy, times `scale`, and its gradient."""
+    x = logits.float()
+    total = torch.logsumexp(x, -1, keepdim=True)
+    picked = targets.unsqueeze(1)
+    loss = (total - x.gather(1, picked)).sum() * scale
+    one = torch.arange(x.shape[1], device=x.device) == picked
+    return loss, ((torch.exp(x - total) - one.float()) * scale).to(logits.dtype)
+
+
+class LossInParts(torch.autograd.Function):
+    """Of a part of the rows after the other, each with its gradients, so that all logits are never there together."""
+
+    @staticmethod
+    def forward(ctx, rows, weight, targets, entropy):
+        d_rows, d_weight, loss = torch.empty_like(rows), None, torch.zeros((), device=rows.device)
+        for part, ids, d_part in zip(*(t.split(PART_ROWS) for t in (rows, targets, d_rows))):
+            part_loss, d_logits = entropy(part @ weight.t(), ids, 1 / len(rows))
+            loss += part_loss
+            torch.mm(d_logits, weight, out=d_part)
+            d_weight = d_logits.t() @ part if d_weight is None else d_weight.addmm_(d_logits.t(), part)
+        ctx.save_for_backward(d_rows, d_weight)
+        return loss
+
+    @staticmethod
+    def backward(ctx, grad):
+        d_rows, d_weight = ctx.saved_tensors
+        return d_rows * grad, d_weight.mul_(grad), None, None
+
+
+class TailInParts(Tail):
+    def forward(self, x, targets):
+        return LossInParts.apply(self.norm(x).flatten(0, 1), self.head.weight, targets.flatten(), self.entropy)
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, size, seq, vocab=VOCAB, fused=False):
+    def __init__(self, size, seq, vocab=0, fused=False):
         super().__init__()
         width, inner, layers, heads = SIZES[size]
-        self.embedding = nn.Embedding(vocab, width)
+        vocab = vocab or vocab_of(size)
+        self.embedding, self.tail = nn.Embedding(vocab, width), Tail(width, vocab)
         self.blocks = nn.ModuleList(Block(width, inner, heads, fused) for _ in range(layers))
-        self.norm, self.head, self.tail = RMSNorm(width), nn.Linear(width, vocab, bias=False), loss_of_rows
         angles = torch.outer(torch.arange(seq).float(), 10000.0 ** (-torch.arange(0, width // heads, 2).float() / (width // heads)))
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
@@ -65,15 +120,18 @@ class LanguageModel(nn.Module):
         x = self.embedding(tokens)
         for block in self.blocks:
             x = block(x, self.cos, self.sin)
-        return self.head(self.norm(x)) if targets is None else self.tail(self.norm, self.head, x, targets)
+        return self.tail(x, targets)
 
 
-def compile_blocks(model, tail):
-    """Blocks are alike and compiled once. `tail`: the head's loss is compiled, too."""
+def compile_blocks(model, tail, parts=False):
+    """Blocks are alike and compiled once. `tail`: the head's loss is compiled, too, with `parts` for some rows at a time."""
     for place, block in enumerate(model.blocks):
         model.blocks[place] = torch.compile(block, dynamic=False)
-    if tail:
-        model.tail = torch.compile(loss_of_rows, dynamic=False)
+    if parts:
+        model.tail.__class__ = TailInParts
+        model.tail.norm, model.tail.entropy = torch.compile(model.tail.norm, dynamic=False), torch.compile(entropy_of, dynamic=False)
+    elif tail:
+        model.tail = torch.compile(model.tail, dynamic=False)
 
 
 def create(size, seq, fused=False, device="cuda"):
@@ -82,6 +140,12 @@ def create(size, seq, fused=False, device="cuda"):
         model = LanguageModel(size, seq, fused=fused)
     start.fill_parameters(model)
     return model
+
+
+def round_parameters(model):
+    """To bf16; RoPE's angles stay in fp32."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16()
 
 
 def batch_of(count, seq, seed=1):
@@ -94,7 +158,3 @@ def loss_of(function, inputs, targets, tail=False):
     if tail:
         return function(inputs, targets)
     return F.cross_entropy(function(inputs).float().flatten(0, 1), targets.flatten())
-
-
-def loss_of_rows(norm, head, rows, targets):
-    return F.cross_entropy(head(norm(rows)).float().flatten(0, 1), targets.flatten())

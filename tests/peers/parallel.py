@@ -82,20 +82,28 @@ class Strategy:
     """A model with its optimizer, and what is called with tokens."""
 
     def __init__(self, case, model):
-        self.function, fused = model, case.mode in parallel_cases.FUSED
+        self.function, self.begin = model, lambda: None
+        fused, rest = case.mode in parallel_cases.FUSED, case.strategy == "fsdp2-rest"
         if case.precision in parallel_cases.TORCHAO:
             float8.convert(model, case.precision, parallel_cases.TORCHAO[case.precision])
-        models.compile_blocks(model, fused)
+        for block in model.blocks:
+            block.recompute = rest
+        models.compile_blocks(model, fused, parts=rest)
         if case.strategy.startswith("fsdp2"):  # after blocks were compiled, as FSDP2's authors advise
-            ranks.shard(model, free=case.strategy == "fsdp2", ahead=2 if case.mode == "fused-prefetch" else 0)
+            ranks.shard(model, free=case.strategy != "fsdp2-keep", ahead=2 if case.mode == "fused-prefetch" else 0,
+                        sums=torch.bfloat16 if rest else torch.float32, tail=rest)
         else:
             self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=case.bucket_mb, gradient_as_bucket_view=True,
                                                     broadcast_buffers=False)
         rates = {"lr": adamw.LR, "betas": (adamw.BETA1, adamw.BETA2), "eps": adamw.EPS, "weight_decay": adamw.DECAY, "fused": True}
-        if case.strategy == "zero1":
+        if rest:
+            self.optimizer = adamw.Compiled(model.parameters(), True, device=next(model.parameters()).device)
+            self.begin = self.optimizer.begin
+        elif case.strategy == "zero1":
             self.optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True, **rates)
         else:
             self.optimizer = torch.optim.AdamW(model.parameters(), capturable=case.mode == "fused-graph", **rates)
+        self.parameters = list(model.parameters())
 
 
 def mean(value):
@@ -132,13 +140,18 @@ def measure(case, gpu, warmup, iters):
     phase. Python's collector of garbage does not run meanwhile: it would stop a rank, and with it all of them."""
     torch.cuda.reset_peak_memory_stats()
     base, graph, fused = torch.cuda.memory_allocated(), case.mode == "fused-graph", case.mode in parallel_cases.FUSED
+    rest = case.strategy == "fsdp2-rest"
+    if rest:
+        torch.cuda.memory._set_allocator_settings("expandable_segments:True")  # parts of all sizes come and go in what is left
     model = models.create(case.size, case.seq, fused=fused)
     if case.precision == "bf16pure":
         model = model.bfloat16()
+    if rest:
+        models.round_parameters(model)
     memory, stream = {"mem_init_gib": allocated(base)}, torch.cuda.Stream()
     with torch.cuda.stream(stream) if graph else contextlib.nullcontext():
         run = Strategy(case, model)
-    inputs, targets = start.batch_of_rank(case.batch, case.seq, load.VOCAB, dist.get_rank(), "cuda")
+    inputs, targets = start.batch_of_rank(case.batch, case.seq, load.vocab_of(case.size), dist.get_rank(), "cuda")
     autocast = case.precision == "bf16" and not case.strategy.startswith("fsdp2")
     marks = [torch.cuda.Event(enable_timing=True, external=graph) for _ in range(4)]
 
@@ -150,9 +163,11 @@ def measure(case, gpu, warmup, iters):
         loss.backward()
         marks[2].record()
         memory["mem_before_step_gib"] = allocated(base)
+        run.begin()
         run.optimizer.step()
         memory["mem_after_step_gib"] = allocated(base)
-        run.optimizer.zero_grad(set_to_none=True)
+        for parameter in run.parameters:
+            parameter.grad = None
         marks[3].record()
         run.loss = loss
         return loss
@@ -182,7 +197,7 @@ def ddp(rows, cases, warmup=5, iters=20):
         started, cells = time.monotonic(), None
         load.limited(case.seconds)
         try:
-            cells = measure(case, gpu, warmup, iters)
+            cells = measure(case, gpu, warmup, 8 if case.size == "8b" else iters)
         except Exception as error:
             print(f"  {case.strategy}, {case.mode}: {reason_of(error)}", file=sys.stderr)
             failed = {"note": reason_of(error)}

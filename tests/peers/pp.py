@@ -25,7 +25,7 @@ def stages_of(whole, case, rank, ranks):
             super().__init__()
             self.embedding = whole.embedding if first == 0 else None
             self.blocks = nn.ModuleList(whole.blocks[first:end])
-            self.norm, self.head = (whole.norm, whole.head) if end == len(whole.blocks) else (None, None)
+            self.norm, self.head = (whole.tail.norm, whole.tail.head) if end == len(whole.blocks) else (None, None)
             self.register_buffer("cos", whole.cos, persistent=False)
             self.register_buffer("sin", whole.sin, persistent=False)
 

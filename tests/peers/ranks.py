@@ -39,14 +39,17 @@ def slowest(values, device="cuda"):
     return times.tolist()
 
 
-def shard(model, free=True, ahead=0):
+def shard(model, free=True, ahead=0, sums=torch.float32, tail=False):
     """FSDP2 with a unit for every block, and the root. `free`: what was gathered is freed behind the forward, and
-    gathered again for the backward. `ahead`: so many units are gathered while one works, asked for explicitly."""
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    gathered again for the backward. `ahead`: so many units are gathered while one works, asked for explicitly. `sums`: the dtype in
+    which gradients are reduced. `tail`: norm and head are a unit of their own."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=sums, cast_forward_inputs=False)
     for block in model.blocks:
         fully_shard(block, mp_policy=policy, reshard_after_forward=free)
-    fully_shard(model, mp_policy=policy)
     units = list(model.blocks)
+    if tail:
+        units.append(fully_shard(model.tail, mp_policy=policy, reshard_after_forward=False))
+    fully_shard(model, mp_policy=policy)
     for place, unit in enumerate(units if ahead else ()):
         unit.set_modules_to_forward_prefetch(units[place + 1:place + 1 + ahead])
         unit.set_modules_to_backward_prefetch(units[max(place - ahead, 0):place][::-1])

@@ -67,7 +67,7 @@ def our_names(name):
     parts = name.split(".")
     if parts[0] == "blocks":
         return [f"layers.{parts[1]}.{OURS[part]}.weight" for part in FUSED.get(parts[2], (parts[2],))]
-    return [f"{WHOLE[parts[0]]}.weight"]
+    return [f"{WHOLE[parts[-2]]}.weight"]
 
 
 @torch.no_grad()

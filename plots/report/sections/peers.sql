@@ -227,7 +227,8 @@ JOIN peer_pp p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.
 WHERE o.nth = 1 AND p.step_ms IS NOT NULL ORDER BY o.id, p.id
 
 -- ---- steps of several GPUs ----
--- A model on each rank beside the same, a sharded optimizer beside the same, FSDP beside FSDP2.
+-- A model on each rank beside the same, a sharded optimizer beside the same, FSDP beside FSDP2: with remainders it
+-- reduces in bf16 and repeats the MLPs.
 @use ddp_rows
 
 @view kinds
@@ -247,20 +248,23 @@ JOIN peer_ddp p ON p.strategy NOT GLOB 'fsdp*' AND (p.strategy GLOB 'zero1*') = 
     AND p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch_per_rank = o.batch
     AND p.precision = iif(o.precision = 'bf16-pure', 'bf16pure', o.precision)
     AND o.wire = iif(p.precision = 'bf16pure', 'bf16', 'fp32')
-UNION ALL SELECT iif(p.strategy = 'fsdp2', 'FSDP step, sums in fp32', 'FSDP step with parameters kept, sums in fp32')
-    || iif(o.precision = 'bf16', '', ', ' || o.precision), p.*, o.size || ', batch ' || o.batch || ' per rank, S '
-    || o.seq || ', ' || o.precision || ', ' || o.ranks || ' ranks', o.step_ms,
+UNION ALL SELECT iif(p.strategy = 'fsdp2-keep', 'FSDP step with parameters kept', 'FSDP step') || ', sums in '
+    || o.wire_dtype || iif(o.precision = 'bf16', '', ', ' || o.precision), p.*, o.size || ', batch ' || o.batch
+    || ' per rank, S ' || o.seq || ', ' || o.precision || ', ' || o.ranks || ' ranks'
+    || iif(o.recompute = 'none', '', ', recompute ' || o.recompute), o.step_ms,
     'bench_fsdp', o.id, o.gpu_uuid, coalesce(o.campaign, o.run_id), o.step_p5_ms, o.step_p95_ms, o.loss_third,
     1000 + o.id
 FROM peer_ddp p
-JOIN bench_fsdp o ON o.id = (SELECT id FROM bench_fsdp f WHERE f.status = 'ok' AND f.wire_dtype = 'fp32'
+JOIN bench_fsdp o ON o.id = (SELECT id FROM bench_fsdp f WHERE f.status = 'ok'
+    AND f.wire_dtype = iif(p.strategy = 'fsdp2-rest', 'bf16', 'fp32')
     AND f.precision = replace(p.precision, '-ao', '') AND coalesce(f.gathered_dtype, '') <> 'e4m3'
-    AND f.recompute = 'none' AND coalesce(f.moments, 'policy') = 'policy'
+    AND f.recompute = iif(p.strategy = 'fsdp2-rest', 'mlp', 'none') AND coalesce(f.moments, 'policy') = 'policy'
     AND coalesce(f.offload, 'none') = 'none' AND coalesce(f.micro_batches, 1) = 1 AND coalesce(f.clip, 0) = 0
     AND f.ranks = p.ranks AND f.size = p.size AND f.seq = p.seq AND f.batch = p.batch_per_rank
-    AND f.variant IN (iif(p.strategy = 'fsdp2', 'fsdp', 'fsdp-keep'), iif(p.strategy = 'fsdp2', 'fsdp', 'zero2'))
+    AND f.variant IN (iif(p.strategy = 'fsdp2-keep', 'fsdp-keep', 'fsdp'),
+    iif(p.strategy = 'fsdp2-keep', 'zero2', 'fsdp'))
     ORDER BY f.step_ms LIMIT 1)
-WHERE p.strategy IN ('fsdp2', 'fsdp2-keep')
+WHERE p.strategy GLOB 'fsdp2*'
 
 @into pairs
 SELECT work, NULL, 'PyTorch ' || strategy || ', ' || mode || ', ' || precision

@@ -326,19 +326,26 @@ TEST(delayed_scales_are_those_of_earlier_steps)
     }
 }
 
-static int casts;
+static int casts, histories;
+static sb_status counted_history(sb_context *ctx, const sb_float8_history *p, void *stream)
+{
+    histories++;
+    return bed.kernels->train->float8_history(ctx, p, stream);
+}
+
 static sb_status counted_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
     casts++;
     return bed.kernels->train->quantize(ctx, p, stream);
 }
 
-/* A micro-batch casts inputs and gradients of each layer once, and a step each weight. */
+/* A micro-batch casts inputs and gradients of each layer once, and a step each weight. A history moves on once a step, whatever is
+ * computed again. */
 TEST(everything_is_cast_once)
 {
     sb_train_ops ops = *bed.kernels->train;
     sb_kernels counting = *bed.kernels;
-    ops.quantize = counted_quantize;
+    ops.quantize = counted_quantize, ops.float8_history = counted_history;
     counting.train = &ops;
     for (int i = 0; i < policy_count(); i++) {
         char why[256] = "";
@@ -346,9 +353,15 @@ TEST(everything_is_cast_once)
         o.micro_batches = 2;
         trainer *t = trainer_create(bed.dev, bed.mem, &counting, bed.ctx, &o, why, sizeof why);
         assert_non_null(t);
-        casts = 0;
+        casts = histories = 0;
         step(t);
         assert_int_equal(casts, 3 * 4 * (1 + 2 * 2));
+        trainer_free(t);
+        o.recompute = RECOMPUTE_BLOCK;
+        t = trainer_create(bed.dev, bed.mem, &counting, bed.ctx, &o, why, sizeof why);
+        assert_non_null(t);
+        step(t);
+        assert_int_equal(histories, i == 0 || i == DELAYED ? 2 : 0);
         trainer_free(t);
     }
 }

@@ -65,8 +65,7 @@ static variant_spec variant_table[DDP_VARIANTS] = {
     {"ddp", "bucketed data parallelism: every rank has everything"},
     {"zero1", "the optimizer's state in slices, all-gathers under the next forward"}};
 
-static const column_spec column_table[] = {
-    DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_UNIT_COLUMNS, MODEL_FLOAT8_COLUMNS, {0}};
+static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_UNIT_COLUMNS, {0}};
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},

@@ -77,6 +77,8 @@ static const variant_spec variant_table[] = {{"gpipe", "all forwards, then all b
 
 static const column_spec column_table[] = {
     {"step_ms", COLUMN_REAL, true, "a step on all ranks, median; a sample is that of the slowest rank"},
+    {"speedup_bf16", COLUMN_REAL, false,
+     "of another precision than bf16: step_ms of the same case in bf16, earlier in this run, / step_ms"},
     {"step_p10_ms", COLUMN_REAL, false, "the same, 10th percentile"},
     {"step_p90_ms", COLUMN_REAL, false, "the same, 90th percentile"},
     {"n_steps", COLUMN_INT, false, "samples"},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bench/ddp/time.h"
+#include "bench/model/timing.h"
 
 /* clang-format off */
 #define DDP_COLUMNS                                                                                                    \
@@ -43,6 +44,7 @@
     {"tflops", COLUMN_REAL, false, "per rank: FLOPs of the model (causal attention) / step_ms"},                       \
     {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},                      \
     {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                           \
+    MODEL_FLOAT8_COLUMNS,                                                                                              \
     {"step_j", COLUMN_REAL, false,                                                                                     \
      "energy of a step, all ranks' GPUs together; nan where a block of steps takes less than about 0.6 s"},            \
     {"tokens_per_j", COLUMN_REAL, false, "global_batch seq / step_j"},                                                 \

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "bench/pp/time.h"
+#include "bench/model/beside.h"
 #include "bench/pp/stage.h"
 #include "bench/pp/verify.h"
 #include "common/core/clock.h"
@@ -299,6 +300,7 @@ static void fill(timed *t, double one_ms)
     const pipeline_costs costs = costs_of(t);
     const pipeline_times times = pipeline_simulate(t->k->table, &costs, NULL);
     row_real(w, "step_ms", step.median);
+    row_real(w, "speedup_bf16", 1 / of_bf16(t->k->s, t->k->c, "step of bf16", step.median));
     row_real(w, "step_p10_ms", step.p10);
     row_real(w, "step_p90_ms", step.p90);
     row_int(w, "n_steps", t->n);

@@ -170,7 +170,7 @@ static const column_rule rules[] = {
     {"err_grad", MEASURED, none, 0},
     {"err_norm", MEASURED, none, 0},
     {"err_param", MEASURED, none, 0},
-    {"step_ms step_p10_ms step_p90_ms bubble_pct predicted_bubble_pct stage_min_ms stage_max_ms "
+    {"step_ms speedup_bf16 step_p10_ms step_p90_ms bubble_pct predicted_bubble_pct stage_min_ms stage_max_ms "
      "hop_us send_wait_ms peak_bytes peak_bytes_first peak_bytes_last one_rank_ms plan_pct",
      MEASURED, NULL, 0},
     {0}};

@@ -124,12 +124,12 @@ FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 :
         {"slowest_rank", DERIVED, slowest_rank, 0}, {"tokens_per_s", DERIVED, tokens_per_s, 0},                        \
         {"tflops", DERIVED, tflops, 0}, {"mfu_causal_pct", DERIVED, mfu_causal, 0},                                    \
         {"mfu_full_pct", DERIVED, mfu_full, 0}, {"peak_bytes", MEASURED, NULL, 0},                                     \
-        {"device_used_bytes", MEASURED, NULL, 0}, {"recorded_comm_ms", MEASURED, NULL, 0},                             \
-        {"recorded_exposed_ms", MEASURED, NULL, 0}, {"overlapped_pct", MEASURED, NULL, 0},                             \
-        {"step_j", MEASURED, NULL, 0}, {"tokens_per_j", MEASURED, tokens_per_j, 0},                                    \
-        {"clock_err_us", MEASURED, NULL, 0}, {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0},              \
-        {"loss_first", MEASURED, NULL, 0}, {"loss_third", MEASURED, NULL, 0}, {"loss_last", MEASURED, NULL, 0},        \
-        {"err_grad", MEASURED, NULL, 0},                                                                               \
+        {"fp8_share_pct mfu_bf16_pct speedup_bf16", MEASURED, NULL, 0}, {"device_used_bytes", MEASURED, NULL, 0},      \
+        {"recorded_comm_ms", MEASURED, NULL, 0}, {"recorded_exposed_ms", MEASURED, NULL, 0},                           \
+        {"overlapped_pct", MEASURED, NULL, 0}, {"step_j", MEASURED, NULL, 0},                                          \
+        {"tokens_per_j", MEASURED, tokens_per_j, 0}, {"clock_err_us", MEASURED, NULL, 0},                              \
+        {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0}, {"loss_first", MEASURED, NULL, 0},                \
+        {"loss_third", MEASURED, NULL, 0}, {"loss_last", MEASURED, NULL, 0}, {"err_grad", MEASURED, NULL, 0},          \
     {                                                                                                                  \
         "err_param", MEASURED, NULL, 0                                                                                 \
     }
@@ -473,8 +473,7 @@ static const column_rule fsdp_rules[] = {
     {"err_measured_pct", DERIVED, err_measured, 0.02},
     {"param_bytes grad_bytes state_bytes comm_bytes measured_after_init_bytes "
      "measured_before_step_bytes measured_after_step_bytes gathered_bytes gathered_peak_bytes "
-     "gather_wait_ms reduced_wait_ms forward_peak_bytes backward_peak_bytes update_peak_bytes "
-     "fp8_share_pct mfu_bf16_pct speedup_bf16",
+     "gather_wait_ms reduced_wait_ms forward_peak_bytes backward_peak_bytes update_peak_bytes",
      MEASURED, NULL, 0},
     {0}};
 

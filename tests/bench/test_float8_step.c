@@ -104,6 +104,29 @@ TEST(shards_agree_with_one_rank)
     }
 }
 
+/* So says a row of every other bench of steps. */
+TEST(every_step_says_what_float8_gained)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    static const char *const of[][2] = {
+        {"bench_ddp_flat", ""}, {"bench_zero1", "--variant zero1"}, {"bench_pp", "--variant gpipe --micro-batches 2"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        OWNED char *options = xasprintf(
+            "--ranks 2 --size tiny --seq 16 --batch 2 --iters 3 --warmup 1 --precision bf16,fp8-tensorwise %s",
+            of[i][1]);
+        OWNED_CSV csv *c = bench_rows(*state, of[i][0], "", options, EXIT_CODE_OK);
+        assert_true(c->rows >= 2);
+        for (size_t row = 0; row < c->rows / 2; row++) { /* bf16 comes first */
+            const size_t of_8 = c->rows / 2 + row;
+            const double gain = csv_real(c, row, "step_ms") / csv_real(c, of_8, "step_ms");
+            if (!(fabs(csv_real(c, of_8, "speedup_bf16") / gain - 1) < 1e-6))
+                fail_msg("%s: speedup_bf16 %s, not %g", of[i][0], csv_cell(c, of_8, "speedup_bf16"), gain);
+        }
+    }
+}
+
 /* Scales by row serve one order alone, delayed ones are no slice's, and slices of `tiny` end within squares. Ranks agree on
  * histories: two steps have the bits of one rank. */
 TEST(other_recipes_gather_parameters)

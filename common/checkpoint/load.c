@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Readers share out blocks as writers do: read, hash, and copy to whatever pieces want a part of it; see load.h. They do so in
- * parts that a processor's cache holds: memory is what all readers wait for. */
+ * parts that a processor's cache holds: memory is what all readers wait for. Copies to a device are larger: its driver takes
+ * the calls of all readers in turn. */
 #include "common/checkpoint/load.h"
 
 #include <dirent.h>
@@ -102,7 +103,8 @@ typedef struct loader {
     block *blocks;
     int64_t n;
     int *fd;
-    char **map; /* of each file that lies in memory; NULL: it is read */
+    char **map;         /* of each file that lies in memory; NULL: it is read */
+    int64_t copy_bytes; /* of a slot, and of a copy to the device */
     atomic_llong next, read_bytes;
     pthread_mutex_t lock;
     bool failed;
@@ -110,9 +112,9 @@ typedef struct loader {
     size_t why_bytes;
 } loader;
 
-/* A reader fills one slot while the device takes what is in the other, and a core's cache holds both. Streams are few: copies to a
- * device take turns on one engine, and to make a stream takes a millisecond. */
-enum { SLOTS = 2, PART = 512 << 10, STREAMS = 4 };
+/* A reader fills one slot, part by part, while the device takes what is in the other. Streams are few: copies to a device take
+ * turns on one engine, and to make a stream takes a millisecond. */
+enum { SLOTS = 2, PART = 256 << 10, STREAMS = 4 };
 
 typedef struct reader {
     loader *l;
@@ -223,22 +225,36 @@ static void forget(loader *l, int file, const block *b)
         madvise(l->map[file] + first, (size_t)(b->offset + b->bytes - first), MADV_DONTNEED);
 }
 
+/* Reads and hashes what one copy takes; false: it can't be read. */
+static bool fill_slot(const reader *r, int file, const block *part, char *slot, checkpoint_hash_state *state,
+                      uint64_t *hash)
+{
+    for (int64_t done = 0; done < part->bytes; done += PART) {
+        const int64_t left = part->bytes - done;
+        const block next = {part->run, part->offset + done, left < PART ? left : PART, 0};
+        if (!read_part(r->l, file, &next, slot + done))
+            return false;
+        *hash = checkpoint_hash_more(state, slot + done, (size_t)next.bytes);
+    }
+    return true;
+}
+
 /* A block is where it is wanted before its hash is known: one that is damaged ends the load. */
 static void read_block(reader *r, int file, const block *b)
 {
     loader *l = r->l;
     checkpoint_hash_state state = {.bytes = 0};
     uint64_t hash = 0;
-    for (int64_t done = 0; done < b->bytes; done += PART, r->slot = (r->slot + 1) % SLOTS) {
-        const block part = {b->run, b->offset + done, b->bytes - done < PART ? b->bytes - done : PART, 0};
-        char *slot = r->slots + (int64_t)r->slot * PART;
+    for (int64_t done = 0; done < b->bytes; done += l->copy_bytes, r->slot = (r->slot + 1) % SLOTS) {
+        const int64_t left = b->bytes - done;
+        const block part = {b->run, b->offset + done, left < l->copy_bytes ? left : l->copy_bytes, 0};
+        char *slot = r->slots + r->slot * l->copy_bytes;
         if (r->stream)
             device_event_sync(l->d, r->sent[r->slot]);
-        if (!read_part(l, file, &part, slot)) {
+        if (!fill_slot(r, file, &part, slot, &state, &hash)) {
             damaged(l, file, b, "can't be read");
             return;
         }
-        hash = checkpoint_hash_more(&state, slot, (size_t)part.bytes);
         if (l->pieces)
             hand_out(r, slot, file, &part);
         if (r->stream)
@@ -268,9 +284,22 @@ static void *read_blocks(void *arg)
     return NULL;
 }
 
+/* Slots take at most a twelfth of what is loaded, as pinning them is not done until all of them are: for 24 readers and 10 us of
+ * the driver a copy, about where larger ones no longer gain what their memory costs. */
+static int64_t copy_bytes(const loader *l, int readers)
+{
+    int64_t bytes = 0, copy = CHECKPOINT_BLOCK;
+    for (int64_t i = 0; i < l->n; i++)
+        bytes += l->blocks[i].bytes;
+    while (copy > PART && 12 * SLOTS * readers * copy > bytes)
+        copy /= 2;
+    return copy;
+}
+
 static void run_readers(loader *l, int n)
 {
-    const size_t each = (size_t)SLOTS * PART;
+    l->copy_bytes = copy_bytes(l, n);
+    const size_t each = (size_t)(SLOTS * l->copy_bytes);
     const bool device = l->d && l->pieces && device_kind_of(l->d) != DEVICE_CPU;
     reader *r = xcalloc((unsigned long)n, sizeof *r);
     char *slots = device ? device_host_malloc(l->d, (size_t)n * each) : xmalloc((size_t)n * each);

@@ -109,6 +109,7 @@ static const bench_run run_table[] = {
     {RUN_QUICK, 1, 12, "--steps 300 --fusion graph --variant bare,log"},
     {RUN_DEFAULT, 1, 21, "--steps 200 --fusion graph --variant bare,data,schedule,clip,log,save"},
     {RUN_FULL, 1, 55, "--size xl --batch 2 --steps 1000 --fusion graph --variant log"},
+    {RUN_FULL, 1, 185, "--size xl --batch 1 --steps 5000 --fusion graph --variant log"},
     {RUN_FULL, 1, 20, "--steps 1000 --fusion graph --variant log,wait"},
     {RUN_FULL, 1, 32, "--steps 5000 --fusion graph --variant log"},
     /* What float8 costs in loss, seed by seed, beside what other seeds of bf16 do. */

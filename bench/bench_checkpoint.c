@@ -28,6 +28,9 @@ static option_spec option_table[] = {
     {"writers", OPTION_INT, OPTION_LIST, "8", .help = "threads of a rank that write plain files; a save has twice as many, a load three times as many", .def_cpu = "2", .min = 1, .max = 64,
      .unit = "threads"},
     {"saves", OPTION_INT, 0, "4", .help = "measured saves, after one that is not", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
+    {"load-into", OPTION_CHOICE, OPTION_LIST, "none", .help = "load the last save into this strategy, too",
+     .choices = "none|ddp|zero1|zero2|fsdp|fsdp-keep|hsdp"},
+    {"load-ranks", OPTION_INT, OPTION_LIST, "0", .help = "with --load-into: of so many of the job's ranks", .max = 65536, .unit = "ranks", .unset = "0: as many as saved"},
     {"mtbf", OPTION_REAL, 0, "3.1", .help = "mean time between failures, for best_interval_s", .min = 1e-3, .max = 1e6, .unit = "h"},
     {"small", OPTION_CHOICE, OPTION_LIST, "sharded", .help = "gains of norms: in slices with their units, or whole on every rank",
      .choices = "sharded|replicated"},
@@ -95,6 +98,10 @@ static const column_spec column_table[] = {
     {"load_ms", COLUMN_REAL, false, "all ranks load the last save; slowest rank"},
     {"cache", COLUMN_TEXT, false, "of the files that are loaded: cold where the file system lets go of them, else warm"},
     {"load_gb_s", COLUMN_REAL, true, "bytes that rank 0 reads for it / load_ms"},
+    {"verify_gb_s", COLUMN_REAL, false, "reading and hashing all blocks as a load does, without a device; of a rank, all at once"},
+    {"into_ms", COLUMN_REAL, false, "all ranks load the last save into --load-into; slowest rank"},
+    {"into_gb_s", COLUMN_REAL, false, "bytes that rank 0 reads for it / into_ms"},
+    {"into_ratio", COLUMN_REAL, false, "load_gb_s / into_gb_s: how much longer a byte takes than into the ranks that saved it"},
     {"load_pct", COLUMN_REAL, true, "of the lower of read_gb_s and up_gb_s"},
     {"pin_s", COLUMN_REAL, false, "taking and touching what the way needs, most of all ranks"},
     {"pin_gb_s", COLUMN_REAL, true, "host_bytes / pin_s"},
@@ -112,12 +119,24 @@ static const bench_run run_table[] = {
     {RUN_FULL, 1, 45, "--ranks 1 --size small --strategy ddp --variant sync --io buffered,direct --folder results"},
     {RUN_DEFAULT, 2, 17, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async,lazy,device"},
     {RUN_FULL, 2, 18, "--ranks {gpus} --size small --batch 2 --strategy ddp,zero1 --variant lazy --saves 3 --iters 5"},
+    /* Files of other ranks and strategies. */
+    {RUN_FULL, 2, 30, "--ranks {gpus} --size small --batch 2 --strategy ddp,fsdp --variant async --saves 1 --iters 3 --load-into ddp,zero1,fsdp"},
+    {RUN_FULL, 2, 20, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async --saves 1 --iters 3 --load-into ddp --load-ranks 1"},
+    {RUN_FULL, 2, 60, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --variant device --saves 1 --iters 3 --load-into ddp,fsdp"},
     {RUN_FULL, 2, 95, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --saves 3"},
     /* Its forward and backward are longer than the copy. */
     {RUN_FULL, 2, 40, "--ranks {gpus} --size xl --seq 4096 --batch 4 --recompute block --strategy fsdp --variant lazy --saves 2 --iters 5"},
     {RUN_CPU, 0, 20, ""},
     {0}};
 /* clang-format on */
+
+static int64_t most_of(const options *o, const char *name)
+{
+    int64_t most = 0;
+    for (size_t i = 0; i < option_count(o, name); i++)
+        most = option_int_at(o, name, i) > most ? option_int_at(o, name, i) : most;
+    return most;
+}
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
@@ -128,6 +147,10 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         wrong = "--l2 cold says nothing about a whole step; only warm is allowed";
     else if (!option_flag(o, "check") && !text_is(option_text(o, "plant-error"), "none"))
         wrong = "--plant-error is for the check, which --check 0 leaves out";
+    else if (most_of(o, "load-ranks") && !option_given(o, "load-into"))
+        wrong = "--load-ranks is for --load-into, which is not given";
+    else if (most_of(o, "load-ranks") > most_of(o, "ranks"))
+        wrong = "--load-ranks asks for more ranks than --ranks has";
     else if (!*option_text(o, "folder"))
         wrong = "--folder needs a name";
     if (wrong)

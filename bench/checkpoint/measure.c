@@ -15,7 +15,7 @@
 
 typedef struct timed { /* milliseconds of the slowest rank, or rank 0's */
     samples step, compute, stalled, called, beside, copied, written, synced, durable;
-    double load_s, first_stalled, first_durable;
+    double load_s, verify_gb_s, into_ms, into_gb_s, first_stalled, first_durable;
     int64_t loaded_bytes;
     bool direct, cold;
 } timed;
@@ -124,21 +124,58 @@ static bool forget_files(const saving *s)
     return cold;
 }
 
+/* GB/s of a rank that reads and hashes all blocks as a load does, without a device; all ranks at once. */
+static double verify_rate(const saving *s, checkpoint *c)
+{
+    char why[400];
+    checkpoint_loaded all = {0};
+    launch_barrier(s->k->l, "verify");
+    const bool ok = !s->r->member || checkpoint_load(c, NULL, NULL, s->readers, &all, why, sizeof why);
+    const double seconds = ddp_most(s->k, "verify", ok ? all.seconds : INFINITY);
+    return (double)all.read_bytes / seconds / 1e9;
+}
+
+/* Loads the checkpoint into ranks, or a strategy, that did not write it, and compares every byte. */
+static bool load_into(saving *s, timed *t, const checkpoint *c)
+{
+    char why[400] = "";
+    const int ranks = (int)case_int(s->k->c, "load-ranks");
+    ddp_case k = *s->k;
+    checkpoint_loaded loaded = {0};
+    ddp_case_set_strategy(&k, case_text(k.c, "load-into"), ranks ? ranks : k.ranks);
+    replica *r = ddp_replica(s->k, &k.o, &k.p);
+    if (!r)
+        return false;
+    k.ranks = launch_size(k.l);
+    replica_state *x = r->member ? replica_state_create(r) : NULL;
+    launch_barrier(k.l, "load into others");
+    bool ok = !x || replica_state_load(x, c, s->readers, &loaded, why, sizeof why);
+    t->into_ms = ddp_most(&k, "load into others", loaded.seconds) * 1e3;
+    t->into_gb_s = (double)loaded.read_bytes / t->into_ms / 1e6;
+    ok = ok && (!x || replica_state_is(x, c, s->readers, why, sizeof why));
+    replica_state_free(x);
+    replica_free(r);
+    return saving_agree(s, "load into others", ok, why, ROW_FAIL);
+}
+
 static bool load_back(saving *s, timed *t)
 {
     char why[400] = "";
     checkpoint c = {0};
     checkpoint_loaded loaded = {0};
-    bool ok = true;
     t->cold = launch_rank(s->k->l) == 0 && forget_files(s);
     launch_barrier(s->k->l, "load");
-    if (s->r->member)
-        ok = checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why) &&
-             replica_state_load(s->x, &c, s->readers, &loaded, why, sizeof why);
+    bool ok = checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why) &&
+              (!s->x || replica_state_load(s->x, &c, s->readers, &loaded, why, sizeof why));
     t->loaded_bytes = loaded.read_bytes;
-    checkpoint_close(&c);
     t->load_s = ddp_most(s->k, "load", loaded.seconds);
-    return saving_agree(s, "load", ok, why, ROW_FAIL);
+    ok = saving_agree(s, "load", ok, why, ROW_FAIL);
+    if (ok)
+        t->verify_gb_s = verify_rate(s, &c);
+    if (ok && !text_is(case_text(s->k->c, "load-into"), "none"))
+        ok = load_into(s, t, &c);
+    checkpoint_close(&c);
+    return ok;
 }
 
 /* ---- the row ---- */
@@ -201,6 +238,10 @@ static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, do
     row_real(w, "load_ms", t->load_s * 1e3);
     row_text(w, "cache", t->cold ? "cold" : "warm");
     row_real(w, "load_gb_s", load);
+    row_real(w, "verify_gb_s", t->verify_gb_s);
+    row_real(w, "into_ms", t->into_ms);
+    row_real(w, "into_gb_s", t->into_gb_s);
+    row_real(w, "into_ratio", load / t->into_gb_s);
     row_real(w, "load_pct", 100 * load / fmin(top->read, top->up));
 }
 
@@ -228,7 +269,7 @@ static void fill_row(saving *s, const timed *t, const saving_ceilings *top)
 
 void saving_measure(saving *s, const saving_ceilings *top)
 {
-    timed t = {.load_s = NAN};
+    timed t = {.load_s = NAN, .verify_gb_s = NAN, .into_ms = NAN, .into_gb_s = NAN};
     const int saves = (int)option_int(s->k->s->opt, "saves");
     bool ok = true;
     phase_set("steps of %s", case_name(s->k->c));

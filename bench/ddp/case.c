@@ -22,10 +22,14 @@ bool ddp_has_column(const ddp_case *k, const char *name)
 
 /* "unsharded" and "ddp" are what sharding is compared with; every other name is that of its strategy. Benches whose
  * variants are something else have an option for it. */
+static const char *strategy_named(const char *name)
+{
+    return text_is(name, "unsharded") || text_is(name, "ddp") ? "bucketed" : name;
+}
+
 static const char *strategy_of(const bench_case *c)
 {
-    const char *name = case_has(c, "strategy") ? case_text(c, "strategy") : case_variant(c);
-    return text_is(name, "unsharded") || text_is(name, "ddp") ? "bucketed" : name;
+    return strategy_named(case_has(c, "strategy") ? case_text(c, "strategy") : case_variant(c));
 }
 
 static grad_sums sums_of(const char *name)
@@ -137,6 +141,16 @@ static bool share_sequences(ddp_case *k, char *why, size_t why_bytes)
     return true;
 }
 
+void ddp_case_set_strategy(ddp_case *k, const char *name, int ranks)
+{
+    const grouping by = parallel_strategy(strategy_named(name))->grouping;
+    k->p.strategy = strategy_named(name);
+    k->p.ranks = ranks;
+    k->p.bucket_bytes =
+        case_has(k->c, "bucket-mb") && by == GROUP_BUCKET ? (int64_t)(case_real(k->c, "bucket-mb") * MIB) : 0;
+    k->o.shard.ranks = by == GROUP_UNIT ? ranks : 0; /* the same index space for the check's reference */
+}
+
 bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
 {
     char why[512] = "";
@@ -150,14 +164,11 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
     out->graph = text_is(case_text(c, "fusion"), "graph");
     out->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured here, not by the trainer */
     out->o.share_grad_memory = true;
-    out->p = (parallel_options){.strategy = strategy_of(c),
-                                .ranks = out->ranks,
-                                .update = update_order_parse(case_text(c, "update")),
+    out->p = (parallel_options){.update = update_order_parse(case_text(c, "update")),
                                 .update_blocks = (int)case_int(c, "update-blocks"),
                                 .max_ctas = (int)case_int(c, "max-ctas"),
                                 .join = out->graph};
-    if (case_has(c, "bucket-mb") && parallel_strategy(out->p.strategy)->grouping == GROUP_BUCKET)
-        out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * MIB);
+    ddp_case_set_strategy(out, strategy_of(c), out->ranks);
     if (case_has(c, "prefetch"))
         out->o.shard.prefetch = (int)case_int(c, "prefetch");
     out->o.shard.free_every = case_has(c, "free-every") ? (int)case_int(c, "free-every") : 1;
@@ -170,8 +181,6 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
         out->o.sums = sums_of(case_text(c, "reduce-dtype"));
     if (case_has(c, "replicas"))
         out->p.replicas = (int)case_int(c, "replicas");
-    if (parallel_strategy(out->p.strategy)->grouping == GROUP_UNIT)
-        out->o.shard.ranks = out->ranks; /* the same index space for the check's reference */
     if (case_has(c, "small"))
         out->o.shard.small = out->o.shard.ranks && text_is(case_text(c, "small"), "replicated");
     if (case_has(c, "gather-dtype"))

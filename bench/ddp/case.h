@@ -61,6 +61,8 @@ typedef struct ddp_case {
 /* Fills in the case. Returns false after setting the row to `skip`: its options contradict each other, or the same case
  * has another name. */
 bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out);
+/* The case by another strategy, as --strategy names it, on other ranks of the job. */
+void ddp_case_set_strategy(ddp_case *k, const char *name, int ranks);
 /* For session_hooks.estimate_bytes: what a rank holds by its strategy. */
 double ddp_case_estimate(const options *o, const bench_case *c);
 bool ddp_validate(const options *o, char *msg, size_t msg_bytes); /* for bench_info.validate */

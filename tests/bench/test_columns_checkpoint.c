@@ -21,6 +21,7 @@ FORMULA(copied_rate, N("rank_bytes") / N("copied_ms") / 1e6)
 FORMULA(durable_rate, N("state_bytes") / N("durable_ms") / 1e6)
 FORMULA(durable_share, 100 * N("durable_gb_s") / N("write_gb_s"))
 FORMULA(load_share, 100 * N("load_gb_s") / fmin(N("read_gb_s"), N("up_gb_s")))
+FORMULA(into_ratio, N("load_gb_s") / N("into_gb_s"))
 FORMULA(pin_rate, N("host_bytes") / N("pin_s") / 1e9)
 FORMULA(two, 2)
 FORMULA(within_device, IS("variant", "device") ? N("device_bytes") : 0)
@@ -36,11 +37,13 @@ static const column_rule rules[] = {
     {"durable_gb_s", DERIVED, durable_rate, 1e-6},
     {"durable_pct", DERIVED, durable_share, 1e-4},
     {"load_pct", DERIVED, load_share, 1e-4},
+    {"into_ratio", DERIVED, into_ratio, 1e-6},
     {"pin_gb_s", DERIVED, pin_rate, 1e-6},
     {"device_bytes", DERIVED, within_device, 0},
     {"step_ms fwd_bwd_ms state_bytes rank_bytes stall_ms stall_max_ms stall_first_ms call_ms "
      "beside_ms n_beside copied_ms written_ms synced_ms durable_ms durable_first_ms down_gb_s "
-     "up_gb_s within_gb_s write_gb_s read_gb_s hash_gb_s load_ms load_gb_s pin_s host_bytes",
+     "up_gb_s within_gb_s write_gb_s read_gb_s hash_gb_s load_ms load_gb_s verify_gb_s into_ms into_gb_s pin_s "
+     "host_bytes",
      MEASURED, NULL, 0},
     {0}};
 
@@ -53,6 +56,8 @@ TEST_IN_FOLDER(columns)
         xasprintf("--ranks 2 --seq 16 --strategy ddp --iters 3 --warmup 1 --saves 2 --folder %s", (char *)*state);
     columns_have_rules(*state, "bench_checkpoint", rules);
     columns_run(*state, "bench_checkpoint", "", arguments, rules);
+    OWNED char *into = xasprintf("%s --variant sync --load-into fsdp --load-ranks 1", arguments);
+    columns_run(*state, "bench_checkpoint", "", into, rules);
     columns_were_seen("bench_checkpoint", rules);
 }
 

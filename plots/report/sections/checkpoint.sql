@@ -36,7 +36,9 @@ SELECT strategy, ranks AS "ranks:", way, n4(durable_ms) AS "durable ms:", n4(dur
     n4(durable_pct) AS "of storage %:", n4(durable_first_ms / durable_ms) AS "first / later:",
     n4(iif(way IN ('async', 'lazy'), 100 * copied_gb_s / down_gb_s, NULL)) AS "copy of the link %?:",
     n4(load_gb_s) AS "load GB/s:",
-    n4(load_pct) AS "of its ceiling %?:", cache AS "cache"
+    n4(load_pct) AS "of its ceiling %?:",
+    iif(load_into = 'none', NULL, load_into || ', ' || iif(load_ranks, load_ranks, ranks)) AS "into?",
+    n4(into_gb_s) AS "GB/s?:", n4(into_ratio) AS "slower by?:", cache AS "cache"
 FROM here ORDER BY id
 
 Ceilings of these runs, and what a way needs.
@@ -44,6 +46,7 @@ Ceilings of these runs, and what a way needs.
 @table
 SELECT strategy, ranks AS "ranks:", way, n4(down_gb_s) AS "to the host GB/s:", n4(up_gb_s) AS "back:",
     n4(within_gb_s) AS "within:", n4(write_gb_s) AS "storage, all ranks:", n4(read_gb_s) AS "reading, a rank?:",
+    n4(verify_gb_s) AS "and hashing?:",
     n4(hash_gb_s) AS "hash, a thread:", bytes(host_bytes) AS "pinned:", bytes(device_bytes) AS "on the device:",
     n4(pin_s) AS "pinning s:", n4(pin_gb_s) AS "pinning GB/s:"
 FROM here ORDER BY id
@@ -87,7 +90,9 @@ UNION ALL SELECT 8, 'copy to the host, % of the link', 90, 100 * copied_gb_s / d
 UNION ALL SELECT 9, 'first save over later ones', -1.3, durable_first_ms / durable_ms FROM rows
 UNION ALL SELECT 10, 'load, % of the lower of reading and copying back', 80, load_pct
     FROM rows WHERE load_pct IS NOT NULL
-UNION ALL SELECT 11, 'pinning, GB/s', 5, pin_gb_s FROM rows WHERE way IN ('async', 'lazy')
+UNION ALL SELECT 11, 'load into other ranks or strategy, time of a byte over the same', -1.15, into_ratio
+    FROM rows WHERE into_ratio IS NOT NULL
+UNION ALL SELECT 12, 'pinning, GB/s', 5, pin_gb_s FROM rows WHERE way IN ('async', 'lazy')
 
 @table
 SELECT what AS "asked", iif(bound < 0, 'at most ', 'at least ') || n4(abs(bound)) AS "bound",

@@ -68,7 +68,7 @@ static option_spec option_table[] = {
     {"way", OPTION_CHOICE, 0, "async", .help = "how it saves; bench_checkpoint says what each costs",
      .choices = CHECKPOINT_WAYS},
     {"keep", OPTION_INT, 0, "2", .help = "complete checkpoints that stay", .min = 1, .max = 1000},
-    {"writers", OPTION_INT, 0, "8", .help = "half the number of threads that write a rank's part of a save",
+    {"writers", OPTION_INT, 0, "8", .help = "half the number of threads, at most, that write a rank's part of a save",
      .def_cpu = "2", .min = 1, .max = 64, .unit = "threads"},
     {"resume-run", OPTION_TEXT, 0, "",
      .help =

@@ -67,7 +67,7 @@ struct checkpoint_saver {
     int64_t copy_bytes;
     writer *writers;
     char *slots;  /* of all writers */
-    int threads;  /* twice o.writers */
+    int threads;  /* at most twice o.writers */
     void *stream; /* of copies */
     device_event *begun, *copied;
     double pin_s;
@@ -276,12 +276,12 @@ static int run_of(const checkpoint_saver *s, int64_t block)
     return low;
 }
 
-/* How many files are written at once: as many as a rank has threads, shared among all ranks, as they share the host's memory: two
+/* How many files are written at once: twice o.writers, shared among all ranks, as they share the host's memory: two
  * ranks with 16 files each wrote half of what they did with 8. At most half as many from a device, whose steps feel the copies. Under
  * the copies of several devices to memory, which the next step waits for, few. */
 static int most_begun(const checkpoint_saver *s)
 {
-    const int share = s->threads / s->o.ranks, most = share < 1 ? 1 : share;
+    const int share = 2 * s->o.writers / s->o.ranks, most = share < 1 ? 1 : share;
     if (is_pinned(s) && s->o.ranks > 1 && s->landed < s->ordered)
         return most < 4 ? most : 4;
     return s->o.way == CHECKPOINT_DEVICE && most > s->o.writers ? s->o.writers : most;
@@ -694,6 +694,13 @@ static void reserve(const checkpoint_saver *s)
         munmap(p, bytes);
 }
 
+/* Two cores of a rank are left to the threads that launch steps and wait for copies: a step is late if a writer has theirs. */
+static int threads_of(const checkpoint_save_options *o)
+{
+    const int twice = 2 * o->writers, left = host_cores_allowed() / o->ranks - 2;
+    return left < o->writers ? o->writers : left < twice ? left : twice;
+}
+
 checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, device *d, const checkpoint_layout *l,
                                           const checkpoint_pieces *pieces, char *why, size_t why_bytes)
 {
@@ -704,7 +711,7 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     s->first = xcalloc((unsigned long)pieces->n + 1, sizeof *s->first);
     s->file = xcalloc((unsigned long)l->files, sizeof *s->file);
     s->direct = xcalloc((unsigned long)l->files, sizeof *s->direct);
-    s->threads = 2 * o->writers;
+    s->threads = threads_of(o);
     s->writers = xcalloc((unsigned long)s->threads, sizeof *s->writers);
     s->lanes = xcalloc((unsigned long)l->files, sizeof *s->lanes);
     s->order = xcalloc((unsigned long)l->files, sizeof *s->order);

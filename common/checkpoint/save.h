@@ -24,7 +24,7 @@ typedef struct checkpoint_save_options {
     const char *folder;
     checkpoint_way way;
     bool direct; /* O_DIRECT where blocks are aligned; buffered where the file system refuses it */
-    int writers; /* half the threads that a rank writes with */
+    int writers; /* a rank writes with twice as many threads, or fewer, which leave it two cores */
     int keep;    /* complete checkpoints that stay */
     int rank, ranks;
     double timeout_s;   /* for all parts to be there; 0: 600 */

@@ -209,11 +209,15 @@ static void map_file(loader *l, int f)
     l->map[f] = at;
 }
 
-static bool read_part(loader *l, int file, const block *part, char *to)
+static bool read_part(loader *l, int file, const block *part, char *to, checkpoint_hash_state *state, uint64_t *hash)
 {
-    if (!l->map[file])
-        return read_all(l->fd[file], to, part->bytes, part->offset);
-    memcpy(to, l->map[file] + part->offset, (size_t)part->bytes);
+    if (l->map[file]) {
+        *hash = checkpoint_hash_copy(state, to, l->map[file] + part->offset, (size_t)part->bytes);
+        return true;
+    }
+    if (!read_all(l->fd[file], to, part->bytes, part->offset))
+        return false;
+    *hash = checkpoint_hash_more(state, to, (size_t)part->bytes);
     return true;
 }
 
@@ -232,9 +236,8 @@ static bool fill_slot(const reader *r, int file, const block *part, char *slot, 
     for (int64_t done = 0; done < part->bytes; done += PART) {
         const int64_t left = part->bytes - done;
         const block next = {part->run, part->offset + done, left < PART ? left : PART, 0};
-        if (!read_part(r->l, file, &next, slot + done))
+        if (!read_part(r->l, file, &next, slot + done, state, hash))
             return false;
-        *hash = checkpoint_hash_more(state, slot + done, (size_t)next.bytes);
     }
     return true;
 }

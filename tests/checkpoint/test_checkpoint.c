@@ -46,6 +46,11 @@ TEST(hashes_are_those_of_xxhash)
     checkpoint_hash_state s = {.bytes = 0};
     checkpoint_hash_more(&s, "Nobody inspects the spammish rep", 32);
     assert_int_equal(checkpoint_hash_more(&s, "etition", 7), 0xfbcea83c8a378bf1u);
+    char copy[40] = "";
+    s = (checkpoint_hash_state){.bytes = 0};
+    assert_int_equal(checkpoint_hash_copy(&s, copy, "Nobody inspects the spammish repetition", 39),
+                     0xfbcea83c8a378bf1u);
+    assert_string_equal(copy, "Nobody inspects the spammish repetition");
 }
 
 /* ---- files ---- */

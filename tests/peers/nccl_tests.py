@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: MIT
 """nccl-tests' all_reduce_perf from the folder NCCL_TESTS: the peer of bench_allreduce, called and from CUDA graphs."""
+import contextlib
 import os
 import re
+import signal
 import subprocess
+
+import record
+
+CASE_S = 30  # a case takes some 6 s
 
 
 def program():
@@ -44,10 +50,12 @@ STARTS = {"process": "a process for each rank", "thread": "one process, a thread
 
 
 def command_of(case, ranks, small):
+    """Of sizes in steps of two. 200 calls of each, from a graph 50 times 4, so that starting one is less than 1 % of 1 KiB."""
     start, registered, mode = case
-    each = ["mpirun", "--allow-run-as-root", "-np", str(ranks), program(), "-t", "1"] if start == "process" else [program(), "-t", str(ranks)]
-    return [*each, "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-g", "1", "-w", "5", "-n", "20" if small else "50",
-            *(["-R", "1"] if registered else []), *(["-G", "20"] if mode == "graph" else [])]
+    each = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", str(ranks), program(), "-t", "1"] if start == "process" \
+        else [program(), "-t", str(ranks)]
+    return [*each, "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-g", "1", "-w", "5", "-n", "50",
+            *(["-R", "1"] if registered else []), *(["-G", "4"] if mode == "graph" else [])]
 
 
 def multicast():
@@ -57,37 +65,47 @@ def multicast():
 
 
 def run(case, ranks, small, timeout):
-    """Rows of one case; RuntimeError with the reason where it does not run."""
+    """Rows of one case; RuntimeError with the reason where it does not run. What it started ends with it."""
     command = command_of(case, ranks, small)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"{command[0]}: {error}") from error
-    found, tool, library = parse(done.stdout)
-    if done.returncode or not found:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
-    if ranks_of(done.stdout) not in (0, ranks):
+        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    except OSError as error:
+        raise RuntimeError(f"{command[0]}: {error.strerror}") from error
+    try:
+        out, err = job.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"no end within {timeout} s") from error
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL) if job.poll() is None else ():
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(job.pid, number)
+                job.wait(5)
+    found, tool, library = parse(out)
+    if job.returncode or not found:
+        raise RuntimeError(f"{os.path.basename(command[0])} ended with {job.returncode}: {' '.join((err or out).split())[-120:]}")
+    if ranks_of(out) not in (0, ranks):
         raise RuntimeError(f"it ran as {ranks} jobs of one rank: all_reduce_perf was built without MPI=1")
     return found, tool, library
 
 
-def nccl_tests(rows, small, ranks=None, timeout=120):
-    gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout.count("GPU ")
+def nccl_tests(rows, small, ranks=None, timeout=CASE_S):
+    gpus = record.output_of("nvidia-smi", "-L").count("GPU ")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     ranks, ran = ranks or (len(visible.split(",")) if visible else gpus), 0
     for case in CASES:
         start, registered, mode = case
+        cells = {"bench": "nccl_tests", "ranks": ranks, "mode": mode,
+                 "policy": f"{STARTS[start]}, fp32, sum{', registered buffers' if registered else ''}{multicast()}"}
         try:
             found, tool, library = run(case, ranks, small, timeout)
         except RuntimeError as error:
-            print(f"  {STARTS[start]}{', registered buffers' if registered else ''}, {mode}: not run, {error}")
+            rows.add(**cells, note=record.reason_of(error).removeprefix("RuntimeError: "))
             continue
         ran += 1
         rows.facts["nccl"] = library or rows.facts["nccl"]
         for size, in_place, us, algorithm, bus, wrong in found:
-            rows.add(bench="nccl_tests", tool=f"nccl-tests {tool}".strip(), ranks=ranks, bytes=size, mode=mode, in_place=in_place,
-                     policy=f"{STARTS[start]}, fp32, sum{', registered buffers' if registered else ''}{multicast()}", median_us=us, algbw_gb_s=algorithm,
-                     busbw_gb_s=bus, wrong=wrong)
+            rows.add(**cells, tool=f"nccl-tests {tool}".strip(), bytes=size, in_place=in_place, median_us=us, algbw_gb_s=algorithm, busbw_gb_s=bus,
+                     wrong=wrong)
     print(f"  {ran} of {len(CASES)} ways ran")
     if not ran:
         raise RuntimeError("no way to start nccl-tests ran")

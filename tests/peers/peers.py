@@ -346,8 +346,27 @@ def test_ways_of_nccl_tests():
         said = nccl_tests.multicast()
         found = [" ".join(nccl_tests.command_of(case, 4, False)) for case in (("process", 0, "eager"), ("thread", 1, "graph"))]
     common = "-b 1K -e 1G -f 2 -g 1 -w 5 -n 50"
-    wanted = [f"mpirun --allow-run-as-root -np 4 perf -t 1 {common}", f"perf -t 4 {common} -R 1 -G 20"]
+    wanted = [f"mpirun --allow-run-as-root --bind-to none -np 4 perf -t 1 {common}", f"perf -t 4 {common} -R 1 -G 4"]
     return [] if found == wanted and said == ", NCCL_NVLS_ENABLE=0" else [f"nccl-tests: {found}, {said}"]
+
+
+def test_nccl_tests_that_fail():
+    """A way that does not start, ends badly or hangs has a row that says so, what it started has ended, and the next one goes on."""
+    import tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/out", "w") as file:
+            file.write(NCCL_TESTS_OUTPUT)
+        hangs = ["bash", "-c", f"sleep 300 & echo $! >{folder}/rank; wait"]
+        ways = iter([[f"{folder}/none"], ["bash", "-c", "echo bad; exit 2"], hangs, ["cat", f"{folder}/out"], *[["false"]] * 4])
+        with unittest.mock.patch.object(nccl_tests, "command_of", lambda *_: next(ways)):
+            nccl_tests.nccl_tests(record.Rows("nccl_tests", folder), True, ranks=2, timeout=1)
+        found = [row["note"] or row["median_us"] for row in rows_of(folder, "nccl_tests")]
+        with open(f"{folder}/rank") as file:
+            state = record.output_of("ps", "-o", "stat=", "-p", file.read().strip())
+    wanted = [f"{folder}/none: No such file or directory", "bash ended with 2: bad", "no end within 1 s", "10.44", "9.8", "4100.1", "4101.2",
+              *["false ended with 1:"] * 4]
+    wrong = [] if found == wanted else [f"nccl-tests that fail: {found}"]
+    return wrong + ([] if not state or state.startswith("Z") else ["what nccl-tests started outlives it"])
 
 
 def test_run_by_hand():
@@ -481,7 +500,7 @@ def test_pipelines():
 
 def self_test(options):
     print("rows of a folder:")
-    wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_ways_of_nccl_tests() + test_run_limited()
+    wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_ways_of_nccl_tests() + test_nccl_tests_that_fail() + test_run_limited()
     wrong += test_run_by_hand() + test_load() + test_cases() + test_limits() + test_pipelines()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]

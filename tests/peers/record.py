@@ -39,7 +39,7 @@ COLUMNS = {
     "run": (("bench", "size", "seq", "batch", "precision", "steps", "mode", "policy"),
             ("step_ms", "item_ms", "eager_ms", "eager_item_ms", "diff_rel", "diff_step", "allow_rel", "diff_last", "allow_last", "spread_rel",
              "loss_last", "loss_last_ours", "note")),
-    "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong")),
+    "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong", "note")),
 }
 
 

@@ -151,8 +151,11 @@ WHERE nth = 1
 SELECT 'PyTorch' AS peer, id, ranks, bytes, mode, 1 AS in_place, median_ms, gpu_uuid, run_id, 0 AS wrong
 FROM peer_allreduce
 WHERE backend = 'nccl'
-UNION ALL SELECT 'nccl-tests', id, ranks, bytes, mode, in_place, median_us / 1e3, gpu_uuid, run_id, wrong
+UNION ALL SELECT 'nccl-tests' || iif(policy GLOB 'a process*', ', a process for each GPU', '')
+    || iif(policy GLOB '*registered*', ', registered buffers', ''), id, ranks, bytes, mode, in_place, median_us / 1e3,
+    gpu_uuid, run_id, wrong
 FROM peer_nccl_tests
+WHERE median_us IS NOT NULL
 
 @view our_allreduce
 SELECT *, variant <> 'all-reduce' AS own, row_number() OVER (PARTITION BY ranks, bytes, in_place, variant = 'all-reduce'

@@ -108,7 +108,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_run run_table[] = {
     {RUN_QUICK | RUN_DEFAULT, 1, 16, "--variant gemm,copy,copy_kernel,launch,launch_sync,launch_graph,p2p,p2p_both"},
     {RUN_DEFAULT, 1, 12, "--variant gemm_best --dtype bf16,tf32"},
-    {RUN_FULL, 1, 140, "--variant gemm_best,copy --dtype bf16 --mnk 8192x8192x8192 --bytes 1G --sustain 60"},
+    {RUN_FULL, 1, 130, "--variant gemm_best,copy_kernel --dtype bf16 --mnk 4096x2560x20480 --bytes 1G --sustain 60"},
     /* The products of a step of xl, 2.7b and small, forward and backward, for the table of a profile. */
     {RUN_FULL, 1, 45,
      "--variant gemm_best --dtype bf16 --mnk "
@@ -117,7 +117,7 @@ static const bench_run run_table[] = {
      "4096x7680x2560,4096x2560x2560,4096x20480x2560,4096x2560x10240,4096x2560x7680,4096x2560x20480,4096x10240x2560,"
      "7680x2560x4096,2560x2560x4096,20480x2560x4096,2560x10240x4096,"
      "2048x2304x768,2048x768x768,2048x6144x768,2048x768x3072,512x2304x768,512x768x768,512x6144x768,512x768x3072"},
-    {RUN_HEADLINE, 1, 5, "--variant gemm,copy_kernel --dtype bf16 --size 8192 --bytes 1G"},
+    {RUN_HEADLINE, 1, 5, "--variant gemm_best,copy_kernel --dtype bf16 --mnk 4096x2560x20480 --bytes 1G"},
     {RUN_CPU, 0, 8, ""},
     {0}};
 

@@ -172,14 +172,24 @@ static void append_asked(sqlite3_str *sql, const char *name, bool sizes)
         sqlite3_str_appendf(sql, "\"%w\"", name);
 }
 
+/* Whether rows may have been sustained: those stand in a table of their own, since the newest row of a case may not have been. */
+static bool has_sustain(const known_column *c, size_t first, size_t end)
+{
+    while (first < end && strcmp(c[first].name, "sustain_s") != 0)
+        first++;
+    return first < end;
+}
+
 /* Benches that measure nothing, so that it says nothing on which device they ran. */
 static bool on_paper(const char *table)
 {
     return strcmp(table, "bench_accounting") == 0 || strcmp(table, "bench_mesh") == 0;
 }
 
-/* From raw the newest row of each case: a verified one before others, then the latest. */
-static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t end, const char *device)
+/* From raw into a table the newest row of each case: a verified one before others, then of the latest commit one of a run that has peers,
+ * since only there is a ratio formed, then the latest. */
+static void keep_newest(sqlite3 *db, const char *into, const char *from, const known_column *c, size_t first,
+                        size_t end, const char *device)
 {
     const char *table = c[first].table;
     const bool ours = text_starts(table, "bench_"), sizes = ours && has_sizes(c, first, end);
@@ -210,11 +220,14 @@ static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t
                         "INSERT INTO \"%w\"(options, custom, run_of%s) SELECT json_object(%s), %s, coalesce(gpu_uuid, "
                         "(SELECT value FROM machine m WHERE m.run_id = r.run_id AND m.key = 'gpu_uuid'), '') || ' ' || "
                         "coalesce(%s, \"commit\", '')%s "
-                        "FROM (SELECT *, min(id) OVER of_case AS first_id, row_number() OVER (PARTITION BY %s "
-                        "ORDER BY %s id DESC) AS age "
-                        "FROM raw WINDOW of_case AS (PARTITION BY %s)) r WHERE age = 1",
-                        table, a, j ? j : "", own ? own : "NULL", ours ? "campaign" : "run_id", a, partition,
-                        ours ? "coalesce(\"check\", 1) <> 0 DESC, utc DESC," : "", partition);
+                        "FROM (SELECT *, row_number() OVER (PARTITION BY %s ORDER BY %s id DESC) AS age "
+                        "FROM (SELECT *, min(id) OVER of_case AS first_id, max(utc) OVER (PARTITION BY %s, \"commit\") "
+                        "AS commit_utc FROM %s WINDOW of_case AS (PARTITION BY %s))) r WHERE age = 1",
+                        into, a, j ? j : "", own ? own : "NULL", ours ? "campaign" : "run_id", a, partition,
+                        ours ? "coalesce(\"check\", 1) <> 0 DESC, commit_utc DESC, "
+                               "coalesce(campaign, run_id) IN (SELECT run_id FROM peer_runs) DESC, utc DESC,"
+                             : "",
+                        partition, from, partition);
     if (ours && device && !on_paper(table))
         sqlite3_str_appendf(sql, " AND coalesce(device, %Q) = %Q", device, device);
     else if (device && strcmp(device, "cpu") == 0)
@@ -321,7 +334,13 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
     if (file && file->rows && has_options(c[first].table)) {
         create(db, "raw", c, first, end);
         insert(db, "raw", file, path, c, first, end);
-        keep_newest(db, c, first, end, device);
+        keep_newest(db, c[first].table, "raw", c, first, end, device);
+        if (has_sustain(c, first, end)) {
+            OWNED char *steady = xasprintf("steady_%s", c[first].table);
+            keep_newest(db, steady, "(SELECT * FROM raw WHERE sustain_s > 0)", c, first, end, device);
+        }
+        if (text_starts(c[first].table, "peer_"))
+            db_run(db, path, "INSERT INTO peer_runs SELECT DISTINCT run_id FROM \"%w\"", c[first].table);
         keep_repeats(db, c, first, end, device);
         db_run(db, path, "DROP TABLE raw");
     } else if (file && file->rows) {
@@ -343,11 +362,16 @@ sqlite3 *db_open(const char *dir, const char *device)
     db_run(db, "SQLite",
            "CREATE TABLE files(name, path, lost);"
            "CREATE TABLE repeats(bench, variant, options, time, runs, middle, least, most, own, clocks)");
+    db_run(db, "SQLite", "CREATE TABLE peer_runs(run_id)"); /* of peers, which are loaded before the benches */
     size_t n;
     const known_column *c = known_columns(&n);
     for (size_t first = 0, end; first < n; first = end) {
         end = table_end(c, n, first);
         create(db, c[first].table, c, first, end);
+        if (has_sustain(c, first, end)) {
+            OWNED char *steady = xasprintf("steady_%s", c[first].table);
+            create(db, steady, c, first, end);
+        }
         if (dir && !device && strchr(c[first].path, '*'))
             load_many(db, dir, c, first, end);
         else if (dir && !strchr(c[first].path, '*'))

@@ -69,6 +69,28 @@ TEST_IN_FOLDER(repeats_are_a_spread)
         "PyTorch,\"xl, S 512\",2,10.0,10.5,20.0,1400 to 1500\n");
 }
 
+/* A ratio needs a row of the peer's own run: of the newest commit such a row stands for its case, whatever ran behind it. A row that was
+ * sustained is not lost behind one that was not. */
+TEST_IN_FOLDER(runs_with_peers_and_sustained_rows)
+{
+#define OF(size, us, long_us, campaign, commit, utc)                                                                   \
+    "3,1,bench_roofline,gemm,ok,," size "," us "," long_us "," campaign ",G," commit ",1," utc ",cuda\n"
+    static const char head[] =
+        "schema,method,bench,variant,status,reason,size,time_us,sustain_s,sustained_us,campaign,gpu_uuid,commit,"
+        "check,utc,device\n";
+    OWNED char *rows =
+        xasprintf("%s%s", head,
+                  OF("64", "1", "0,nan", "with", "a", "1") OF("64", "2", "60,2.5", "alone", "a", "2")
+                      OF("64", "3", "0,nan", "alone-1", "a", "3") OF("128", "4", "0,nan", "with", "a", "1")
+                          OF("128", "5", "0,nan", "alone", "b", "2"));
+    folder_write(*state, "bench_roofline.csv", rows);
+    answers(*state, "SELECT size, time_us FROM bench_roofline ORDER BY id", "64,3.0\n128,5.0\n");
+    folder_write(*state, "peer_gemm.csv",
+                 "bench,dtype,size,mode,policy,median_ms,run_id\ngemm,bf16,64,graph,p,2,with\n");
+    answers(*state, "SELECT size, time_us FROM bench_roofline ORDER BY id", "64,1.0\n128,5.0\n");
+    answers(*state, "SELECT size, time_us, sustained_us FROM steady_bench_roofline", "64,2.0,2.5\n");
+}
+
 /* Rows of a bench that times nothing say neither --l2 nor --timer; files of the time when they did are read, too. */
 TEST_IN_FOLDER(rows_without_times)
 {

@@ -82,6 +82,28 @@ TEST_IN_FOLDER(the_same_cases_on_every_machine)
     free(text);
 }
 
+/* Five runs of a case and a minute of it stand beside it. */
+TEST_IN_FOLDER(runs_beside_a_headline)
+{
+    machine(*state);
+    OWNED char *rows =
+        xasprintf("schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,"
+                  "step_mean_ms,tokens_per_s,mfu_causal_pct,sustain_s,sustained_step_ms" RUN);
+    for (int i = 0; i < 6; i++) { /* the fourth is 2 % longer, the first a minute long */
+        OWNED char *before = rows;
+        rows = xasprintf(
+            "%s3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,100,%d,40000,50,%s,r-%d,c-%d,box," H200
+            ",GPU-a,cuda,1,aaaaaaaaaaaa,0,2026-11-21T10:00:0%dZ\n",
+            before, i == 3 ? 102 : 100, i == 0 ? "60,105" : "0,nan", i, i, i);
+    }
+    folder_write(*state, "bench_transformer.csv", rows);
+    OWNED char *text = report_text(*state), *page = folder_text(*state, "report.html");
+    text_has(text, "| 40000 tokens/s, median step 100.0 ms | MFU 50 % | | 6 runs within 2.0 %; 1.05 times as long when "
+                   "busy for 60 s |");
+    text_has(text, "1 of 1 case agree within 3 %");
+    text_has(page, "steady / burst");
+}
+
 TEST_IN_FOLDER(a_stranger_is_escaped)
 {
     folder_write(*state, "machine.csv", "run_id,key,value\nr-1,cpu,<b>*x* |y</b>\n");

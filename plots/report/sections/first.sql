@@ -97,11 +97,36 @@ UNION ALL SELECT 11, n(1e3 / tokens_per_j) || ' mJ per token', NULL, '', '', NUL
 FROM steps
 WHERE size = 'xl' AND seq = 1024 AND tokens_per_j > 0
 
+-- How far several runs of these cases are apart, and how long one takes on a GPU that is busy for longer.
+@view of_rows
+SELECT m.nth, w.*, CASE m.nth WHEN 3 THEN 'fwd_ms' WHEN 4 THEN 'bwd_ms' END AS part
+FROM measured m
+LEFT JOIN attention a ON m.table_ = 'peer_flash'
+JOIN rows w ON w.bench_table = iif(a.id, 'bench_flash', m.table_) AND w.id = coalesce(a.id, m.row_id)
+
+@view again
+SELECT nth, max(runs) AS runs, runs || printf(' runs within %.1f %%', 100 * (most - least) / middle) AS said
+FROM of_rows w
+JOIN repeats r USING (bench, variant, options) WHERE r.time = coalesce(part, r.time) GROUP BY nth
+
+@view minutes
+SELECT bench, variant, options, NULL AS part, sustain_s, sustained_step_ms / step_ms AS longer
+FROM steady_bench_transformer
+UNION ALL SELECT bench, variant, options, NULL, sustain_s, sustained_us / time_us FROM steady_bench_roofline
+UNION ALL SELECT bench, variant, options, 'fwd_ms', sustain_s, sustained_fwd_ms / fwd_ms FROM steady_bench_flash
+UNION ALL SELECT bench, variant, options, 'bwd_ms', sustain_s, sustained_bwd_ms / bwd_ms FROM steady_bench_flash
+
+@view long
+SELECT nth, printf('%.2f times as long when busy for %.0f s', longer, sustain_s) AS said
+FROM of_rows w
+JOIN minutes s USING (bench, variant, options) WHERE s.part IS w.part AND longer > 0 GROUP BY nth
+
 @into first
 SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value,
     iif(m.share IS NULL, '', trim(m.more || printf(' %.0f %%', m.share))) AS share,
     coalesce(p.peer || printf(' %.2f', p.ratio) || iif(p.low IS NULL, '', printf(' [%.2f, %.2f]', p.low, p.high)),
-    r.peer || ': not compared, ' || substr(r.why, 1, instr(r.why || ':', ':') - 1), '') AS peer
+    r.peer || ': not compared, ' || substr(r.why, 1, instr(r.why || ':', ':') - 1), '') AS peer,
+    coalesce(a.said || coalesce('; ' || l.said, ''), l.said) AS runs
 FROM (VALUES
     (1, 'bf16 product, best of ' || iif((SELECT count(*) FROM bench_roofline WHERE variant = 'gemm_best'), 'all shapes',
     'four sizes')),
@@ -116,6 +141,8 @@ FROM (VALUES
     (10, 'all-reduce of 1 KiB'),
     (11, 'energy, the xl step above')) c
 LEFT JOIN measured m ON m.nth = c.column1
+LEFT JOIN again a ON a.nth = m.nth
+LEFT JOIN long l ON l.nth = m.nth
 LEFT JOIN strongest p ON p.table_ = m.table_ AND p.work LIKE m.like_
     AND iif(m.where_ IS NULL, p.row_id = m.row_id, p.place = m.where_)
 LEFT JOIN judged r ON r.why IS NOT NULL AND r.table_ = m.table_ AND r.work LIKE m.like_
@@ -131,8 +158,9 @@ FROM (SELECT * FROM first JOIN (VALUES (1, 'bf16'), (2, 'copy'), (5, 'xl'), (8, 
 -- The ranks of a machine's CPU, beside those of its GPUs, are no case of these.
 @table
 SELECT what AS "what (fixed cases)", value AS "value:", share AS "of its limit:",
-    peer AS "strongest peer, its time over ours" FROM first WHERE NOT (SELECT device = 'cpu' AND other FROM main_device)
-    ORDER BY nth
+    peer AS "strongest peer, its time over ours", runs AS "other runs?"
+FROM first
+WHERE NOT (SELECT device = 'cpu' AND other FROM main_device) ORDER BY nth
 
 Limits: the data sheet for products, copies and MFU, the measured product for attention, the measured copy between GPUs
 for all-reduce; of a data-parallel step the part that does not wait. [values] are the least and largest ratio of the

@@ -46,13 +46,14 @@ SELECT status, case_name(bench, variant, options) AS "case", fwd_ms AS "forward 
 
 @view steady
 SELECT id AS place, case_name(bench, variant, options) || ', forward' AS name, fwd_ms AS burst,
-    sustained_fwd_ms AS sustained, sustained_fwd_sm_mhz AS mhz, sustained_fwd_power_w AS watts, fwd_j AS joules,
-    fwd_tflop_per_j AS per_j
-FROM bench_flash
+    iif(long, sustained_fwd_ms, NULL) AS sustained, sustained_fwd_sm_mhz AS mhz, sustained_fwd_power_w AS watts,
+    iif(long, NULL, fwd_j) AS joules, fwd_tflop_per_j AS per_j
+FROM (SELECT *, 1 AS long FROM steady_bench_flash UNION ALL SELECT *, 0 FROM bench_flash)
 WHERE status = 'ok'
-UNION ALL SELECT id + 0.5, case_name(bench, variant, options) || ', backward', bwd_ms, sustained_bwd_ms,
-    sustained_bwd_sm_mhz, sustained_bwd_power_w, bwd_j, bwd_tflop_per_j
-FROM bench_flash
+UNION ALL SELECT id + 0.5, case_name(bench, variant, options) || ', backward', bwd_ms,
+    iif(long, sustained_bwd_ms, NULL), sustained_bwd_sm_mhz, sustained_bwd_power_w, iif(long, NULL, bwd_j),
+    bwd_tflop_per_j
+FROM (SELECT *, 1 AS long FROM steady_bench_flash UNION ALL SELECT *, 0 FROM bench_flash)
 WHERE status = 'ok'
 
 @use steady TFLOP

@@ -28,8 +28,10 @@ SELECT status, variant AS what, pair AS "GPUs?", bytes AS "bytes:", time_us AS "
 FROM bench_roofline WHERE variant NOT GLOB 'gemm*' AND status <> 'skip' ORDER BY id
 
 @view steady
-SELECT id AS place, case_name(bench, variant, options) AS name, time_us / 1e3 AS burst, sustained_us / 1e3 AS sustained,
-    sustained_sm_mhz AS mhz, sustained_power_w AS watts, energy_j AS joules, tflop_per_j AS per_j FROM bench_roofline
-    WHERE status = 'ok'
+SELECT id AS place, case_name(bench, variant, options) AS name, time_us / 1e3 AS burst,
+    iif(long, sustained_us / 1e3, NULL) AS sustained, sustained_sm_mhz AS mhz, sustained_power_w AS watts,
+    iif(long, NULL, energy_j) AS joules, tflop_per_j AS per_j
+FROM (SELECT *, 1 AS long FROM steady_bench_roofline UNION ALL SELECT *, 0 FROM bench_roofline)
+WHERE status = 'ok'
 
 @use steady TFLOP

@@ -146,9 +146,12 @@ SELECT status, case_name(bench, variant, options) AS "case", warmup AS "warm-up:
 FROM warmups ORDER BY id
 
 @view steady
-SELECT id AS place, case_name(bench, variant, options) AS name, step_ms AS burst, sustained_step_ms AS sustained,
-    sustained_step_sm_mhz AS mhz, sustained_step_power_w AS watts, step_j AS joules, tokens_per_j AS per_j
-    FROM bench_transformer WHERE status = 'ok'
+SELECT id AS place, case_name(bench, variant, options) AS name, step_ms AS burst,
+    iif(long, sustained_step_ms, NULL) AS sustained,
+    sustained_step_sm_mhz AS mhz, sustained_step_power_w AS watts,
+    iif(long, NULL, step_j) AS joules, tokens_per_j AS per_j
+FROM (SELECT *, 1 AS long FROM steady_bench_transformer UNION ALL SELECT *, 0 FROM bench_transformer)
+WHERE status = 'ok'
 
 @use steady tokens
 

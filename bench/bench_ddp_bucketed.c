@@ -37,7 +37,8 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 4,2 --bucket-mb 25,100 --precision bf16-pure --grad-dtype policy"},
     {RUN_FULL, 2, 40,
      "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32 --bucket-mb 100"},
-    {RUN_HEADLINE, 2, 18, "--ranks {gpus} --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_HEADLINE, 2, 18,
+     "--ranks {gpus} --bucket-mb 100 --update backward --seq 512 --precision bf16 --grad-dtype policy"},
     {RUN_CPU, 0, 10, ""},
     {0}};
 

@@ -78,7 +78,8 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 120,
      "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32 --variant ddp,zero1,fsdp"},
     {RUN_HEADLINE, 2, 40,
-     "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp"},
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp --gather copy "
+     "--reduce copy"},
     {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 30,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --timeline 1"},

@@ -15,6 +15,7 @@ of one run are from each other, and at which clocks it ran.
 
 @table
 SELECT bench, case_name(bench, variant, options) AS "case", time, runs AS "runs:", middle AS "median:",
-    n4(least) || ' to ' || n4(most) AS "range:", 100 * (most - least) / middle AS "range %:",
+    iif(least < 0.1, n(least) || ' to ' || n(most), n4(least) || ' to ' || n4(most)) AS "range:",
+    100 * (most - least) / middle AS "range %:",
     own AS "10th to 90th percentile of one run, %:", clocks AS "SM clocks, MHz:"
 FROM repeats ORDER BY rowid

@@ -33,8 +33,10 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 18, "--ranks {gpus} --bucket-mb 25 --update backward --seq 512 --precision bf16 --grad-dtype policy"},
     /* DDP runs the same (tests/peers/parallel_cases.py). */
     {RUN_FULL, 2, 26, "--ranks {gpus} --bucket-mb 25,100 --seq 512 --precision bf16-pure --grad-dtype policy"},
-    {RUN_FULL | RUN_LOAD, 2, 110,
-     "--ranks {gpus} --size 2.7b --seq 2048 --batch 4,2 --bucket-mb 25,100 --precision bf16-pure --grad-dtype policy"},
+    {RUN_FULL | RUN_LOAD, 2, 30,
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 4 --bucket-mb 25 --precision bf16-pure --grad-dtype policy"},
+    {RUN_FULL | RUN_LOAD, 2, 55,
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 4,2 --bucket-mb 100 --precision bf16-pure --grad-dtype policy"},
     {RUN_FULL, 2, 40,
      "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32 --bucket-mb 100"},
     {RUN_HEADLINE, 2, 18,

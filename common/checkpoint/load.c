@@ -114,7 +114,7 @@ typedef struct loader {
 
 /* A reader fills one slot, part by part, while the device takes what is in the other. Streams are few: copies to a device take
  * turns on one engine, and to make a stream takes a millisecond. */
-enum { SLOTS = 2, PART = 256 << 10, STREAMS = 4 };
+enum { SLOTS = 2, PART = 256 << 10, LARGEST = 2 << 20, STREAMS = 4 };
 
 typedef struct reader {
     loader *l;
@@ -287,11 +287,11 @@ static void *read_blocks(void *arg)
     return NULL;
 }
 
-/* Slots take at most a twelfth of what is loaded, as pinning them is not done until all of them are: for 24 readers and 10 us of
- * the driver a copy, about where larger ones no longer gain what their memory costs. */
+/* Of a large load so few copies that the driver is free most of the time; of a small one slots are at most a twelfth, since to pin
+ * them takes longer than the calls that larger ones save (10 us each). */
 static int64_t copy_bytes(const loader *l, int readers)
 {
-    int64_t bytes = 0, copy = CHECKPOINT_BLOCK;
+    int64_t bytes = 0, copy = LARGEST;
     for (int64_t i = 0; i < l->n; i++)
         bytes += l->blocks[i].bytes;
     while (copy > PART && 12 * SLOTS * readers * copy > bytes)

@@ -287,7 +287,7 @@ static void *read_blocks(void *arg)
     return NULL;
 }
 
-/* Of a large load so few copies that the driver is free most of the time; of a small one slots are at most a twelfth, since to pin
+/* A large load has so few copies that the driver is free most of the time; slots take at most a twelfth of a small one, since to pin
  * them takes longer than the calls that larger ones save (10 us each). */
 static int64_t copy_bytes(const loader *l, int readers)
 {

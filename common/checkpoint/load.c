@@ -287,8 +287,8 @@ static void *read_blocks(void *arg)
     return NULL;
 }
 
-/* A large load has so few copies that the driver is free most of the time; slots take at most a twelfth of a small one, since to pin
- * them takes longer than the calls that larger ones save (10 us each). */
+/* A large load has so few copies that the driver is free most of the time. Slots of a small one are at most a twelfth of it: to
+ * pin them would take longer than the calls that larger ones save (10 us each). */
 static int64_t copy_bytes(const loader *l, int readers)
 {
     int64_t bytes = 0, copy = LARGEST;

@@ -432,7 +432,8 @@ ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         files = count_write(fd, 0, &ignored);
     }
-    beside_first = first ? files : beside_first;
+    if (first)
+        beside_first = files;
     nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
     const ssize_t n = __real_pwrite(fd, from, bytes, offset);
     count_write(fd, -1, &ignored);

@@ -274,6 +274,7 @@ SELECT work, NULL, 'PyTorch ' || strategy || ', ' || mode || ', ' || precision
     || coalesce(' (loss ' || n4(loss_third) || ', ours ' || n4(our_loss) || ')', ''), place, step_ms / our_ms,
     step_p10_ms / our_p95, step_p90_ms / our_p5, bench_table, our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, NULL,
     NULL, NULL, NULL, CASE WHEN loss IN ('nan', 'inf', '-inf') THEN 'its result is wrong'
+    WHEN loss_third IS NOT NULL AND our_loss IS NULL THEN 'ours has no third loss to compare'
     WHEN abs(loss_third - our_loss) > iif(precision GLOB '*32', 0.005, 0.02) * our_loss
     THEN 'its losses are not ours' END, 1, coalesce(gpu_busy_pct, iif(mode GLOB '*-graph', 100, NULL)), mfu_pct
 FROM ddp_pairs

@@ -118,17 +118,17 @@ static const bench_run run_table[] = {
      "--ranks 4 --size large --seq 512 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
     {RUN_DEFAULT, 8, 32,
      "--ranks 8 --size large --seq 512 --batch 1,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
-    {RUN_FULL, 2, 180,
+    {RUN_FULL, 2, 130,
      "--ranks {gpus} --size 8b --seq 32768 --batch 1 --precision bf16 --grad-dtype policy --variant fsdp "
-     "--recompute block --loss-chunk 4096"},
+     "--recompute block --loss-chunk 4096 --warmup 3 --iters 4"},
     {RUN_FULL, 2, 75,
      "--ranks {gpus} --size 8b --seq 8192 --batch 1 --precision bf16,fp8-tensorwise --grad-dtype policy --variant fsdp "
-     "--recompute mlp --loss-chunk 4096 --warmup 2 --iters 4"},
+     "--recompute mlp --loss-chunk 4096 --warmup 3 --iters 4"},
     /* The model, sequence and batch of torchtitan's published table. */
     {RUN_FULL, 2, 75,
      "--ranks {gpus} --size llama3-8b --seq 8192 --batch 1 --precision bf16,fp8-tensorwise --grad-dtype policy "
      "--variant "
-     "fsdp --recompute mlp --loss-chunk 4096 --warmup 2 --iters 4"},
+     "fsdp --recompute mlp --loss-chunk 4096 --warmup 3 --iters 4"},
     /* bench_mesh --variant measured predicts these. */
     {RUN_DEFAULT, 2, 26,
      "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "

@@ -24,7 +24,7 @@ static char *linked_copy(const char *folder, const char *committed)
     if (mkdir(results, 0777) == 0) {
         link_to("plots", folder, "plots");
         link_to("results/published", results, "published");
-        link_to("results/h100-x1-losses", results, "h100-x1-losses");
+        link_to("results/h200-x1-losses", results, "h200-x1-losses");
     }
     unlink(dir); /* where it is the link to the losses */
     assert_int_equal(mkdir(dir, 0777), 0);

@@ -93,7 +93,7 @@ static const column_spec column_table[] = {
     {"up_gb_s", COLUMN_REAL, false, "ceiling: and back"},
     {"within_gb_s", COLUMN_REAL, false, "ceiling: bytes copied within the device (read and written once)"},
     {"write_gb_s", COLUMN_REAL, false, "ceiling: plain files from pinned memory with fsync, all ranks together, best of 3"},
-    {"read_gb_s", COLUMN_REAL, false, "ceiling: plain files to pinned memory, by as many threads as load; of a rank, all at once, best of 3"},
+    {"read_gb_s", COLUMN_REAL, false, "ceiling: plain files into a cache, by as many threads as load; of a rank, all at once, best of 3"},
     {"hash_gb_s", COLUMN_REAL, false, "ceiling: XXH64 by one thread"},
     {"load_ms", COLUMN_REAL, false, "all ranks load the last save; slowest rank"},
     {"cache", COLUMN_TEXT, false, "of the files that are loaded: cold where the file system lets go of them, else warm"},

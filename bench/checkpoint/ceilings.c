@@ -15,7 +15,7 @@
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 
-enum { REPEATS = 3, BLOCK = 4 << 20 };
+enum { REPEATS = 3, BLOCK = 4 << 20, PART = 256 << 10 };
 static const int64_t most_copied = 256 << 20, most_written = (int64_t)4 << 30;
 
 /* Seconds of copying up to `most` bytes of the state: to the buffer, or back to where they came from. */
@@ -55,11 +55,21 @@ static double least_of(const saving *s, const char *name, double mine)
 
 typedef struct stream { /* a thread, and which blocks of a file it writes, or reads */
     pthread_t thread;
-    char *memory; /* of `rooms` blocks, which it goes through from block `room` on: a state lies in no cache */
+    char *
+        memory; /* to write: of `rooms` blocks, which it goes through from block `room` on, as a state lies in no cache */
+    char *part; /* to read: where each part comes, as a load's slots lie in a cache */
     int64_t room, rooms, first, stride, bytes;
     char path[600];
     bool reading, direct, ok;
 } stream;
+
+static bool read_block(int fd, char *part, int64_t block)
+{
+    bool ok = true;
+    for (int64_t at = 0; at < BLOCK && ok; at += PART)
+        ok = pread(fd, part, PART, block * BLOCK + at) == PART;
+    return ok;
+}
 
 static void *run_stream(void *arg)
 {
@@ -71,7 +81,7 @@ static void *run_stream(void *arg)
     w->ok = fd >= 0;
     for (int64_t b = w->first; b * BLOCK < w->bytes && w->ok; b += w->stride) {
         char *at = w->memory + (w->room + b) % w->rooms * BLOCK;
-        w->ok = (w->reading ? pread(fd, at, BLOCK, b * BLOCK) : pwrite(fd, at, BLOCK, b * BLOCK)) == BLOCK;
+        w->ok = w->reading ? read_block(fd, w->part, b) : pwrite(fd, at, BLOCK, b * BLOCK) == BLOCK;
     }
     w->ok = w->ok && (w->reading || fsync(fd) == 0);
     if (fd >= 0)
@@ -93,6 +103,7 @@ static double on_streams(const saving *s, bool reading, char *memory, int64_t ro
     const double start = host_seconds();
     for (int i = 0; i < threads; i++) {
         w[i] = (stream){.memory = memory,
+                        .part = memory + i * PART % (rooms * BLOCK),
                         .room = i * rooms / threads,
                         .rooms = rooms,
                         .first = i / s->writers,
@@ -127,7 +138,7 @@ static void remove_file(const char *path)
     unlink(path);
 }
 
-/* Plain files from touched pinned memory of `rooms` blocks, synced, on fresh pages each time, as a save has them; then back. */
+/* Plain files from touched pinned memory of `rooms` blocks, synced, on fresh pages each time, as a save has them; then read. */
 static void measure_storage(const saving *s, char *memory, int64_t rooms, saving_ceilings *out)
 {
     const int64_t all = s->x ? s->x->save.bytes : 0, capped = all < most_written ? all : most_written;

@@ -29,7 +29,7 @@
     {"iters", OPTION_INT, 0, "20",                                                                                     \
      .help = "measured steps, alternating in blocks with as many compute-only steps; 0: only the check",              \
      .max = 1000000, .unit = "steps"},                                                                                 \
-    {"max-time", OPTION_REAL, 0, "0",                                                                                  \
+    {"max-time", OPTION_REAL, 0, "5",                                                                                  \
      .help = "measure fewer steps, at least 2 per block, if they would take longer than this", .max = 86400,           \
      .unit = "s", .unset = "0: never"},                                                                                \
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,         \

@@ -254,6 +254,9 @@ TEST(measured_shapes)
     mesh_points_add(&m.calls[MESH_GATHER], 1e6, pow(2, 8), 1, 1e9);
     near(mesh_calls_s(&r, MESH_GATHER, 8, 1, 4, 4e6, 4), 4e6 / 5e9, 1e-9);
     near(mesh_calls_s(&r, MESH_GATHER, 8, 1, 2, 4e6, 4), 4e6 / 1e9, 1e-9);
+    mesh_points_add(&m.calls[MESH_GATHER], 1e3, pow(4, 8), 1, 1e7); /* 8 have the rate of 4 at their size */
+    near(mesh_calls_s(&r, MESH_GATHER, 8, 1, 8, 4e6, 4), 4e6 / 5e9, 1e-9);
+    near(mesh_calls_s(&r, MESH_GATHER, 8, 1, 8, 4e3, 4), 4e3 / 1e7, 1e-9);
     near(mesh_calls_s(&r, MESH_SUM, 8, 1, 4, 4e6, 4), mesh_collective_s(&r, 8, 1, 4, 4e6), 1e-12);
     near(mesh_calls_s(&r, MESH_GATHER, 8, 8, 4, 4e6, 4), mesh_collective_s(&r, 8, 8, 4, 4e6), 1e-12);
 

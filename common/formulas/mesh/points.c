@@ -55,6 +55,17 @@ double mesh_points_at(const mesh_points *p, double x, double y, double z)
     return sum / weights;
 }
 
+double mesh_points_nearest_y(const mesh_points *p, double y)
+{
+    double nearest = NAN;
+    for (int i = 0; i < p->count; i++) {
+        const double at = p->list[i].at[1];
+        if (!(fabs(at - log(y)) >= fabs(nearest - log(y))))
+            nearest = at;
+    }
+    return exp(nearest);
+}
+
 void mesh_points_free(mesh_points *p)
 {
     free(p->list);

@@ -17,5 +17,6 @@ typedef struct mesh_points {
 /* A value at a place that has one already replaces it. Values that are no number above 0 are left out. */
 void mesh_points_add(mesh_points *p, double x, double y, double z, double value);
 double mesh_points_at(const mesh_points *p, double x, double y, double z); /* `p` NULL or empty: NAN */
-bool mesh_points_has(const mesh_points *p, double x, double y, double z);  /* that very place */
+double mesh_points_nearest_y(const mesh_points *p, double y); /* the y of a point; NAN where there is none */
+bool mesh_points_has(const mesh_points *p, double x, double y, double z); /* that very place */
 void mesh_points_free(mesh_points *p);

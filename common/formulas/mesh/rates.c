@@ -103,11 +103,11 @@ double mesh_collective_s(const mesh_rates *r, int host, int inner, int members, 
     return r->call_s + bytes / rate;
 }
 
+/* Bus bandwidth depends more on the size of a call than on its members: a number of members without points has the nearest one's. */
 double mesh_calls_s(const mesh_rates *r, mesh_call call, int host, int inner, int members, double bytes, double calls)
 {
     const bool within = members <= (inner < host ? host / inner : 1);
-    const double rate = r->measured && within && bytes > 0
-                            ? mesh_points_at(&r->measured->calls[call], bytes / calls, pow(members, 8), 1)
-                            : NAN;
+    const mesh_points *of = r->measured && within && bytes > 0 ? &r->measured->calls[call] : NULL;
+    const double rate = of ? mesh_points_at(of, bytes / calls, mesh_points_nearest_y(of, pow(members, 8)), 1) : NAN;
     return members > 1 && rate > 0 ? bytes / rate : mesh_collective_s(r, host, inner, members, bytes);
 }

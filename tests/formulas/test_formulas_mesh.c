@@ -285,6 +285,28 @@ TEST(measured_shapes)
         mesh_points_free(&m.compute[i]);
 }
 
+static double gradients_of(mesh_plan *p, double contention)
+{
+    mesh_rates r = *h200();
+    r.contention = contention;
+    return mesh_predict(&model_2_7b, p, &r, true).parts[MESH_GRADIENTS];
+}
+
+/* A pipeline of 2 stages has 3 micro-batches in its way where each rank has 2, and 2 where only one meets a collective. */
+TEST(contention_of_stages)
+{
+    mesh_plan p = plan_of(2, 2, 1, 1, 1, MESH_DDP);
+    p.schedule = pipeline_schedule_find("1f1b");
+    const double held = 16 * mesh_block_parameters(&model_2_7b) + 10000. * 2560;
+    const double gather = mesh_collective_s(h200(), 8, 1, 2, held), sum = mesh_collective_s(h200(), 8, 1, 2, 2 * held);
+    near(gradients_of(&p, 0.2) - gradients_of(&p, 0.1), 0.1 * 2 * sum, 1e-9);
+    p.axes = (mesh){2, 1, 2, 1, 1};
+    p.strategy = MESH_FSDP_KEEP; /* a gather and a scatter, of as many bytes */
+    near(gradients_of(&p, 0.2) - gradients_of(&p, 0.1), 0.1 * 2 * 2 * gather, 1e-9);
+    p.strategy = MESH_FSDP_FREE;
+    near(gradients_of(&p, 0.6) - gradients_of(&p, 0.5), 0.1 * 3 / 2 * (2 * 2 + 1) * gather, 1e-9);
+}
+
 /* With all rows of norms on each rank, partial products are summed, and nothing is gathered. */
 TEST(sums_of_whole_rows)
 {

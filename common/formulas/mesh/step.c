@@ -136,10 +136,11 @@ static double makespan(const pipeline_shape *s, const costs *c, bool simulate)
 
 enum { BUCKET_BYTES = 25000000 };
 
-/* What a collective of `takes` costs beside compute of `beside`: by how much it slows compute down, or more where it is longer still. */
-static double exposed(const mesh_rates *r, double takes, double beside)
+/* What a collective of `takes` costs beside compute of `beside`: by how much it slows compute down, or more where it is longer still. A
+ * rank has as many of them as `micros`. In a pipeline a micro-batch meets that of each stage, one after the other. */
+static double exposed(const mesh_rates *r, const mesh *m, double micros, double takes, double beside)
 {
-    return fmax(takes - beside, r->contention * takes);
+    return fmax(takes - beside, r->contention * takes * (micros + m->pp - 1) / micros);
 }
 
 /* Exposed seconds of each collective, and its last unit. Gradients that all ranks have go by tensors of BUCKET_BYTES or more. */
@@ -156,7 +157,7 @@ static double gradients(const mesh_job *j, const mesh_plan *p, const mesh_rates 
         return 0;
     if (p->strategy == MESH_DDP) {
         const double each = 2 * (all - 1.0) / all * j->grad;
-        return exposed(r, mesh_calls_s(r, MESH_SUM, j->host, inner, all, each * held, buckets), backward_s) +
+        return exposed(r, &m, 1, mesh_calls_s(r, MESH_SUM, j->host, inner, all, each * held, buckets), backward_s) +
                mesh_calls_s(r, MESH_SUM, j->host, inner, all, each * block, buckets / units);
     }
     const double calls = p->strategy == MESH_ZERO1 ? buckets : units;
@@ -170,11 +171,11 @@ static double gradients(const mesh_job *j, const mesh_plan *p, const mesh_rates 
     switch (p->strategy) {
     case MESH_FSDP_FREE: { /* gathers twice for each micro-batch */
         const double sends = micros * 2 * gather + scatter + sum;
-        return exposed(r, sends, micros * (forward_s + backward_s)) + tail;
+        return exposed(r, &m, micros, sends, micros * (forward_s + backward_s)) + tail;
     }
     case MESH_ZERO2: /* reduces each micro-batch's */
-        return micros * exposed(r, scatter, backward_s) + sum + exposed(r, gather, forward_s) + tail;
-    default: return exposed(r, scatter + sum, backward_s) + exposed(r, gather, forward_s) + tail;
+        return micros * exposed(r, &m, micros, scatter, backward_s) + sum + exposed(r, &m, 1, gather, forward_s) + tail;
+    default: return exposed(r, &m, 1, scatter + sum, backward_s) + exposed(r, &m, 1, gather, forward_s) + tail;
     }
 }
 

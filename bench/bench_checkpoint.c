@@ -25,7 +25,7 @@ static option_spec option_table[] = {
     {"folder", OPTION_TEXT, 0, "/dev/shm", .help = "where checkpoints go, and are removed at the end"},
     {"io", OPTION_CHOICE, OPTION_LIST, "buffered", .help = "through the page cache, or past it where the file system allows that",
      .choices = "buffered|direct"},
-    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "threads of a rank that write plain files; a save has up to twice as many, a load three times as many", .def_cpu = "2", .min = 1, .max = 64,
+    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "threads of a rank that write plain files; a save has up to twice as many, a load twice as many", .def_cpu = "2", .min = 1, .max = 64,
      .unit = "threads"},
     {"saves", OPTION_INT, 0, "4", .help = "measured saves, after one that is not", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
     {"load-into", OPTION_CHOICE, OPTION_LIST, "none", .help = "load the last save into this strategy, too",
@@ -132,14 +132,6 @@ static const bench_run run_table[] = {
     {0}};
 /* clang-format on */
 
-static int64_t most_of(const options *o, const char *name)
-{
-    int64_t most = 0;
-    for (size_t i = 0; i < option_count(o, name); i++)
-        most = option_int_at(o, name, i) > most ? option_int_at(o, name, i) : most;
-    return most;
-}
-
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
     const char *wrong = NULL;
@@ -149,9 +141,9 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         wrong = "--l2 cold says nothing about a whole step; only warm is allowed";
     else if (!option_flag(o, "check") && !text_is(option_text(o, "plant-error"), "none"))
         wrong = "--plant-error is for the check, which --check 0 leaves out";
-    else if (most_of(o, "load-ranks") && !option_given(o, "load-into"))
+    else if (option_int_most(o, "load-ranks") && !option_given(o, "load-into"))
         wrong = "--load-ranks is for --load-into, which is not given";
-    else if (most_of(o, "load-ranks") > most_of(o, "ranks"))
+    else if (option_int_most(o, "load-ranks") > option_int_most(o, "ranks"))
         wrong = "--load-ranks asks for more ranks than --ranks has";
     else if (!*option_text(o, "folder"))
         wrong = "--folder needs a name";

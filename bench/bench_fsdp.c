@@ -127,8 +127,7 @@ static const bench_run run_table[] = {
     /* The model, sequence and batch of torchtitan's published table. */
     {RUN_FULL, 2, 75,
      "--ranks {gpus} --size llama3-8b --seq 8192 --batch 1 --precision bf16,fp8-tensorwise --grad-dtype policy "
-     "--variant "
-     "fsdp --recompute mlp --loss-chunk 4096 --warmup 3 --iters 4"},
+     "--variant fsdp --recompute mlp --loss-chunk 4096 --warmup 3 --iters 4"},
     /* bench_mesh --variant measured predicts these. */
     {RUN_DEFAULT, 2, 26,
      "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "

@@ -55,9 +55,8 @@ static double least_of(const saving *s, const char *name, double mine)
 
 typedef struct stream { /* a thread, and which blocks of a file it writes, or reads */
     pthread_t thread;
-    char *
-        memory; /* to write: of `rooms` blocks, which it goes through from block `room` on, as a state lies in no cache */
-    char *part; /* to read: where each part comes, as a load's slots lie in a cache */
+    char *memory; /* to write, `rooms` blocks that it goes through from block `room` on, as a state lies in no cache */
+    char *part;   /* to read: where each part comes, as a load's slots lie in a cache */
     int64_t room, rooms, first, stride, bytes;
     char path[600];
     bool reading, direct, ok;

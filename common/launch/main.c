@@ -44,17 +44,9 @@ void launch_default_ranks(option_spec *table, const char *wanted)
         }
 }
 
-static int most_ranks(const options *o)
-{
-    int64_t most = 1;
-    for (size_t i = 0; i < option_count(o, "ranks"); i++)
-        most = option_int_at(o, "ranks", i) > most ? option_int_at(o, "ranks", i) : most;
-    return (int)most;
-}
-
 static void check_options(const options *o, const launch_place *place)
 {
-    const int ranks = most_ranks(o);
+    const int ranks = (int)option_int_most(o, "ranks");
     session_check(o);
     if (option_given(o, "gpu"))
         die(EXIT_CODE_USAGE, "--gpu is for one process; ranks take the visible GPUs in order, and CUDA_VISIBLE_DEVICES "
@@ -158,7 +150,7 @@ int launch_main(const bench_info *info, const session_hooks *hooks, int argc, ch
     int code = asked_alone ? session_main(info, hooks, argc, argv)
                : asks      ? EXIT_CODE_OK
                : place.by  ? run_rank(&place, o, info, hooks, argc, argv)
-                           : launch_spawn(o, most_ranks(o), argv);
+                           : launch_spawn(o, (int)option_int_most(o, "ranks"), argv);
     options_free(o);
     return code;
 }

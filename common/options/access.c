@@ -90,6 +90,14 @@ int64_t option_int_at(const options *o, const char *name, size_t i)
     return value_at(o, name, i)->i;
 }
 
+int64_t option_int_most(const options *o, const char *name)
+{
+    int64_t most = option_int_at(o, name, 0);
+    for (size_t i = 1; i < option_count(o, name); i++)
+        most = option_int_at(o, name, i) > most ? option_int_at(o, name, i) : most;
+    return most;
+}
+
 const char *option_text_at(const options *o, const char *name, size_t i)
 {
     return value_at(o, name, i)->text;

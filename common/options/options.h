@@ -150,6 +150,7 @@ bool option_given(const options *o, const char *name); /* the user wrote it */
 /* The chosen values of a list option. */
 size_t option_count(const options *o, const char *name);
 int64_t option_int_at(const options *o, const char *name, size_t i);
+int64_t option_int_most(const options *o, const char *name); /* the largest of a list */
 const char *option_text_at(const options *o, const char *name, size_t i);
 
 /* Every value of every option as "name=value" joined by spaces; for run metadata. Caller frees. */

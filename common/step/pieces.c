@@ -2,7 +2,8 @@
 /* Where ranks that share layers put rows into each other's memory (options.windows), the forward's products go piece by piece: a
  * product begins with this rank's own rows, and goes on with those of each other rank as they come; of a sum the others' rows come
  * first, and leave while the next ones are computed. The backward has whole products: weight gradients run while rows come and
- * leave (transformer.c); but with options.push nothing leaves, since each piece of a sum is written where it is added. What is read of other ranks lies in windows, which are slots below -1. */
+ * leave (transformer.c); but with options.push nothing leaves, since each piece of a sum is written where it is added. What is read
+ * of other ranks lies in windows, which are slots below -1. */
 #include "common/step/exchange.h"
 
 static bool is_window(arena_slot slot)

@@ -135,8 +135,8 @@ static void check_report(const char *folder)
     for (const char *p = at; (p = strstr(p, "By events it takes ")); p++)
         sections++;
     assert_int_equal(sections, totals->rows);
-    OWNED char *first =
-        xasprintf("<td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%s</td>", csv_cell(kernels, 0, "range"),
+    OWNED char *first = /* The cell of a long range has a class. */
+        xasprintf(">%s</td><td>%s</td><td>%s</td><td class=\"n\">%s</td>", csv_cell(kernels, 0, "range"),
                   csv_cell(kernels, 0, "op"), csv_cell(kernels, 0, "name"), csv_cell(kernels, 0, "calls"));
     if (!strstr(at, first))
         fail_msg("the report has no row '%s'", first);

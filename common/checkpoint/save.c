@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A save: the copy, the writers, the part, the commit; see save.h. A file system lets one thread at a time write to a file,
  * so a rank writes several files at once, each from its first block to its last. Where there are more threads than files at
- * once, two share a file, and one fetches and hashes a block while the other writes. Ranks begin at different files. A copy of
+ * once, two share a file, and one fetches and hashes a block while the other writes. Ranks keep apart (order.h). A copy of
  * the state is made file by file in the order in which they are written, and each is written as soon as its bytes have
  * landed. */
 #include "common/checkpoint/save.h"
@@ -22,6 +22,7 @@
 
 #include "common/checkpoint/folder.h"
 #include "common/checkpoint/hash.h"
+#include "common/checkpoint/order.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/spread.h"
@@ -277,14 +278,18 @@ static int run_of(const checkpoint_saver *s, int64_t block)
 }
 
 /* How many files are written at once: twice o.writers, shared among all ranks, as they share the host's memory: two
- * ranks with 16 files each wrote half of what they did with 8. At most half as many from a device, whose steps feel the copies. Under
- * the copies of several devices to memory, which the next step waits for, few. */
-static int most_begun(const checkpoint_saver *s)
+ * ranks with 16 files each wrote half of what they did with 8. At most half as many from a device, whose steps feel the copies. */
+static int most_at_once(const checkpoint_saver *s)
 {
     const int share = 2 * s->o.writers / s->o.ranks, most = share < 1 ? 1 : share;
-    if (is_pinned(s) && s->o.ranks > 1 && s->landed < s->ordered)
-        return most < 4 ? most : 4;
     return s->o.way == CHECKPOINT_DEVICE && most > s->o.writers ? s->o.writers : most;
+}
+
+/* Under the copies of several devices to memory, which the next step waits for, few. */
+static int most_begun(const checkpoint_saver *s)
+{
+    const int most = most_at_once(s);
+    return is_pinned(s) && s->o.ranks > 1 && s->landed < s->ordered && most > 4 ? 4 : most;
 }
 
 /* A file with fewer than two threads, a new one while few enough are open; near the end whichever has the fewest. NULL: no
@@ -617,30 +622,24 @@ static void make_runs(checkpoint_saver *s)
     s->copy_bytes = at;
 }
 
-/* The largest files first, so that all threads end at one time; rank r begins behind r / ranks of the bytes, so that no two
- * ranks write to one file at a time. */
+/* The order is of all files; this rank begins those that it writes to. */
 static void make_order(checkpoint_saver *s)
 {
-    int *sorted = xcalloc((unsigned long)s->l->files + 1, sizeof *sorted), n = 0, begin = 0;
+    const unsigned long files = (unsigned long)s->l->files;
+    int64_t *bytes = xcalloc(files, sizeof *bytes);
+    int *all = xcalloc(files, sizeof *all);
     fill_lanes(s);
-    for (int f = 0; f < s->l->files; f++) {
-        const int64_t blocks = s->lanes[f].end - s->lanes[f].next;
-        int at = n;
-        if (blocks == 0)
-            continue;
-        for (; at > 0 && s->lanes[sorted[at - 1]].end - s->lanes[sorted[at - 1]].next < blocks; at--)
-            sorted[at] = sorted[at - 1];
-        sorted[at] = f;
-        n++;
+    for (int f = 0; f < s->l->files; f++)
+        bytes[f] = s->l->file[f].bytes;
+    checkpoint_order(bytes, s->l->files, s->o.rank, s->o.ranks, most_at_once(s), all);
+    for (int i = 0; i < s->l->files; i++) {
+        lane *x = &s->lanes[all[i]];
+        x->place = s->ordered;
+        if (x->next < x->end)
+            s->order[s->ordered++] = all[i];
     }
-    for (int64_t before = 0; begin < n && before < s->first[s->runs.n] * s->o.rank / s->o.ranks; begin++)
-        before += s->lanes[sorted[begin]].end - s->lanes[sorted[begin]].next;
-    for (int i = 0; i < n; i++) {
-        s->order[i] = sorted[(i + begin) % n];
-        s->lanes[s->order[i]].place = i;
-    }
-    s->ordered = n;
-    free(sorted);
+    free(all);
+    free(bytes);
 }
 
 static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)

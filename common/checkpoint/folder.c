@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include "common/core/error.h"
 #include "common/core/spread.h"
 
-static const char marker[] = ".stepbench-checkpoints", trash[] = ".trash-";
+static const char marker[] = ".stepbench-checkpoints", trash[] = ".trash-", spare[] = ".spare-";
 
 void (*checkpoint_point)(const char *name);
 
@@ -105,12 +106,17 @@ static int64_t step_of(const char *name)
     return errno || *end ? -1 : step;
 }
 
-static void remove_leftovers(const char *folder)
+static bool begins(const char *name, const char *with)
+{
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+static void remove_leftovers(const char *folder, bool spares_alone)
 {
     DIR *d = opendir(folder);
     for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
         OWNED char *path = xasprintf("%s/%s", folder, e->d_name);
-        if (is_partial(e->d_name) || strncmp(e->d_name, trash, strlen(trash)) == 0)
+        if (begins(e->d_name, spare) || (!spares_alone && (is_partial(e->d_name) || begins(e->d_name, trash))))
             remove_folder(path);
     }
     if (d)
@@ -123,7 +129,54 @@ void checkpoint_discard(const char *folder, int64_t step, int attempt)
     remove_folder(path);
 }
 
-void checkpoint_keep(const char *folder, int keep)
+/* ---- spares ---- */
+
+/* The name of a spare that is there; caller frees. */
+static char *find_spare(const char *folder)
+{
+    DIR *d = opendir(folder);
+    char *path = NULL;
+    for (const struct dirent *e = d ? readdir(d) : NULL; e && !path; e = readdir(d))
+        path = begins(e->d_name, spare) ? xasprintf("%s/%s", folder, e->d_name) : NULL;
+    if (d)
+        closedir(d);
+    return path;
+}
+
+/* The header fixes where everything lies, so that padding is zero already. Who has a link to a file, or reads it, keeps what it
+ * had: a lease is refused while anybody else has the file open, and does not tell by the signal that ends a process. */
+static bool can_be_spare(const char *path, const checkpoint_layout *l)
+{
+    bool ok = true;
+    for (int f = 0; f < l->files && ok; f++) {
+        const checkpoint_file *x = &l->file[f];
+        OWNED char *name = xasprintf("%s/%s", path, x->name), *header = xmalloc((size_t)x->header_bytes);
+        const int fd = open(name, O_RDWR | O_CLOEXEC);
+        struct stat st;
+        ok = fd >= 0 && fstat(fd, &st) == 0 && st.st_size == x->bytes && st.st_nlink == 1 &&
+             pread(fd, header, (size_t)x->header_bytes, 0) == x->header_bytes &&
+             memcmp(header, x->header, (size_t)x->header_bytes) == 0;
+        ok = ok && fcntl(fd, F_SETSIG, SIGURG) == 0 && (fcntl(fd, F_SETLEASE, F_WRLCK) == 0 || errno != EAGAIN);
+        if (fd >= 0)
+            close(fd);
+    }
+    return ok;
+}
+
+/* A power cut must not bring back the step's name: its files are written over soon. */
+static bool make_spare(const char *folder, const char *path, int64_t step, const checkpoint_layout *l)
+{
+    char why[256];
+    OWNED char *manifest = xasprintf("%s/manifest.json", path),
+               *to = xasprintf("%s/%s%lld", folder, spare, (long long)step), *there = find_spare(folder);
+    bool ok =
+        !there && can_be_spare(path, l) && unlink(manifest) == 0 && checkpoint_sync_folder(folder, why, sizeof why);
+    checkpoint_reach("spare");
+    ok = ok && rename(path, to) == 0;
+    return ok;
+}
+
+void checkpoint_keep(const char *folder, int keep, const checkpoint_layout *l)
 {
     int64_t *steps;
     char why[256];
@@ -132,18 +185,61 @@ void checkpoint_keep(const char *folder, int keep)
         OWNED char *from = checkpoint_path(folder, steps[i]),
                    *to = xasprintf("%s/%s%lld", folder, trash, (long long)steps[i]);
         checkpoint_reach("trash");
-        if (rename(from, to) == 0)
+        if (rename(from, to) == 0 && !(l && make_spare(folder, to, steps[i], l)))
             remove_folder(to);
     }
     if (n >= 0)
         free(steps);
 }
 
+bool checkpoint_begin(const char *folder, int64_t step, int attempt)
+{
+    OWNED char *path = checkpoint_partial_path(folder, step, attempt), *from = find_spare(folder);
+    /* Neither puts a folder in place of one that has files: then another rank was first. */
+    const bool ok =
+        (from && access(path, F_OK) != 0 && rename(from, path) == 0) || mkdir(path, 0777) == 0 || errno == EEXIST;
+    return ok;
+}
+
+typedef struct made {
+    const char *folder;
+    const checkpoint_layout *l;
+    int rank, ranks;
+} made;
+
+static void make_files(void *arg, size_t first, size_t count)
+{
+    const made *m = arg;
+    for (size_t i = first; i < first + count; i++) {
+        const size_t f = i % (size_t)m->l->files;
+        OWNED char *path = xasprintf("%s/%snew-%zu/%s", m->folder, spare, i / (size_t)m->l->files, m->l->file[f].name);
+        const int fd = f % (size_t)m->ranks == (size_t)m->rank ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+        if (fd >= 0 && fallocate(fd, 0, 0, (off_t)m->l->file[f].bytes) != 0)
+            errno = 0; /* the save asks for it then */
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+void checkpoint_spares_make(const char *folder, const checkpoint_layout *l, int sets, int rank, int ranks)
+{
+    for (int i = 0; i < sets; i++) {
+        OWNED char *path = xasprintf("%s/%snew-%d", folder, spare, i);
+        mkdir(path, 0777);
+    }
+    spread_pieces((size_t)(sets * l->files), 1, make_files, &(made){folder, l, rank, ranks});
+}
+
+void checkpoint_spares_remove(const char *folder)
+{
+    remove_leftovers(folder, true);
+}
+
 void checkpoint_folder_remove(const char *folder)
 {
     const char *const ours[] = {marker, "losses.bin"};
-    checkpoint_keep(folder, 0);
-    remove_leftovers(folder);
+    checkpoint_keep(folder, 0, NULL);
+    remove_leftovers(folder, false);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         OWNED char *path = xasprintf("%s/%s", folder, ours[i]);
         unlink(path);
@@ -196,7 +292,7 @@ int checkpoint_folder_open(const char *folder, char *why, size_t why_bytes)
     if (lock >= 0)
         sync_parent(folder);
     if (ours && lock >= 0)
-        remove_leftovers(folder);
+        remove_leftovers(folder, false);
     return lock;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A folder of checkpoints: step-00001000/ for each complete one, step-N.partial-K/ while it is written, .trash-N/ while it is
- * removed. One writing run at a time has it. A rename makes a checkpoint complete; only then old ones go.
+ * removed, .spare-N/ for files that the next one is written over. One writing run at a time has it. A rename makes a
+ * checkpoint complete; only then old ones go.
  *
  * Every change of files goes through this file and save.c, and syncs what must not be lost: tests replay what they do. */
 #pragma once
@@ -8,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "common/checkpoint/layout.h"
 
 /* Makes the folder and takes it; what a run that died has left is removed, if the folder is one of ours. Returns a lock for
  * checkpoint_folder_close, or -1 with a sentence. */
@@ -34,7 +37,16 @@ void checkpoint_folder_remove(const char *folder);
 /* Renames a finished partial folder to its step, and syncs: the commit. */
 bool checkpoint_commit(const char *folder, int64_t step, int attempt, char *why, size_t why_bytes);
 void checkpoint_discard(const char *folder, int64_t step, int attempt); /* a partial one */
-void checkpoint_keep(const char *folder, int keep);                     /* removes all but the newest complete ones */
+
+/* A spare is a set of files of some layout, whose pages or blocks the next save need not ask for. All but the newest complete
+ * checkpoints go: one of files of this layout becomes a spare, unless there is one, or somebody has a link to a file or
+ * reads it; the rest is removed. `l` NULL: all of it is. */
+void checkpoint_keep(const char *folder, int keep, const checkpoint_layout *l);
+/* A partial folder, which is a spare if there is one; any rank may be first. False with errno. */
+bool checkpoint_begin(const char *folder, int64_t step, int attempt);
+void checkpoint_spares_make(const char *folder, const checkpoint_layout *l, int sets, int rank,
+                            int ranks); /* this rank's */
+void checkpoint_spares_remove(const char *folder);
 
 /* Called at named points of a save when set: tests end the process there. */
 extern void (*checkpoint_point)(const char *name);

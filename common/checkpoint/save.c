@@ -408,7 +408,7 @@ static bool open_files(checkpoint_saver *s, const char *folder)
 {
     bool *mine = xcalloc((unsigned long)s->l->files, sizeof *mine), ok = true;
     errno = 0;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+    if (!checkpoint_begin(s->o.folder, s->state.step, s->attempt)) {
         fail(s, "make", folder);
         ok = false;
     }
@@ -587,7 +587,7 @@ static void *save_thread(void *arg)
     if (s->o.way == CHECKPOINT_SYNC)
         announce_over(s); /* the caller need not wait for old ones to go */
     if (s->o.rank == 0 && ok)
-        checkpoint_keep(s->o.folder, s->o.keep);
+        checkpoint_keep(s->o.folder, s->o.keep, s->l);
     announce_over(s);
     return NULL;
 }
@@ -680,17 +680,23 @@ static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
 }
 
 /* A virtual host hands out memory that it has never used slowly, several times more so than it is written. So what files in
- * memory will need is taken once and given back before the first save; where that leaves too little, they take it then. */
+ * memory will need is taken once and given back before the first save, and then to files that the first ones are written
+ * over, as later ones are over those that go; where that leaves too little, they take it then. */
 static void reserve(const checkpoint_saver *s)
 {
-    const size_t bytes = (size_t)(s->l->bytes / s->o.ranks * (s->o.keep + 1));
+    const int sets = s->o.keep + 1;
+    const size_t bytes = (size_t)(s->l->bytes / s->o.ranks * sets);
     struct statfs st;
+    char why[200];
     void *p = NULL;
-    if (statfs(s->o.folder, &st) == 0 && st.f_type == TMPFS_MAGIC &&
-        bytes < host_available_bytes() / 2 / (size_t)s->o.ranks)
-        p = spread_map(bytes);
+    if (statfs(s->o.folder, &st) != 0 || st.f_type != TMPFS_MAGIC ||
+        bytes >= host_available_bytes() / 2 / (size_t)s->o.ranks)
+        return;
+    p = spread_map(bytes);
     if (p)
         munmap(p, bytes);
+    if (checkpoint_folder_room(s->o.folder, sets + 1, s->l->bytes, why, sizeof why))
+        checkpoint_spares_make(s->o.folder, s->l, sets, s->o.rank, s->o.ranks);
 }
 
 /* Two cores of a rank are left to the threads that launch steps and wait for copies: a step is late if a writer has theirs. */
@@ -734,11 +740,18 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     return NULL;
 }
 
+static void remove_spares(const checkpoint_saver *s)
+{
+    if (s->o.rank == 0)
+        checkpoint_spares_remove(s->o.folder);
+}
+
 void checkpoint_saver_free(checkpoint_saver *s)
 {
     if (!s)
         return;
     checkpoint_save_wait(s);
+    remove_spares(s);
     device_stream_destroy(s->d, s->stream);
     device_event_destroy(s->d, s->begun);
     device_event_destroy(s->d, s->copied);
@@ -917,6 +930,7 @@ void checkpoint_before_update(checkpoint_saver *s, void *stream)
 void checkpoint_saver_move(checkpoint_saver *s, const char *folder)
 {
     checkpoint_save_wait(s);
+    remove_spares(s);
     free(s->folder);
     s->o.folder = s->folder = xstrdup(folder);
 }

@@ -81,26 +81,34 @@ checkpoint_state saved_note(int64_t step, int ranks)
         .ranks = ranks};
 }
 
-checkpoint_saved saved_by(const checkpoint_model *m, const checkpoint_save_options *o, int ranks, int64_t step)
+checkpoint_saved saved_steps(const checkpoint_model *m, const checkpoint_save_options *o, int ranks,
+                             const int64_t *steps, int n, void (*after)(int64_t step))
 {
     device *d = device_open(DEVICE_CPU, 0);
     checkpoint_layout *l = checkpoint_layout_create(m);
     saved_rank *r = xcalloc((unsigned long)ranks, sizeof *r);
     checkpoint_saver **s = xcalloc((unsigned long)ranks, sizeof *s);
-    const checkpoint_state state = saved_note(step, ranks);
     checkpoint_saved saved = {0};
     char why[400];
-    for (int i = ranks - 1; i >= 0; i--) { /* rank 0 last: with sync it waits for the others */
+    for (int i = 0; i < ranks; i++) {
         checkpoint_save_options mine = *o;
         mine.rank = i, mine.ranks = ranks;
         r[i] = saved_rank_create(l, i, ranks);
-        saved_fill(&r[i], step);
         s[i] = checkpoint_saver_create(&mine, d, l, &r[i].pieces, why, sizeof why);
         assert_non_null(s[i]);
-        checkpoint_save(s[i], &state);
+    }
+    for (int k = 0; k < n; k++) {
+        const checkpoint_state state = saved_note(steps[k], ranks);
+        for (int i = ranks - 1; i >= 0; i--) { /* rank 0 last: with sync it waits for the others */
+            saved_fill(&r[i], steps[k]);
+            checkpoint_save(s[i], &state);
+        }
+        for (int i = ranks - 1; i >= 0; i--)
+            saved = checkpoint_save_wait(s[i]);
+        if (after)
+            after(steps[k]);
     }
     for (int i = ranks - 1; i >= 0; i--) {
-        saved = checkpoint_save_wait(s[i]);
         checkpoint_saver_free(s[i]);
         saved_rank_free(&r[i]);
     }
@@ -109,4 +117,9 @@ checkpoint_saved saved_by(const checkpoint_model *m, const checkpoint_save_optio
     checkpoint_layout_free(l);
     device_close(d);
     return saved;
+}
+
+checkpoint_saved saved_by(const checkpoint_model *m, const checkpoint_save_options *o, int ranks, int64_t step)
+{
+    return saved_steps(m, o, ranks, &step, 1, NULL);
 }

@@ -24,3 +24,6 @@ void saved_expect(const saved_rank *r, int64_t step);
 checkpoint_state saved_note(int64_t step, int ranks);
 /* Saves `step` by so many ranks, all in this process, with `o` but for rank and ranks. Returns what rank 0 says. */
 checkpoint_saved saved_by(const checkpoint_model *m, const checkpoint_save_options *o, int ranks, int64_t step);
+/* The same step after step by the same savers; `after` each, if any. Returns what rank 0 says of the last. */
+checkpoint_saved saved_steps(const checkpoint_model *m, const checkpoint_save_options *o, int ranks,
+                             const int64_t *steps, int n, void (*after)(int64_t step));

@@ -191,6 +191,62 @@ TEST_IN_FOLDER(the_newest_are_kept)
     expect_loaded(*state, 4, 2);
 }
 
+static char *kept_folder;
+static int first_file = -1;
+static ino_t inode[8];
+
+/* The first file of a checkpoint as it is; `open_it` keeps it open. */
+static ino_t inode_of(int64_t step, bool open_it, bool link_it)
+{
+    struct stat st;
+    OWNED char *path = checkpoint_path(kept_folder, step),
+               *file = folder_path(path, "model-00001-of-00004.safetensors"),
+               *other = folder_path(kept_folder, "linked");
+    assert_int_equal(stat(file, &st), 0);
+    if (open_it)
+        first_file = open(file, O_RDONLY);
+    if (link_it)
+        assert_int_equal(link(file, other), 0);
+    return st.st_ino;
+}
+
+static void note_inode(int64_t step)
+{
+    inode[step] = inode_of(step, step == 3, step == 4);
+}
+
+/* Two checkpoints stay, so step 4 is written over the files of step 1. Whoever reads those of step 3, or has a link to one of
+ * step 4, keeps what he had: they go as they did. */
+TEST_IN_FOLDER(old_files_are_written_over)
+{
+    const int64_t steps[] = {1, 2, 3, 4, 5, 6, 7};
+    checkpoint_save_options o = plain(*state);
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    kept_folder = *state;
+    open_folder(*state);
+    assert_true(saved_steps(&saved_model, &o, 3, steps, 7, note_inode).ok);
+    assert_true(inode[4] == inode[1] && inode[5] == inode[2]);
+    assert_true(inode[6] != inode[3] && inode[7] != inode[4]);
+    OWNED char *was = xmalloc((size_t)l->file[0].bytes), *linked = folder_path(*state, "linked");
+    const int other = open(linked, O_RDONLY);
+    for (int turn = 0; turn < 2; turn++) {
+        saved_rank r = saved_rank_create(l, 0, 1);
+        assert_int_equal(pread(turn ? other : first_file, was, (size_t)l->file[0].bytes, 0), l->file[0].bytes);
+        saved_fill(&r, 3 + turn);
+        for (int i = 0; i < r.pieces.n; i++)
+            if (r.pieces.p[i].file == 0)
+                assert_memory_equal(was + r.pieces.p[i].offset, r.pieces.p[i].at, r.pieces.p[i].bytes);
+        saved_rank_free(&r);
+    }
+    expect_loaded(*state, 7, 2);
+    OWNED char *spare = folder_path(*state, ".spare-5");
+    assert_int_not_equal(access(spare, F_OK), 0); /* none is left behind */
+    close(first_file);
+    close(other);
+    unlink(linked);
+    checkpoint_layout_free(l);
+}
+
 /* ---- what is wrong ---- */
 
 static void is_refused(const char *folder, int64_t step, const checkpoint_model *m, const char *sentence)

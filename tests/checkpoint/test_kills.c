@@ -14,7 +14,8 @@
 #include "tests/checkpoint/saved_state.h"
 
 enum { RANKS = 3, LONGEST_MS = 60 };
-static const char *const points[] = {"begin", "block", "sync", "part", "manifest", "rename", "renamed", "trash"};
+static const char *const points[] = {"begin",  "block",   "sync",  "part", "manifest",
+                                     "rename", "renamed", "trash", "spare"};
 
 static struct shared { /* with the ranks */
     atomic_llong committed;

@@ -130,7 +130,8 @@ static double verify_rate(const saving *s, checkpoint *c)
     char why[400];
     checkpoint_loaded all = {0};
     launch_barrier(s->k->l, "verify");
-    const bool ok = !s->r->member || checkpoint_load(c, NULL, NULL, s->readers, &all, why, sizeof why);
+    const bool ok =
+        !s->r->member || checkpoint_load(c, NULL, NULL, s->readers, (checkpoint_room){0}, &all, why, sizeof why);
     const double seconds = ddp_most(s->k, "verify", ok ? all.seconds : INFINITY);
     return (double)all.read_bytes / seconds / 1e9;
 }
@@ -148,6 +149,8 @@ static bool load_into(saving *s, timed *t, const checkpoint *c)
         return false;
     k.ranks = launch_size(k.l);
     replica_state *x = r->member ? replica_state_create(r) : NULL;
+    if (x && s->x)
+        x->room = s->x->room;
     launch_barrier(k.l, "load into others");
     bool ok = !x || replica_state_load(x, c, s->readers, &loaded, why, sizeof why);
     t->into_ms = ddp_most(&k, "load into others", loaded.seconds) * 1e3;

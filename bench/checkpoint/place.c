@@ -60,6 +60,7 @@ bool saving_create(saving *s, ddp_case *k, replica *r)
                                            .plant = text_is(plant, "none") ? NULL : plant};
         s->saver = checkpoint_saver_create(&o, r->at.d, s->x->layout, &s->x->save, why, sizeof why);
         r->saver = s->saver;
+        s->x->room = s->saver ? checkpoint_saver_room(s->saver) : (checkpoint_room){0};
     }
     return saving_agree(s, "saver", !r->member || s->saver, why, ROW_OOM);
 }

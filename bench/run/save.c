@@ -78,6 +78,7 @@ static bool open_saver(run *x)
                                            .beat = watchdog_beat};
         v->saver = checkpoint_saver_create(&o, x->r->at.d, v->state->layout, &v->state->save, why, sizeof why);
         x->r->saver = v->saver;
+        v->state->room = v->saver ? checkpoint_saver_room(v->saver) : (checkpoint_room){0};
     }
     return ddp_agree(&x->k, "saver", !x->r->member || v->saver, why);
 }
@@ -92,10 +93,10 @@ bool run_save_open(run *x)
     v->every = option_int(x->k.s->opt, "save-every");
     open_folder(x, from);
     v->state = x->r->member ? replica_state_create(x->r) : NULL;
-    if (*from && !run_resume(x, from))
+    if (!open_saver(x) || (*from && !run_resume(x, from))) /* it loads through memory of the saver */
         return false;
     run_past_open(x);
-    return open_saver(x);
+    return true;
 }
 
 void run_save_close(run *x)

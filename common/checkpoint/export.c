@@ -89,7 +89,7 @@ static bool write_tensor(const checkpoint *c, int tensor, bool llama, FILE *out,
     checkpoint_pieces piece = {0};
     checkpoint_loaded loaded;
     checkpoint_pieces_add(&piece, l, tensor, CHECKPOINT_WEIGHT, 0, t->count, data);
-    bool ok = checkpoint_load(c, NULL, &piece, 2, &loaded, why, why_bytes);
+    bool ok = checkpoint_load(c, NULL, &piece, 2, (checkpoint_room){0}, &loaded, why, why_bytes);
     const int head_dim = model_head_dim(&l->model.config);
     if (llama && (t->kind == PARAM_Q || t->kind == PARAM_K))
         part_pairs(data, t->rows / head_dim, head_dim, (size_t)t->columns * element);

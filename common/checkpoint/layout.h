@@ -68,3 +68,8 @@ void checkpoint_pieces_add(checkpoint_pieces *p, const checkpoint_layout *l, int
                            int64_t from, int64_t to, char *at);
 void checkpoint_pieces_sort(checkpoint_pieces *p); /* by file and offset; joins neighbours */
 void checkpoint_pieces_free(checkpoint_pieces *p);
+
+typedef struct checkpoint_room { /* pinned memory of somebody who does not need it just then; NULL: none */
+    char *at;
+    int64_t bytes;
+} checkpoint_room;

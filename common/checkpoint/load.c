@@ -103,7 +103,8 @@ typedef struct loader {
     block *blocks;
     int64_t n;
     int *fd;
-    char **map;         /* of each file that lies in memory; NULL: it is read */
+    char **map; /* of each file that lies in memory; NULL: it is read */
+    checkpoint_room room;
     int64_t copy_bytes; /* of a slot, and of a copy to the device */
     atomic_llong next, read_bytes;
     pthread_mutex_t lock;
@@ -114,7 +115,7 @@ typedef struct loader {
 
 /* A reader fills one slot, part by part, while the device takes what is in the other. Streams are few: copies to a device take
  * turns on one engine, and to make a stream takes a millisecond. */
-enum { SLOTS = 2, PART = 256 << 10, LARGEST = 2 << 20, STREAMS = 4 };
+enum { SLOTS = 2, PART = 256 << 10, LARGEST = 2 << 20, STREAMS = 2 };
 
 typedef struct reader {
     loader *l;
@@ -292,6 +293,8 @@ static void *read_blocks(void *arg)
 static int64_t copy_bytes(const loader *l, int readers)
 {
     int64_t bytes = 0, copy = LARGEST;
+    if (2 * l->room.bytes >= SLOTS * readers * copy)
+        return copy;
     for (int64_t i = 0; i < l->n; i++)
         bytes += l->blocks[i].bytes;
     while (copy > PART && 12 * SLOTS * readers * copy > bytes)
@@ -303,9 +306,12 @@ static void run_readers(loader *l, int n)
 {
     l->copy_bytes = copy_bytes(l, n);
     const size_t each = (size_t)(SLOTS * l->copy_bytes);
+    const int fit = (int)(l->room.bytes / (int64_t)each);
+    const bool lent = 2 * fit >= n;
+    n = lent && fit < n ? fit : n;
     const bool device = l->d && l->pieces && device_kind_of(l->d) != DEVICE_CPU;
     reader *r = xcalloc((unsigned long)n, sizeof *r);
-    char *slots = device ? device_host_malloc(l->d, (size_t)n * each) : xmalloc((size_t)n * each);
+    char *slots = lent ? l->room.at : device ? device_host_malloc(l->d, (size_t)n * each) : xmalloc((size_t)n * each);
     void *streams[STREAMS];
     if (!slots)
         die(EXIT_CODE_FAILURE, "the host has no pinned memory to load a checkpoint");
@@ -329,20 +335,25 @@ static void run_readers(loader *l, int n)
     for (int i = 0; i < n && device; i++)
         for (int k = 0; k < SLOTS; k++)
             device_event_destroy(l->d, r[i].sent[k]);
-    if (device)
+    if (device && !lent)
         device_host_free(l->d, slots);
-    else
+    else if (!lent)
         free(slots);
     free(r);
 }
 
-bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pieces, int readers,
+bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pieces, int readers, checkpoint_room room,
                      checkpoint_loaded *out, char *why, size_t why_bytes)
 {
     const double start = host_seconds();
     const int files = c->m.layout->files;
-    loader l = {
-        .c = c, .d = d, .pieces = pieces, .why = why, .why_bytes = why_bytes, .lock = PTHREAD_MUTEX_INITIALIZER};
+    loader l = {.c = c,
+                .d = d,
+                .pieces = pieces,
+                .room = room,
+                .why = why,
+                .why_bytes = why_bytes,
+                .lock = PTHREAD_MUTEX_INITIALIZER};
     l.fd = xcalloc((unsigned long)files, sizeof *l.fd);
     l.map = xcalloc((unsigned long)files, sizeof *l.map);
     for (int f = 0; f < files; f++) {
@@ -433,7 +444,8 @@ bool checkpoint_verify_frame(const checkpoint *c, char *why, size_t why_bytes)
 bool checkpoint_verify(const checkpoint *c, int readers, char *why, size_t why_bytes)
 {
     checkpoint_loaded read;
-    return checkpoint_load(c, NULL, NULL, readers, &read, why, why_bytes) && checkpoint_verify_frame(c, why, why_bytes);
+    return checkpoint_load(c, NULL, NULL, readers, (checkpoint_room){0}, &read, why, why_bytes) &&
+           checkpoint_verify_frame(c, why, why_bytes);
 }
 
 /* ---- the newest one ---- */

@@ -19,8 +19,9 @@ typedef struct checkpoint_loaded {
     double seconds;
     int64_t read_bytes;
 } checkpoint_loaded;
-/* Fills the pieces, sorted, on `d`, by so many threads. `d` NULL: pieces are the host's. */
-bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pieces, int readers,
+/* Fills the pieces, sorted, on `d`, by so many threads, or fewer that fit into `room`, if that has memory for half of them;
+ * else it pins some itself. `d` NULL: pieces are the host's. */
+bool checkpoint_load(const checkpoint *c, device *d, const checkpoint_pieces *pieces, int readers, checkpoint_room room,
                      checkpoint_loaded *out, char *why, size_t why_bytes);
 /* What a load does not read: padding, index and strange files. */
 bool checkpoint_verify_frame(const checkpoint *c, char *why, size_t why_bytes);

@@ -799,6 +799,11 @@ int64_t checkpoint_saver_device_bytes(const checkpoint_saver *s)
     return s->copy && s->o.way == CHECKPOINT_DEVICE ? s->copy_bytes : 0;
 }
 
+checkpoint_room checkpoint_saver_room(const checkpoint_saver *s)
+{
+    return (checkpoint_room){is_pinned(s) ? s->copy : s->slots, checkpoint_saver_host_bytes(s)};
+}
+
 /* ---- saving ---- */
 
 /* Longer than any step of a test, whose copies are over before the update even where it does not wait. */

@@ -55,6 +55,7 @@ void checkpoint_saver_free(checkpoint_saver *s);          /* waits for a save th
 double checkpoint_saver_pin_s(const checkpoint_saver *s); /* that taking pinned memory took */
 int64_t checkpoint_saver_host_bytes(const checkpoint_saver *s);
 int64_t checkpoint_saver_device_bytes(const checkpoint_saver *s);
+checkpoint_room checkpoint_saver_room(const checkpoint_saver *s); /* for others while nothing is under way */
 
 /* Between steps: saves what the compute stream has by now. Waits as its way says, and before that for the save before. */
 void checkpoint_save(checkpoint_saver *s, const checkpoint_state *state);

@@ -131,7 +131,7 @@ bool replica_state_load(replica_state *x, const checkpoint *c, int readers, chec
     if (checkpoint_model_differs(&c->m.layout->model, &x->layout->model, why, why_bytes))
         return false;
     clear(r);
-    if (!checkpoint_load(c, r->at.d, &x->load, readers, out, why, why_bytes))
+    if (!checkpoint_load(c, r->at.d, &x->load, readers, x->room, out, why, why_bytes))
         return false;
     trainer_set_optimizer_state(r->t, &c->m.state.optimizer);
     return true;
@@ -164,7 +164,8 @@ bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, 
         OWNED char *want = xmalloc((size_t)p->bytes), *has = xmalloc((size_t)p->bytes);
         host.at = want;
         device_download(x->r->at.d, has, p->at, (size_t)p->bytes);
-        ok = checkpoint_load(c, NULL, &(checkpoint_pieces){&host, 1, 1, p->bytes}, readers, &loaded, why, why_bytes);
+        ok = checkpoint_load(c, NULL, &(checkpoint_pieces){&host, 1, 1, p->bytes}, readers, (checkpoint_room){0},
+                             &loaded, why, why_bytes);
         if (ok && memcmp(want, has, (size_t)p->bytes) != 0) {
             snprintf(why, why_bytes, "rank %d has other bytes than %s, from %s on", x->r->plan->rank, c->path,
                      checkpoint_at(x->layout, p->file, p->offset, what, sizeof what));

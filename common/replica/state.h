@@ -13,6 +13,7 @@ typedef struct replica_state {
     checkpoint_layout *layout;
     checkpoint_pieces save, load; /* what this rank writes, and all that it holds */
     checkpoint_hasher *hasher;    /* from the first look on */
+    checkpoint_room room;         /* for loads, by whoever has it; {NULL, 0}: each takes its own */
 } replica_state;
 
 checkpoint_model replica_model(const replica *r); /* of a member */

@@ -283,7 +283,8 @@ static void expect_whole(const cut *c, const checkpoint *k)
     char why[512];
     checkpoint_loaded loaded;
     saved_rank r = saved_rank_create(k->m.layout, 0, 1);
-    if (!checkpoint_verify(k, 1, why, sizeof why) || !checkpoint_load(k, NULL, &r.pieces, 1, &loaded, why, sizeof why))
+    if (!checkpoint_verify(k, 1, why, sizeof why) ||
+        !checkpoint_load(k, NULL, &r.pieces, 1, (checkpoint_room){0}, &loaded, why, sizeof why))
         fail_msg("cut at %d of %d, mode %d: %s", c->at, op_count, c->mode, why);
     saved_expect(&r, k->m.state.step);
     saved_rank_free(&r);

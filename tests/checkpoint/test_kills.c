@@ -105,7 +105,7 @@ static int64_t what_is_left(const char *folder, int turn)
             fail_msg("turn %d: %s", turn, why);
         for (int i = 0; i < 2; i++) {
             saved_rank r = saved_rank_create(c.m.layout, i, 2);
-            assert_true(checkpoint_load(&c, NULL, &r.pieces, 1, &loaded, why, sizeof why));
+            assert_true(checkpoint_load(&c, NULL, &r.pieces, 1, (checkpoint_room){0}, &loaded, why, sizeof why));
             saved_expect(&r, step);
             saved_rank_free(&r);
         }

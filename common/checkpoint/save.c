@@ -47,8 +47,11 @@ typedef struct writer {
     checkpoint_saver *s;
     pthread_t thread;
     char *slot; /* pinned: a block and room to align it; NULL: blocks are pinned where they lie */
-    void *stream;
-    device_event *fetched;
+    int run;    /* of which it waits for `bytes` from `offset` of the file on, to be at `to` */
+    int64_t offset, bytes;
+    char *to;
+    bool asks;
+    pthread_cond_t fetched;
 } writer;
 
 struct checkpoint_saver {
@@ -85,10 +88,15 @@ struct checkpoint_saver {
     pthread_t copier;
     bool copier_started;
 
+    void *fetches; /* stream of what writers ask for; NULL: blocks are pinned where they lie */
+    device_event *fetched;
+    pthread_cond_t asked; /* by a writer, or writers are done */
+
     pthread_mutex_t lock; /* of what follows, and of lanes */
     pthread_cond_t changed;
     int landed;    /* files whose bytes are in the copy, by the order */
     bool enqueued; /* all of the copy is on the stream, and so is `copied` */
+    bool written;  /* writers are done */
     bool over;
     checkpoint_saved saved;
 };
@@ -152,29 +160,71 @@ static bool left_out(const checkpoint_saver *s, const checkpoint_piece *p)
     return strstr(what, s->l->model.master == SB_MASTER_NONE ? ".exp_avg_sq" : ".master");
 }
 
-/* Copies what lies in [offset, offset + bytes) of run r to `to`. */
+/* Enqueues what a writer asks for. */
+static void enqueue(const writer *w)
+{
+    const checkpoint_saver *s = w->s;
+    const saver_run *run = &s->run[w->run];
+    const checkpoint_run *x = &s->runs.r[w->run];
+    const bool staged = s->copy;
+    const checkpoint_piece whole = {s->copy + run->at, x->file, x->offset, x->bytes};
+    const checkpoint_piece *p = staged ? &whole : &s->pieces->p[run->first], *end = p + (staged ? 1 : run->count);
+    for (; p < end; p++) {
+        const int64_t from = p->offset > w->offset ? p->offset : w->offset, piece_end = p->offset + p->bytes;
+        const int64_t last = piece_end < w->offset + w->bytes ? piece_end : w->offset + w->bytes;
+        if (from < last && (staged || !left_out(s, p)))
+            device_stream_copy(s->d, s->fetches, w->to + from - w->offset, p->at + from - p->offset,
+                               (size_t)(last - from));
+    }
+}
+
+/* One thread calls the driver and waits for the device, once for all that is asked for by then: the calls of many keep the
+ * driver from the thread that launches steps, and their waits keep cores busy. */
+static void *fetch_blocks(void *arg)
+{
+    checkpoint_saver *s = arg;
+    bool *asks = xcalloc((unsigned long)s->threads, sizeof *asks);
+    pthread_mutex_lock(&s->lock);
+    while (!s->written) {
+        int n = 0;
+        for (int i = 0; i < s->threads; i++)
+            n += asks[i] = s->writers[i].asks;
+        if (n == 0) {
+            pthread_cond_wait(&s->asked, &s->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&s->lock);
+        for (int i = 0; i < s->threads; i++)
+            if (asks[i])
+                enqueue(&s->writers[i]);
+        device_stream_record(s->d, s->fetches, s->fetched);
+        device_event_sync(s->d, s->fetched);
+        pthread_mutex_lock(&s->lock);
+        for (int i = 0; i < s->threads; i++)
+            if (asks[i]) {
+                s->writers[i].asks = false;
+                pthread_cond_signal(&s->writers[i].fetched);
+            }
+    }
+    pthread_mutex_unlock(&s->lock);
+    free(asks);
+    return NULL;
+}
+
+/* Waits until [offset, offset + bytes) of run r is at `to`. */
 static void fetch(writer *w, int r, int64_t offset, int64_t bytes, char *to)
 {
     checkpoint_saver *s = w->s;
-    const bool cpu = device_kind_of(s->d) == DEVICE_CPU;
-    const bool staged = s->copy;
-    const checkpoint_piece whole = {s->copy + s->run[r].at, s->runs.r[r].file, s->runs.r[r].offset, s->runs.r[r].bytes};
-    const checkpoint_piece *p = staged ? &whole : &s->pieces->p[s->run[r].first],
-                           *end = p + (staged ? 1 : s->run[r].count);
-    for (; p < end; p++) {
-        const int64_t from = p->offset > offset ? p->offset : offset, piece_end = p->offset + p->bytes;
-        const int64_t last = piece_end < offset + bytes ? piece_end : offset + bytes;
-        if (from >= last || (!staged && left_out(s, p)))
-            continue;
-        if (cpu)
-            memcpy(to + from - offset, p->at + from - p->offset, (size_t)(last - from));
-        else
-            device_stream_copy(s->d, w->stream, to + from - offset, p->at + from - p->offset, (size_t)(last - from));
-    }
-    if (!cpu) {
-        device_stream_record(s->d, w->stream, w->fetched);
-        device_event_sync(s->d, w->fetched);
-    }
+    pthread_mutex_lock(&s->lock);
+    w->run = r;
+    w->offset = offset;
+    w->bytes = bytes;
+    w->to = to;
+    w->asks = true;
+    pthread_cond_signal(&s->asked);
+    while (w->asks)
+        pthread_cond_wait(&w->fetched, &s->lock);
+    pthread_mutex_unlock(&s->lock);
 }
 
 static bool write_all(int fd, const char *from, int64_t bytes, int64_t offset)
@@ -381,6 +431,21 @@ static void on_all_writers(checkpoint_saver *s, void *(*work)(void *))
         pthread_join(s->writers[i].thread, NULL);
 }
 
+static void write_files(checkpoint_saver *s)
+{
+    pthread_t fetcher;
+    s->written = false;
+    if (s->fetches && pthread_create(&fetcher, NULL, fetch_blocks, s) != 0)
+        die(EXIT_CODE_FAILURE, "can't start a thread that fetches a state");
+    on_all_writers(s, write_blocks);
+    pthread_mutex_lock(&s->lock);
+    s->written = true;
+    pthread_cond_signal(&s->asked);
+    pthread_mutex_unlock(&s->lock);
+    if (s->fetches)
+        pthread_join(fetcher, NULL);
+}
+
 /* ---- files ---- */
 
 /* Rank f mod n gives file f its size and header; what nobody writes is padding, and zero. */
@@ -569,7 +634,7 @@ static void *save_thread(void *arg)
     checkpoint_reach("begin");
     fill_lanes(s);
     if (open_files(s, folder))
-        on_all_writers(s, write_blocks);
+        write_files(s);
     s->saved.written_s = host_seconds() - s->start_s;
     if (going_well(s))
         on_all_writers(s, sync_files);
@@ -667,14 +732,12 @@ static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
         else
             snprintf(why, why_bytes, "the host has no pinned memory for %d writers", s->o.writers);
     }
-    for (int i = 0; i < s->threads; i++) {
-        s->writers[i].s = s;
-        if (!s->slots)
-            continue;
-        s->writers[i].slot = s->slots + (int64_t)i * SLOT_BYTES;
-        s->writers[i].stream = device_stream_create(s->d, STREAM_BACKGROUND, "save");
-        s->writers[i].fetched = device_event_create(s->d);
+    if (s->slots) {
+        s->fetches = device_stream_create(s->d, STREAM_BACKGROUND, "save");
+        s->fetched = device_event_create(s->d);
     }
+    for (int i = 0; i < s->threads; i++)
+        s->writers[i].slot = s->slots ? s->slots + (int64_t)i * SLOT_BYTES : NULL;
     s->pin_s = host_seconds() - start;
     return ok;
 }
@@ -727,6 +790,11 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     }
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
+    pthread_cond_init(&s->asked, NULL);
+    for (int i = 0; i < s->threads; i++) {
+        s->writers[i].s = s;
+        pthread_cond_init(&s->writers[i].fetched, NULL);
+    }
     make_runs(s);
     make_order(s);
     s->stream = device_stream_create(d, STREAM_NORMAL, "snapshot");
@@ -755,9 +823,12 @@ void checkpoint_saver_free(checkpoint_saver *s)
     device_stream_destroy(s->d, s->stream);
     device_event_destroy(s->d, s->begun);
     device_event_destroy(s->d, s->copied);
-    for (int i = 0; i < s->threads && s->slots; i++) {
-        device_stream_destroy(s->d, s->writers[i].stream);
-        device_event_destroy(s->d, s->writers[i].fetched);
+    for (int i = 0; i < s->threads; i++)
+        pthread_cond_destroy(&s->writers[i].fetched);
+    pthread_cond_destroy(&s->asked);
+    if (s->slots) {
+        device_stream_destroy(s->d, s->fetches);
+        device_event_destroy(s->d, s->fetched);
     }
     if (s->slots)
         device_host_free(s->d, s->slots);

@@ -335,7 +335,8 @@ static int most_at_once(const checkpoint_saver *s)
     return s->o.way == CHECKPOINT_DEVICE && most > s->o.writers ? s->o.writers : most;
 }
 
-/* Under the copies of several devices to memory, which the next step waits for, few. */
+/* Under the copies of several devices to memory, which the caller waits for, few; under those of lazy saves, beside which a
+ * step is at work, none at all: memory is what both want, and the files were complete no sooner. */
 static int most_begun(const checkpoint_saver *s)
 {
     const int most = most_at_once(s);
@@ -437,6 +438,8 @@ static void write_files(checkpoint_saver *s)
     s->written = false;
     if (s->fetches && pthread_create(&fetcher, NULL, fetch_blocks, s) != 0)
         die(EXIT_CODE_FAILURE, "can't start a thread that fetches a state");
+    if (s->o.way == CHECKPOINT_LAZY && s->copy && s->o.ranks > 1)
+        await_landed(s, s->ordered);
     on_all_writers(s, write_blocks);
     pthread_mutex_lock(&s->lock);
     s->written = true;

@@ -25,7 +25,7 @@ typedef struct checkpoint_save_options {
     checkpoint_way way;
     bool direct; /* O_DIRECT where blocks are aligned; buffered where the file system refuses it */
     int writers; /* a rank writes with twice as many threads, or fewer, which leave it two cores */
-    int keep;    /* complete checkpoints that stay */
+    int keep;    /* complete checkpoints that stay, with the files of one more for the next save */
     int rank, ranks;
     double timeout_s;   /* for all parts to be there; 0: 600 */
     void (*beat)(void); /* called while the caller waits; NULL: nothing is */
@@ -47,8 +47,8 @@ typedef struct checkpoint_saved { /* seconds from the begin of a save */
 typedef struct checkpoint_saver checkpoint_saver;
 
 /* `pieces` are this rank's part of the state, on `d`, sorted; both arrays and layout live as long as the saver. Takes the
- * memory that the way needs, once, and has a virtual host find what files in memory will need. NULL with a sentence. The folder
- * is open (checkpoint_folder_open). */
+ * memory that the way needs, once, and makes files in memory for the first saves, where there is room. NULL with a sentence.
+ * The folder is open (checkpoint_folder_open). */
 checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, device *d, const checkpoint_layout *l,
                                           const checkpoint_pieces *pieces, char *why, size_t why_bytes);
 void checkpoint_saver_free(checkpoint_saver *s);          /* waits for a save that is under way; NULL is fine */

@@ -321,6 +321,42 @@ TEST(files_in_memory)
     checkpoint_folder_remove(folder);
 }
 
+/* A saver has pages for as many checkpoints as there will be, and the first save takes them. */
+TEST(first_saves_have_files_in_memory)
+{
+    char folder[] = "/dev/shm/stepbench-test-XXXXXX";
+    if (!mkdtemp(folder))
+        skip();
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    device *d = device_open(DEVICE_CPU, 0);
+    checkpoint_save_options o = plain(folder);
+    o.ranks = 1;
+    saved_rank r = saved_rank_create(l, 0, 1);
+    open_folder(folder);
+    checkpoint_saver *s = checkpoint_saver_create(&o, d, l, &r.pieces, why, sizeof why);
+    ino_t made[3];
+    struct stat st;
+    for (int i = 0; i <= o.keep; i++) {
+        OWNED char *file = xasprintf("%s/.spare-new-%d/%s", folder, i, l->file[1].name);
+        assert_int_equal(stat(file, &st), 0);
+        assert_true(st.st_size == l->file[1].bytes && st.st_blocks * 512 >= l->file[1].bytes);
+        made[i] = st.st_ino;
+    }
+    const checkpoint_state note = saved_note(1, 1);
+    saved_fill(&r, 1);
+    checkpoint_save(s, &note);
+    assert_true(checkpoint_save_wait(s).ok);
+    OWNED char *path = checkpoint_path(folder, 1), *file = folder_path(path, l->file[1].name);
+    assert_int_equal(stat(file, &st), 0);
+    assert_true(st.st_ino == made[0] || st.st_ino == made[1] || st.st_ino == made[2]);
+    checkpoint_saver_free(s);
+    expect_loaded(folder, 1, 1);
+    saved_rank_free(&r);
+    device_close(d);
+    checkpoint_layout_free(l);
+    checkpoint_folder_remove(folder);
+}
+
 /* One bit in each array of a tensor. */
 TEST_IN_FOLDER(damage_is_named_by_tensor)
 {

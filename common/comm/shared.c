@@ -2,6 +2,7 @@
 /* Memory of several ranks; see shared.h. */
 #include "common/comm/shared.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,15 +27,26 @@ static bool on_cpu(const device *d)
     return device_kind_of(d) == DEVICE_CPU;
 }
 
+/* A page for which the file system had no room would end the process when it is first used. */
+static bool reserve(int fd, size_t bytes)
+{
+    int e;
+    while ((e = posix_fallocate(fd, 0, (off_t)bytes)) == EINTR)
+        ;
+    return e == 0;
+}
+
 /* On the CPU: a name that is gone once all ranks have opened it. */
 static void *map_block(const char *name, size_t bytes, bool make)
 {
     const int fd = shm_open(name, make ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
     if (fd < 0)
         return NULL;
-    const bool sized = !make || ftruncate(fd, (off_t)bytes) == 0;
+    const bool sized = !make || reserve(fd, bytes);
     void *at = sized ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     close(fd);
+    if (make && at == MAP_FAILED)
+        shm_unlink(name);
     return at == MAP_FAILED ? NULL : at;
 }
 
@@ -58,7 +70,7 @@ static bool share_on_cpu(shared *s, const int *members, char *why, size_t why_by
     if (s->block)
         shm_unlink(name);
     if (!ok)
-        snprintf(why, why_bytes, "no shared memory of %zu bytes", s->bytes);
+        snprintf(why, why_bytes, "no shared memory of %zu bytes for each rank in /dev/shm", s->bytes);
     free(all);
     return ok;
 }

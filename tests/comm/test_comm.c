@@ -6,12 +6,15 @@
  *   ln -s build/tests/comm/test_comm bench_comm && ./bench_comm --ranks 2 --variant pairs,axes --csv none */
 #include "tests/support/test.h"
 
+#include <glob.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/statvfs.h>
 
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 #include "common/comm/comm.h"
+#include "common/comm/shared.h"
 #include "tests/support/ranks.h"
 #include "tests/support/streams.h"
 
@@ -24,6 +27,7 @@ static const variant_spec variant_table[] = {{"ops", "every op and dtype"},
                                              {"streams", "communicators and streams at once"},
                                              {"pairs", "sends and receives, in groups and not"},
                                              {"axes", "communicators of a mesh, 2 x 2 x 2"},
+                                             {"room", "memory of ranks that the host has, and has not"},
                                              {"killed", "rank 1 is killed in the middle of an op"},
                                              {"stopped", "rank 1 is stopped in the middle of an op"},
                                              {0}};
@@ -483,6 +487,27 @@ static void check_axes(launch *l, device *d, comm *all)
         comm_destroy(of[i]);
 }
 
+/* ---- shared memory of CPU ranks ---- */
+
+static void check_room(launch *l, device *d)
+{
+    struct statvfs shm;
+    char why[256] = "";
+    if (statvfs("/dev/shm", &shm) != 0 || shm.f_blocks == 0)
+        return; /* it has no end */
+    shared *some = shared_open(l, d, NULL, launch_size(l), 1 << 20, why, sizeof why);
+    require(some, "memory of which there is enough");
+    memset(shared_at(some)[1], launch_rank(l), 1);
+    shared_close(some);
+    require(!shared_open(l, d, NULL, launch_size(l), (shm.f_blocks + 1) * shm.f_frsize, why, sizeof why) &&
+                strstr(why, "no shared memory of"),
+            "memory of which there is too little");
+    glob_t left;
+    OWNED char *names = xasprintf("/dev/shm/stepbench-%d-*", (int)getpid());
+    require(glob(names, 0, NULL, &left) == GLOB_NOMATCH, "what is left in /dev/shm");
+    checks++;
+}
+
 /* ---- failures ---- */
 
 /* Collectives without end, the victim gone after a while. */
@@ -524,6 +549,8 @@ static void comm_run(session *s, const bench_case *c, row *w)
         check_ops(s->dev, k);
     if (strcmp(variant, "pairs") == 0 && comm_rank(k) >= 0)
         check_pairs(s->dev, k);
+    if (strcmp(variant, "room") == 0)
+        check_room(l, s->dev);
     if (strcmp(variant, "axes") == 0)
         check_axes(l, s->dev, k);
     row_int(w, "checks", checks);
@@ -592,6 +619,14 @@ TEST_IN_RANKS_FOLDER(groups_of_a_mesh)
         skip();
     expect(CPU "--ranks 8,4 --variant axes --timeout 20", EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 2);
+}
+
+TEST_IN_RANKS_FOLDER(shared_memory_has_room_or_is_refused)
+{
+    if (no_gloo())
+        skip();
+    expect(CPU "--ranks 2 --variant room", EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
 }
 
 /* Whoever notices first, the rank that is gone is named, and not those that lost their connection to it. */

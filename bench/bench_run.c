@@ -257,11 +257,13 @@ static void run_case(session *s, const bench_case *c, row *w)
         replica_free(x.r);
         return;
     }
+    run_data_open(&x);
     if (run_save_open(&x)) {
         go(s, c, &x);
         run_close(&x);
     }
     run_save_close(&x);
+    data_close(x.data);
     replica_free(x.r);
 }
 

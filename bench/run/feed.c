@@ -60,16 +60,9 @@ static void describe_load(run *x)
     x->load.delay_s = option_real(x->k.s->opt, "data-delay") * 1e-3;
 }
 
-bool run_open(run *x)
+void run_data_open(run *x)
 {
     char why[300] = "";
-    x->per_step = xcalloc((size_t)x->room * PER_STEP, sizeof *x->per_step);
-    for (int64_t i = 0; i < x->first; i++) {
-        x->per_step[i * PER_STEP + PER_STEP_LOSS] = x->past[i].loss;
-        x->per_step[i * PER_STEP + PER_STEP_MS] = NAN;
-        x->per_step[i * PER_STEP + PER_STEP_SURPRISE] = x->past[i].surprise;
-    }
-    make_events(x);
     bool ok = true;
     if (x->rung >= RUNG_DATA) {
         x->data = data_open(case_text(x->k.c, "data"), (int)option_int(x->k.s->opt, "symbols"), x->k.o.seq, x->k.o.seed,
@@ -78,10 +71,21 @@ bool run_open(run *x)
     }
     if (!launch_all(x->k.l, "data", ok))
         launch_fail(x->k.l, EXIT_CODE_USAGE, "--data: %s", ok ? "another rank can't open it" : why);
+}
+
+bool run_open(run *x)
+{
+    x->per_step = xcalloc((size_t)x->room * PER_STEP, sizeof *x->per_step);
+    for (int64_t i = 0; i < x->first; i++) {
+        x->per_step[i * PER_STEP + PER_STEP_LOSS] = x->past[i].loss;
+        x->per_step[i * PER_STEP + PER_STEP_MS] = NAN;
+        x->per_step[i * PER_STEP + PER_STEP_SURPRISE] = x->past[i].surprise;
+    }
+    make_events(x);
     if (x->data && x->fault == FAULT_REPEAT)
         data_plant_repeat(x->data);
     describe_load(x);
-    ok = !x->r->member || take_memory(x);
+    const bool ok = !x->r->member || take_memory(x);
     if (!ddp_agree(&x->k, "memory of a run", ok, "there is no memory for tokens and history"))
         return false;
     if (x->r->member && x->data)
@@ -103,7 +107,6 @@ void run_close(run *x)
     device_event_destroy(d, x->log.arrived);
     device_host_free(d, x->losses);
     device_host_free(d, x->norms);
-    data_close(x->data);
     samples_free(&x->bare);
     samples_free(&x->fed);
     free(x->per_step);

@@ -106,7 +106,9 @@ typedef struct run {
     samples bare, fed;                       /* milliseconds of a step, of the slowest rank */
 } run;
 
-/* feed.c: false after setting the row's status, or a job that ends with a sentence. */
+/* feed.c. Before run_save_open, which compares the data with those of a checkpoint; data_close them in any case. */
+void run_data_open(run *x);
+/* False after setting the row's status, or a job that ends with a sentence. */
 bool run_open(run *x);
 void run_close(run *x);
 void run_step(run *x);                 /* enqueues the next step with what its rung gives it */

@@ -17,16 +17,24 @@ enum { READERS = 4 };
 
 /* ---- what a checkpoint remembers of a run ---- */
 
+static void note_updates(const run *x, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%s, --clip %.9g", x->k.o.precision->name, x->k.o.clip_norm);
+}
+
 void run_state_note(const run *x, checkpoint_state *out)
 {
     replica_state_note(x->save.state, out);
     out->step = x->at; /* of the run; updates are fewer where a loss scale left some out */
-    out->data =
-        (checkpoint_data){.seed = x->k.o.seed, .window = x->k.o.seq + 1, .samples = x->at * x->batch * x->ranks};
+    out->data = (checkpoint_data){.hash = data_print(x->data),
+                                  .seed = x->k.o.seed,
+                                  .window = x->k.o.seq + 1,
+                                  .samples = x->at * x->batch * x->ranks};
     snprintf(out->data.file, sizeof out->data.file, "%s%s", case_text(x->k.c, "data"), x->overfit ? ", one batch" : "");
     const schedule *s = &x->schedule;
     out->schedule = (checkpoint_schedule){
         .lr = s->lr, .min_lr = s->min_lr, .warmup = s->warmup, .steps = s->steps, .position = out->optimizer.step};
+    note_updates(x, out->updates, sizeof out->updates);
     snprintf(out->schedule.kind, sizeof out->schedule.kind, "%s", s->name);
 }
 
@@ -37,7 +45,8 @@ static const char *differs(const run *x, const checkpoint_state *s, char *why, s
     const checkpoint_schedule *was = &s->schedule;
     const schedule *is = &x->schedule;
     const int64_t global = x->batch * x->ranks;
-    char data[sizeof d->file];
+    char data[sizeof d->file], updates[sizeof s->updates];
+    note_updates(x, updates, sizeof updates);
     snprintf(data, sizeof data, "%s%s", case_text(x->k.c, "data"), x->overfit ? ", one batch" : "");
     if (d->samples != s->step * global)
         snprintf(why, why_bytes,
@@ -48,6 +57,11 @@ static const char *differs(const run *x, const checkpoint_state *s, char *why, s
         snprintf(why, why_bytes, "its data are '%s', windows of %lld, seed %llu; here '%s', %d, %llu", d->file,
                  (long long)d->window, (unsigned long long)d->seed, data, x->k.o.seq + 1,
                  (unsigned long long)x->k.o.seed);
+    else if (d->hash && d->hash != data_print(x->data))
+        snprintf(why, why_bytes, "its data had other tokens than '%s' has here%s", data,
+                 data_made(x->data) ? ": --symbols must be the same" : "");
+    else if (*s->updates && !text_is(s->updates, updates))
+        snprintf(why, why_bytes, "its updates are of %s; here %s", s->updates, updates);
     else if (!text_is(was->kind, is->name) || was->lr != is->lr || was->min_lr != is->min_lr ||
              was->warmup != is->warmup || (was->steps != is->steps && !text_is(is->name, "constant")))
         snprintf(why, why_bytes,

@@ -125,7 +125,9 @@ static void write_state(FILE *out, const checkpoint_state *s)
             ",\"lr\":\"%a\",\"min_lr\":\"%a\",\"warmup\":%" PRId64 ",\"steps\":%" PRId64 ",\"position\":%" PRId64
             "},\n",
             s->schedule.lr, s->schedule.min_lr, s->schedule.warmup, s->schedule.steps, s->schedule.position);
-    fprintf(out, "\"strategy\":");
+    fprintf(out, "\"updates\":");
+    json_write_text(out, s->updates);
+    fprintf(out, ",\n\"strategy\":");
     json_write_text(out, s->strategy);
     fprintf(out, ",\"ranks\":%d,\n", s->ranks);
 }
@@ -262,6 +264,8 @@ static bool read_state(const json *j, checkpoint_state *s, char *why, size_t why
     *s = (checkpoint_state){.step = get_int(&g, "step", 0, INT64_MAX), .seed = get_hash(&g, "seed")};
     s->ranks = (int)get_int(&g, "ranks", 1, 1 << 20);
     get_copy(&g, "strategy", s->strategy, sizeof s->strategy);
+    if (json_find(j, "updates", JSON_STRING))
+        get_copy(&g, "updates", s->updates, sizeof s->updates);
     g.from = json_find(j, "optimizer", JSON_OBJECT);
     s->optimizer = (sb_optimizer_state){.step = get_int(&g, "step", 0, INT64_MAX),
                                         .skipped = get_int(&g, "skipped", 0, INT64_MAX),

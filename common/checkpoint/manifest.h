@@ -25,6 +25,7 @@ typedef struct checkpoint_state {
     uint64_t seed;                /* of initial values */
     checkpoint_data data;
     checkpoint_schedule schedule;
+    char updates[48];  /* what else decides them, as in "bf16, --clip 1"; "": an earlier version did not say */
     char strategy[32]; /* for people: loading does not ask for it */
     int ranks;         /* likewise */
 } checkpoint_state;

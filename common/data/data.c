@@ -58,6 +58,20 @@ int64_t data_windows(const data *d)
     return d->windows;
 }
 
+uint64_t data_print(const data *d)
+{
+    enum { SAMPLES = 64, TOKENS = 1 << 20 };
+    const int64_t n = d->seq + 1;
+    OWNED int32_t *tokens = xmalloc((size_t)n * sizeof *tokens);
+    uint64_t print = 0xcbf29ce484222325u; /* FNV-1a, a token at a time */
+    for (int64_t i = 0; i < SAMPLES && i * n < TOKENS; i++) {
+        data_sample(d, i, tokens);
+        for (int64_t t = 0; t < n; t++)
+            print = (print ^ (uint32_t)tokens[t]) * 0x100000001b3u;
+    }
+    return print;
+}
+
 static uint64_t with_repeat(uint64_t i, uint64_t n, uint64_t key)
 {
     return order_of(i == 1 ? 0 : i, n, key);

@@ -17,6 +17,9 @@ void data_close(data *d);
 const made *data_made(const data *d);                          /* NULL: tokens come from a file */
 int64_t data_windows(const data *d);                           /* of a file; 0: there is no end */
 void data_sample(const data *d, int64_t sample, int32_t *out); /* (seq + 1) */
-bool data_order_is_whole(const data *d);                       /* each window of a file comes once in an epoch */
+/* A number of its first samples: of other tokens, or of so many more that their order is another, it is another number but for
+ * chance. */
+uint64_t data_print(const data *d);
+bool data_order_is_whole(const data *d); /* each window of a file comes once in an epoch */
 
 void data_plant_repeat(data *d); /* one window of a file comes twice in an epoch, another never: for checks */

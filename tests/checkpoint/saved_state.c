@@ -77,6 +77,7 @@ checkpoint_state saved_note(int64_t step, int ranks)
         .seed = 0xfedcba9876543210u,
         .data = {"a \"file\"\n\\.bin", 5, 6, 129, step * 8},
         .schedule = {"cosine", 6e-4, 6e-5, 100, 1000, step},
+        .updates = "bf16, --clip 1",
         .strategy = "fsdp",
         .ranks = ranks};
 }

@@ -16,8 +16,9 @@
 
 enum { EVERY = 7, WAIT_MS = 20000, KILLS = 4 };
 static int steps = 40;
+#define SYMBOLS "--symbols 16 "
 #define RUN                                                                                                            \
-    "--size tiny --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --symbols 16 --iters 0 --save-every 7 "         \
+    "--size tiny --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --iters 0 --save-every 7 "                      \
     "--log-every 2 --keep 100 --deterministic 1 "
 #define QUICK "--precision fp32 --variant save --check 0 --folder ck --resume-run ck "
 #define CHECKED "--precision fp32 --variant save --check 1 --folder ck --resume-run ck "
@@ -35,7 +36,7 @@ static csv *go(const char *folder, const char *options, int code)
     if (strcmp(bench_device(), "cpu") == 0)
         skip();
 #endif
-    OWNED char *all = xasprintf(RUN "--steps %d %s", steps, options);
+    OWNED char *all = xasprintf(RUN "--steps %d %s%s", steps, strstr(options, "--symbols") ? "" : SYMBOLS, options);
     csv *c = bench_rows(folder, "bench_run", "", all, code);
     return c;
 }
@@ -74,7 +75,7 @@ static int start_and_signal(const char *folder, const char *options, int step, d
 {
     const char *where = getenv("STEPBENCH_BIN");
     OWNED char *programs = realpath(where ? where : ".", NULL);
-    OWNED char *command = xasprintf("cd '%s' && exec '%s/bench_run' --device %s --machine test-x1 --quiet " RUN
+    OWNED char *command = xasprintf("cd '%s' && exec '%s/bench_run' --device %s --machine test-x1 --quiet " RUN SYMBOLS
                                     "--steps %d --data-delay 10 %s >out.txt 2>&1",
                                     folder, programs, bench_device(), steps, options);
     int status = 0;
@@ -212,6 +213,11 @@ static void what_is_lost_or_wrong_has_a_name(void **state)
     expect_words(folder, QUICK "--ranks 1 --batch 4", EXIT_CODE_USAGE, "this run takes 4 a step");
     expect_words(folder, QUICK ONE "--lr 1e-2", EXIT_CODE_USAGE, "its schedule is cosine, --lr 0.003");
     expect_words(folder, QUICK ONE "--seed 7", EXIT_CODE_USAGE, "its data are 'made'");
+    expect_words(folder, QUICK ONE "--symbols 8", EXIT_CODE_USAGE, "its data had other tokens");
+    expect_words(folder, QUICK ONE "--clip 0", EXIT_CODE_USAGE,
+                 "its updates are of fp32, --clip 1; here fp32, --clip 0");
+    expect_words(folder, "--precision tf32 --variant save --check 0 --folder ck --resume-run ck " ONE, EXIT_CODE_USAGE,
+                 "its updates are of fp32");
     expect_words(folder, QUICK ONE "--d-ff 128", EXIT_CODE_USAGE, "another model");
     expect_words(folder, "--variant save --folder ck --precision fp32 " ONE, EXIT_CODE_USAGE, "--resume-run ck goes");
     expect_words(folder, "--variant save --resume-run nowhere --precision fp32 " ONE, EXIT_CODE_USAGE, "nowhere");

@@ -56,7 +56,7 @@ static sb_status check_memory(const sb_direct_collective *p, size_t bytes)
     if (!p->in || !p->out || !p->leave)
         return sb_error(SB_INVALID, "%s is NULL", !p->in ? "in" : !p->out ? "out" : "leave");
     if (in % align || out % align || (uintptr_t)p->leave % 4)
-        return sb_error(SB_INVALID, "in, out and leave must be 4-byte aligned");
+        return sb_error(SB_INVALID, "in and out must be %d-byte aligned, and leave 4-byte", (int)align);
     if (!in_place && in < out + (gather ? all : bytes) && out < in + (scatter ? all : bytes))
         return sb_error(SB_INVALID, "in and out overlap without being the same");
     return check_mailboxes(p->mailboxes, p->ranks);

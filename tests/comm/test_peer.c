@@ -123,7 +123,9 @@ TEST(wrong_arguments_are_refused)
     p.out = in + 4;
     refused(&p, SB_INVALID, "overlap");
     p.out = out + 2;
-    refused(&p, SB_INVALID, "4-byte aligned");
+    refused(&p, SB_INVALID, "in and out must be 4-byte aligned");
+    p = good, p.leave = (const uint32_t *)(in + 2);
+    refused(&p, SB_INVALID, "leave 4-byte");
     p = good, p.ranks = 1;
     refused(&p, SB_UNSUPPORTED, "2 to 8 ranks, not 1");
     p = good, p.rank = 3;
@@ -176,6 +178,8 @@ TEST(slices_may_be_in_place)
     assert_int_equal(sb_direct_check(&p), SB_OK);
     p.out = all;
     refused(&p, SB_INVALID, "overlap");
+    p.out = all + 31;
+    refused(&p, SB_INVALID, "in and out must be 2-byte aligned");
     p.n = 4, p.out = all + 34;
     refused(&p, SB_INVALID, "4-byte aligned");
     p.n = 1000, p.out = all + 40;

@@ -133,7 +133,7 @@ token_file *tokens_open(const char *path, char *why, size_t why_bytes)
 {
     struct stat about;
     token_file *f = xcalloc(1, sizeof *f);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait for its writer */
     bool ok = fd >= 0 && fstat(fd, &about) == 0;
     if (!ok)
         refuse(why, why_bytes, path, strerror(errno));

@@ -2,6 +2,8 @@
 /* What a run trains on: made tokens and their entropies, token files that lie, the order of samples, the loader thread. */
 #include "tests/support/test.h"
 
+#include <sys/stat.h>
+
 #include "common/core/clock.h"
 #include "common/data/loader.h"
 #include "common/data/order.h"
@@ -160,6 +162,9 @@ TEST(files_are_read_and_not_trusted)
 
     expect_refused("/no/such/file", "No such file");
     expect_refused(*state, "not a file");
+    OWNED char *fifo = folder_path(*state, "fifo");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    expect_refused(fifo, "not a file"); /* at once: it has no writer */
     write_bytes(path, small, 0, small, 0);
     expect_refused(path, "empty");
     write_bytes(path, small, 0, small, 3);
@@ -200,6 +205,30 @@ TEST(short_files_are_refused)
     assert_null(data_open(path, 0, 4, 1, why, sizeof why));
     assert_non_null(strstr(why, "fewer than a window of 4"));
     free(path);
+}
+
+static uint64_t print_of(const char *name, int symbols, uint64_t seed)
+{
+    char why[300] = "";
+    data *d = data_open(name, symbols, 3, seed, why, sizeof why);
+    assert_non_null(d);
+    const uint64_t print = data_print(d);
+    data_close(d);
+    return print;
+}
+
+TEST(other_tokens_have_another_print)
+{
+    uint16_t tokens[40] = {1, 2, 3, 4};
+    OWNED char *path = folder_path(*state, "print");
+    write_bytes(path, tokens, 0, tokens, sizeof tokens);
+    const uint64_t print = print_of(path, 0, 1);
+    assert_int_equal(print_of(path, 0, 1), print);
+    assert_int_not_equal(print_of(path, 0, 2), print);
+    tokens[20] = 1;
+    write_bytes(path, tokens, 0, tokens, sizeof tokens);
+    assert_int_not_equal(print_of(path, 0, 1), print);
+    assert_int_not_equal(print_of("made", 8, 1), print_of("made", 16, 1));
 }
 
 /* ---- samples and ranks ---- */

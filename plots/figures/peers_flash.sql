@@ -1,15 +1,16 @@
 -- SPDX-License-Identifier: MIT
 -- A row for each shape: each peer's ratios with their intervals, forward and backward, and in words what gives none.
--- Where we lead least comes first; shapes of a single head, which fill no GPU, come last.
+-- Without windows, documents and deterministic backwards. Where we lead least comes first; shapes of a single head,
+-- which fill no GPU, come last.
 @view passes
 SELECT 'fwd' AS pass, id, place, heads, gpu, utc, impl, peer, iif(fwd_why IS NULL, fwd_ratio, NULL) AS ratio,
     fwd_ratio_lo AS low, fwd_ratio_hi AS high, fwd_why AS why
 FROM attention_pairs
-WHERE dtype = 'bf16' AND our_id IS NOT NULL AND fwd_ratio IS NOT NULL
+WHERE dtype = 'bf16' AND kind = 'attention' AND our_id IS NOT NULL AND fwd_ratio IS NOT NULL
 UNION ALL SELECT 'bwd', id, place, heads, gpu, utc, impl, peer, iif(bwd_why IS NULL, bwd_ratio, NULL), bwd_ratio_lo,
     bwd_ratio_hi, bwd_why
 FROM attention_pairs
-WHERE dtype = 'bf16' AND our_id IS NOT NULL AND bwd_ratio IS NOT NULL ORDER BY id
+WHERE dtype = 'bf16' AND kind = 'attention' AND our_id IS NOT NULL AND bwd_ratio IS NOT NULL ORDER BY id
 
 @view shapes
 SELECT place, max(heads) = 1 AS single, min(ratio) AS least, (SELECT machine FROM bench_flash LIMIT 1) AS machine,

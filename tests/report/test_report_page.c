@@ -364,6 +364,49 @@ TEST_IN_FOLDER(attention_with_its_rounds)
                 strstr(text, "| attention, forward, bf16, one head |")); /* the worst first */
 }
 
+/* A window, packed documents and the deterministic backward are works of their own, and only the same stand beside each other. */
+TEST_IN_FOLDER(attention_of_each_mask_beside_its_own)
+{
+#define MASKED(impl, mask, ratio)                                                                                      \
+    "flash," impl ",bf16,8,16,16,2048,128,0,1," mask ",bhsd,graph,p,1,1," ratio "," ratio "," ratio "," ratio          \
+    "," ratio "," ratio ",fp64,0.002,0.002" OF("GPU-a", "c-1")
+#define PLAIN "-1,0,equal,0"
+#define WINDOW "1024,0,equal,0"
+#define DOCUMENTS "-1,8,random,0"
+#define DETERMINISTIC "-1,0,equal,1"
+    static const char header[] =
+        "bench,impl,dtype,batch,heads,heads_kv,seq,head_dim,head_dim_v,causal,window,documents,"
+        "lengths,deterministic,layout,mode,policy,fwd_ms,bwd_ms,fwd_ratio,fwd_ratio_lo,fwd_"
+        "ratio_hi,bwd_ratio,bwd_ratio_lo,bwd_ratio_hi,reference,fwd_diff,bwd_diff" ORIGIN;
+    machine(*state);
+    OWNED char *rows = xasprintf(
+        "%s%s", header,
+        MASKED("stepbench", PLAIN, "1") MASKED("fa4", PLAIN, "1.11") MASKED("stepbench", WINDOW, "1")
+            MASKED("fa4", WINDOW, "1.77") MASKED("flex", WINDOW, "1.22") MASKED("flex", "512,0,equal,0", "0.41")
+                MASKED("stepbench", DOCUMENTS, "1") MASKED("varlen_fa2", DOCUMENTS, "1.33")
+                    MASKED("fa4", "-1,8,equal,0", "0.42") MASKED("fa4", "-1,4,random,0", "0.43")
+                        MASKED("stepbench", DETERMINISTIC, "1") MASKED("fa4", DETERMINISTIC, "1.44"));
+    folder_write(*state, "peer_flash.csv", rows);
+    OWNED char *text = report_text(*state);
+    text_has(text,
+             "| attention, forward, bf16, full loads | 1 / 0 / 0 | 1.11 | 1.11 | FlashAttention-4 1.11 [1.11, 1.11], "
+             "B 8, H 16, S 2048, D 128 |");
+    text_has(text, "| attention, backward, bf16, full loads | 1 / 0 / 0 | 1.11 |");
+    text_has(text, "| attention in a window, forward, bf16, full loads | 1 / 0 / 0 | 1.22 | 1.22 | FlexAttention 1.22 "
+                   "[1.22, 1.22], B 8, H 16, S 2048, D 128, window 1024 |");
+    text_has(text, "| attention of packed documents, backward, bf16, full loads | 1 / 0 / 0 | 1.33 | 1.33 | "
+                   "FlashAttention-2 1.33 [1.33, 1.33], B 8, H 16, S 2048, D 128, 8 documents of random lengths |");
+    text_has(text, "| deterministic attention, backward, bf16, full loads | 1 / 0 / 0 | 1.44 |");
+    text_lacks(text, "0.41"); /* ours have other windows, lengths and documents */
+    text_lacks(text, "0.42");
+    text_lacks(text, "0.43");
+    /* A file of the time before them has no such column, and is plain. Nor does a window stand beside that. */
+    OWNED char *windows = xasprintf("%s%s", header, MASKED("stepbench", PLAIN, "1") MASKED("fa4", WINDOW, "0.44"));
+    folder_write(*state, "peer_flash.csv", windows);
+    OWNED char *none = report_text(*state);
+    text_lacks(none, "0.44");
+}
+
 /* ---- ranks of the CPU ---- */
 
 TEST_IN_FOLDER(ranks_of_the_cpu_have_a_page)

@@ -74,4 +74,4 @@ SELECT peer, dtype, place AS shape, n(fwd_ms) || ', ' || n(our_fwd_ms) AS "forwa
     coalesce(bwd_why, range(bwd_ratio, bwd_ratio_lo, bwd_ratio_hi)) AS "ratio :",
     iif(reference = 'fp64', n(bwd_diff) || ', ' || n(our_bwd_diff), NULL) AS "error: theirs, ours ?:"
 FROM attention_pairs
-WHERE our_id IS NOT NULL AND fwd_ratio IS NOT NULL ORDER BY our_id, fwd_ratio
+WHERE our_id IS NOT NULL AND coalesce(fwd_ratio, bwd_ratio) IS NOT NULL ORDER BY our_id, coalesce(fwd_ratio, bwd_ratio)

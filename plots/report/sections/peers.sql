@@ -12,28 +12,41 @@ SELECT '' AS work, '' AS library, '' AS peer, '' AS place, 0.0 AS ratio, 0.0 AS 
 WHERE 0
 
 -- ---- attention, in turn with ours: CUDA graphs of both, replayed alternately in one process ----
+-- Older files have neither windows nor documents. Each mask, and the deterministic backward, is a work of its own.
+@view flash_rows
+SELECT *, coalesce("window", -1) AS window_, coalesce(documents, 0) AS documents_,
+    coalesce(lengths, 'equal') AS lengths_, coalesce(deterministic, 0) AS deterministic_
+FROM peer_flash
+
 @view flash_pairs
-SELECT p.*, o.fwd_ms AS our_fwd_ms, o.bwd_ms AS our_bwd_ms, o.fwd_diff AS our_fwd_diff, o.bwd_diff AS our_bwd_diff,
-    o.id AS our_id, o.gpu_uuid AS our_gpu, o.run_id AS our_run, CASE p.impl
+SELECT p.*, iif(p.deterministic_, 'deterministic ', '') || 'attention' || iif(p.window_ >= 0, ' in a window', '')
+    || iif(p.documents_, ' of packed documents', '') AS kind, o.fwd_ms AS our_fwd_ms,
+    o.bwd_ms AS our_bwd_ms, o.fwd_diff AS our_fwd_diff, o.bwd_diff AS our_bwd_diff, o.id AS our_id,
+    o.gpu_uuid AS our_gpu, o.run_id AS our_run, CASE p.impl
     WHEN 'fa4' THEN 'FlashAttention-4'
     WHEN 'sdpa_cudnn' THEN 'cuDNN'
     WHEN 'sdpa_fa2' THEN 'FlashAttention-2'
+    WHEN 'varlen_fa2' THEN 'FlashAttention-2'
+    WHEN 'flex' THEN 'FlexAttention'
     WHEN 'fa3' THEN 'FlashAttention-3'
     WHEN 'sdpa_efficient' THEN 'PyTorch''s efficient attention'
     ELSE p.impl END AS peer, 'B ' || p.batch || ', H ' || p.heads || iif(p.heads_kv <> p.heads, ' / ' || p.heads_kv, '')
     || ', S ' || p.seq || ', D ' || p.head_dim || iif(p.head_dim_v NOT IN (0, p.head_dim), ' / ' || p.head_dim_v, '')
-    || iif(p.causal, '', ', full') AS place, CASE
+    || iif(p.causal, '', ', full') || iif(p.window_ >= 0, ', window ' || p.window_, '')
+    || iif(p.documents_, ', ' || p.documents_ || ' documents of ' || p.lengths_ || ' lengths', '')
+    || iif(p.deterministic_, ', deterministic', '') AS place, CASE
     WHEN p.heads = 1 THEN ', one head'
     WHEN p.batch * p.heads * p.seq / 128 >= 264 THEN ', full loads'
     ELSE ', small loads' END AS load
-FROM peer_flash p
-LEFT JOIN peer_flash o ON o.impl = 'stepbench' AND o.dtype = p.dtype AND o.batch = p.batch AND o.heads = p.heads
+FROM flash_rows p
+LEFT JOIN flash_rows o ON o.impl = 'stepbench' AND o.dtype = p.dtype AND o.batch = p.batch AND o.heads = p.heads
     AND o.heads_kv = p.heads_kv AND o.seq = p.seq AND o.head_dim = p.head_dim AND o.head_dim_v IS p.head_dim_v
-    AND o.causal = p.causal
+    AND o.causal = p.causal AND o.window_ = p.window_ AND o.documents_ = p.documents_ AND o.lengths_ = p.lengths_
+    AND o.deterministic_ = p.deterministic_
 WHERE p.impl <> 'stepbench'
 
 @into pairs
-SELECT 'attention, forward, ' || dtype || load, NULL, peer, place, fwd_ratio, fwd_ratio_lo, fwd_ratio_hi, 'peer_flash',
+SELECT kind || ', forward, ' || dtype || load, NULL, peer, place, fwd_ratio, fwd_ratio_lo, fwd_ratio_hi, 'peer_flash',
     our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, 'graph', 'graph', NULL, NULL,
     CASE WHEN fwd_diff IS NULL THEN 'its result was not checked' WHEN fwd_diff > attention_bound(dtype, 0)
     THEN 'its result is wrong' END, 0, NULL, NULL
@@ -41,7 +54,7 @@ FROM flash_pairs
 WHERE fwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
 
 @into pairs
-SELECT 'attention, backward, ' || dtype || load, NULL, peer, place, bwd_ratio, bwd_ratio_lo, bwd_ratio_hi, 'peer_flash',
+SELECT kind || ', backward, ' || dtype || load, NULL, peer, place, bwd_ratio, bwd_ratio_lo, bwd_ratio_hi, 'peer_flash',
     our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, 'graph', 'graph', NULL, NULL,
     CASE WHEN bwd_diff IS NULL THEN 'its result was not checked' WHEN bwd_diff > attention_bound(dtype, 1)
     THEN 'its result is wrong' END, 0, NULL, NULL
@@ -327,8 +340,8 @@ WHERE nth = 1
 
 -- Attention's pairs with the reason why a pass has no ratio.
 @view attention_reasons
-SELECT row_id, peer, max(iif(work GLOB 'attention, forward*', why, NULL)) AS fwd_why,
-    max(iif(work GLOB 'attention, backward*', why, NULL)) AS bwd_why FROM judged WHERE table_ = 'peer_flash'
+SELECT row_id, peer, max(iif(work GLOB '*, forward, *', why, NULL)) AS fwd_why,
+    max(iif(work GLOB '*, backward, *', why, NULL)) AS bwd_why FROM judged WHERE table_ = 'peer_flash'
     GROUP BY row_id, peer
 
 @into attention_pairs

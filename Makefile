@@ -386,6 +386,8 @@ $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
 $(addprefix $(BUILD)/tests/checkpoint/test_,checkpoint crash kills stepckpt): $(BUILD)/tests/checkpoint/saved_state.c.o
 # Saves whose writes are counted.
 $(BUILD)/tests/checkpoint/test_checkpoint: LIBS += -Wl,--wrap=pwrite
+# Packed documents of bench_flash beside those of its peers.
+$(BUILD)/tests/peers/test_peers: $(call object,bench/attention/documents.c)
 # Saves whose changes of files are recorded, and replayed up to any point.
 $(BUILD)/tests/checkpoint/test_crash: LIBS += $(addprefix -Wl$(comma)--wrap=,open mkdir rename renameat2 unlink ftruncate fsync pwrite)
 # GPUs and drivers that are not here.

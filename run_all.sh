@@ -32,7 +32,7 @@ A bench that fails does not stop the others; the exit code is the worst of them.
                      on one GPU, 10 on several
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
-  --cases A,B        likewise, but only steps, and of these the cases that have all words of A, or all of B
+  --cases A,B        likewise, but only steps and attention: the cases that have all words of A, or all of B
   --peer-seconds N   likewise, each peer for at most this long
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
                      minutes); exit code 4 if one is not, 77 if nothing can be checked; docs/qualify.md

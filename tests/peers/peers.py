@@ -21,6 +21,7 @@ import unittest.mock
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import flash_cases  # noqa: E402
 import library  # noqa: E402
 import load  # noqa: E402
 import nccl_tests  # noqa: E402
@@ -36,7 +37,8 @@ PEERS = {
     "gemm": ("PyTorch's matrix products and copies", "torch", 1, ("roofline",)),
     "fp8": ("PyTorch's products of float8", "torch", 1, ("mixed_precision",)),
     "adamw": ("PyTorch's fused AdamW", "torch", 1, ("transformer",)),
-    "flash": ("attention by each backend of PyTorch, FlashAttention-4 and -3 where they are installed, and libstepbench.so, in turn", "torch", 1, ("flash",)),
+    "flash": ("attention by each backend of PyTorch, FlashAttention-4 and -3 where they are installed, and libstepbench.so, in turn; in windows, "
+              "packed documents and deterministic backwards by FlexAttention, too", "torch", 1, ("flash",)),
     "model": ("training steps of PyTorch: compiled, in one CUDA graph, in bf16, float8, tf32 and fp32; eager by autocast", "torch", 1,
               ("transformer", "memory")),
     "ddp": ("DDP in one CUDA graph, FSDP2 and ZeroRedundancyOptimizer, compiled", "torch", 2, ("fsdp", "ddp_bucketed", "zero1")),
@@ -72,6 +74,7 @@ def missing(name):
 
 
 LISTS = {"model": (steps.CASES, steps.SMALL, lambda case, _: steps.columns(case)), **parallel_cases.LISTS}
+LISTED = {"flash": (flash_cases.CASES, flash_cases.SMALL), **LISTS}  # with those that a peer runs through by itself
 APART = ("pp", "tp")  # a process for each case; those of other lists share one, and its start
 
 
@@ -86,6 +89,7 @@ def command_of(name, options):
     if name in ("allreduce", "ddp"):
         return [*launch, f"{HERE}/parallel.py", name, options.out, *small]
     path = ["--lib", options.lib] if options.lib else []
+    path += ["--cases", options.cases] if name == "flash" and options.cases else []
     return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small, "--timeout", str(options.timeout)]
 
 
@@ -105,7 +109,7 @@ def run_one(name, options):
         fp8.fp8(rows, options.small)
     elif name == "flash":
         import flash
-        flash.flash(rows, options.small, options.lib, options.timeout - START_S)  # a shape takes some 6 s
+        flash.flash(rows, options.small, options.lib, options.timeout - START_S, words=options.cases)
     else:
         import kernels
         getattr(kernels, name)(rows, options.small)
@@ -177,7 +181,7 @@ def run_cases(name, options):
 def asked(names, options):
     """Of these peers, those beside the benches that are named; where cases are chosen and some peer has a list of them, no others."""
     names = [name for name in names if not options.beside or set(PEERS[name][3]) & set(options.beside)]
-    listed = [name for name in names if name in LISTS]
+    listed = [name for name in names if name in LISTED]
     return [name for name in listed if name in ("ddp", "tp")] if options.full_loads else options.cases and listed or names
 
 
@@ -190,7 +194,7 @@ def run_all(names, options):
             print(f"{name}: not run, {reason}; peer_{name}.csv gets no rows ({PEERS[name][0]})")
             continue
         print(f"{name}: {PEERS[name][0]}", flush=True)
-        if name in LISTS and not record.chosen(LISTS[name][options.small], options.cases):
+        if name in LISTED and not record.chosen(LISTED[name][options.small], options.cases):
             print(f"{name}: not run, no case has the words '{options.cases}'; --list shows them")
             continue
         start = time.monotonic()
@@ -451,6 +455,25 @@ def test_cases():
     return wrong + [f"peer_ddp.csv has no column {name}" for name in unknown]
 
 
+def test_flash_cases():
+    """The plain cases come first, a kind is what the other columns say, and words choose among them."""
+    wrong, cases = [], flash_cases.CASES
+    kinds = [flash_cases.KINDS.index(case.kind) for case in cases]
+    wrong += [] if kinds == sorted(kinds) and set(kinds) == set(range(4)) else [f"kinds of attention: {kinds}"]
+    for case in (*cases, *flash_cases.SMALL):
+        kind = "window" if case.window >= 0 else "documents" if case.documents else "deterministic" if case.deterministic else "plain"
+        if kind != case.kind or (kind != "plain" and not (case.causal and case.dtype == "bf16")) or (case.documents and case.deterministic):
+            wrong.append(f"attention: {case}")
+    found = [flash_cases.columns(case) for case in cases]
+    wrong += [] if len({tuple(row.values()) for row in found}) == len(found) else ["two cases of attention have the same row"]
+    wrong += [f"peer_flash.csv has no column {name}" for name in set(found[0]) - set(record.header("flash"))]
+    chosen = {word: record.chosen(cases, word) for word in ("window", "documents,deterministic", "plain 96")}
+    if [{case.kind for case in part} for part in chosen.values()] != [{"window"}, {"documents", "deterministic"}, {"plain"}]:
+        wrong.append(f"--cases chooses {chosen}")
+    names = asked(list(PEERS), argparse.Namespace(beside=["flash"], cases="window", full_loads=False))
+    return wrong + ([] if names == ["flash"] else [f"beside flash and cases 'window' run {names}"])
+
+
 def rows_of(folder, name):
     with open(f"{folder}/peer_{name}.csv", newline="") as file:
         return list(csv.DictReader(file))
@@ -501,7 +524,7 @@ def test_pipelines():
 def self_test(options):
     print("rows of a folder:")
     wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_ways_of_nccl_tests() + test_nccl_tests_that_fail() + test_run_limited()
-    wrong += test_run_by_hand() + test_load() + test_cases() + test_limits() + test_pipelines()
+    wrong += test_run_by_hand() + test_load() + test_cases() + test_flash_cases() + test_limits() + test_pipelines()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))
@@ -529,8 +552,8 @@ def main():
     parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
-    parser.add_argument("--cases", default="", help="of the peers model, ddp, tp, pp and checkpoint only the cases that have all of these "
-                        "words, or what begins so: 'xl 1024 fp8,fsdp2'; --list shows them, each with about the seconds it takes")
+    parser.add_argument("--cases", default="", help="of the peers flash, model, ddp, tp, pp and checkpoint only the cases that have all of these "
+                        "words, or what begins so: 'xl 1024 fp8,fsdp2'; --list shows them, steps with about the seconds that each takes")
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
     parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)
@@ -549,7 +572,7 @@ def main():
     if options.list:
         for name in names:
             print(f"{name:12} {missing(name) or 'can run'}: {PEERS[name][0]}")
-            for case in record.chosen(LISTS[name][options.small], options.cases) if name in LISTS else ():
+            for case in record.chosen(LISTED[name][options.small], options.cases) if name in LISTED else ():
                 print(f"    {' '.join(str(value) for value in case)}")
         return EXIT_OK
     if not options.out:

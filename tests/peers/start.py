@@ -11,7 +11,7 @@ OURS = {"q": "attn.q_proj", "k": "attn.k_proj", "v": "attn.v_proj", "out": "attn
         "down": "ffn.w2", "norm_attention": "ln1", "norm_mlp": "ln2"}
 WHOLE = {"embedding": "token_embeddings", "norm": "ln_final", "head": "lm_head"}
 FUSED = {"qkv": ("q", "k", "v"), "gate_up": ("gate", "up")}  # one product for several matrices: their rows, one below the other
-TOKENS, RANK_IDS, RANK_TARGETS = 0x70CEF5, 0xDD9, 0xDDA
+TOKENS, RANK_IDS, RANK_TARGETS, BORDERS = 0x70CEF5, 0xDD9, 0xDDA, 32
 
 
 def rng_hash(seed, text):
@@ -32,8 +32,8 @@ def multiply(constant, c):
 
 
 def philox(j, stream, kind, seed):
-    """Four columns of 32-bit words, in int64, for each counter of j."""
-    c0, c1, c2, c3 = j & MASK, j >> 32, torch.full_like(j, stream), torch.full_like(j, kind)
+    """Four columns of 32-bit words, in int64, for each counter of j; four words for a number."""
+    c0, c1, c2, c3 = j & MASK, j >> 32, 0 * j + stream, 0 * j + kind
     k0, k1 = seed & MASK, seed >> 32
     for _ in range(10):
         (high0, low0), (high1, low1) = multiply(0xD2511F53, c0), multiply(0xCD9E8D57, c2)
@@ -60,6 +60,16 @@ def fill_normal(flat, seed, scale):
 def uniform_ids(count, seed, stream, first, vocab, device):
     x0, x1, _, _ = philox(torch.arange(first, first + count, device=device), stream, 1, seed)
     return (((x0 << 21 | x1 >> 11).double() * 2.0**-53) * vocab).long()
+
+
+def document_borders(count, total, lengths, seed=1):
+    """Begins of the packed documents of bench_flash with this --seed, and the end of the last (bench/attention/documents.c)."""
+    def border(i):
+        if lengths == "equal":
+            return total * i // count
+        x0, x1, _, _ = philox(i, BORDERS, 1, rng_hash(seed, "lengths"))
+        return int((x0 << 21 | x1 >> 11) * 2.0**-53 * (total + 1))
+    return [0, *sorted(map(border, range(1, count))), total]
 
 
 def our_names(name):

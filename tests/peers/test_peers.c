@@ -5,8 +5,10 @@
 
 #include <sys/wait.h>
 
+#include "bench/attention/documents.h"
 #include "common/core/check.h"
 #include "common/core/rng.h"
+#include "common/formulas/attention.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
 
@@ -189,16 +191,15 @@ TEST_IN_FOLDER(peers_start_where_the_benches_do)
 {
     need_python();
     int code, lines = 0;
-    OWNED char *text = output_of(
-        xasprintf("PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import sys, types\n"
-                  "keep = lambda *_: lambda f: f\n"
-                  "sys.modules[\"torch\"] = types.SimpleNamespace(no_grad=keep, full_like=lambda _, value: value)\n"
-                  "import start\n"
-                  "for j in (0, 5, 2**32 - 1, 2**32 + 7, 2**40 + 3):\n"
-                  "    seed = start.rng_hash(j, start.our_names(\"blocks.3.qkv.weight\")[1])\n"
-                  "    print(j, seed, *start.philox(j, start.TOKENS, 1, seed))' 2>&1",
-                  (char *)*state),
-        &code);
+    OWNED char *text =
+        output_of(xasprintf("PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import sys, types\n"
+                            "sys.modules[\"torch\"] = types.SimpleNamespace(no_grad=lambda: lambda f: f)\n"
+                            "import start\n"
+                            "for j in (0, 5, 2**32 - 1, 2**32 + 7, 2**40 + 3):\n"
+                            "    seed = start.rng_hash(j, start.our_names(\"blocks.3.qkv.weight\")[1])\n"
+                            "    print(j, seed, *start.philox(j, start.TOKENS, 1, seed))' 2>&1",
+                            (char *)*state),
+                  &code);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         unsigned long long j, seed, x[4];
         if (sscanf(line, "%llu %llu %llu %llu %llu %llu", &j, &seed, &x[0], &x[1], &x[2], &x[3]) != 6)
@@ -212,6 +213,80 @@ TEST_IN_FOLDER(peers_start_where_the_benches_do)
             assert_int_equal(x[i], ours[i]);
     }
     assert_int_equal(lines, 5);
+}
+
+/* flash_cases.py repeats how bench_flash counts operations, and start.py how it draws the lengths of documents. */
+TEST_IN_FOLDER(peers_have_the_attention_of_the_bench)
+{
+    need_python();
+    int code, lines = 0, packed = 0;
+    OWNED char *text = output_of(
+        xasprintf("PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import sys, types\n"
+                  "sys.modules[\"torch\"] = types.SimpleNamespace(no_grad=lambda: lambda f: f)\n"
+                  "import flash_cases, start\n"
+                  "for c in (*flash_cases.CASES, *flash_cases.SMALL):\n"
+                  "    _, seq = flash_cases.tokens(c)\n"
+                  "    borders = start.document_borders(c.documents, seq, c.lengths) if c.documents else [0, seq]\n"
+                  "    print(c.batch, c.heads, c.seq, c.head_dim, c.head_dim_v, c.causal, c.window, c.documents, "
+                  "int(c.lengths == \"random\"), flash_cases.pairs(c, borders))' 2>&1",
+                  (char *)*state),
+        &code);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        sb_attention s = {0};
+        int causal, random;
+        double pairs;
+        if (sscanf(line, "%d %d %d %d %d %d %d %d %d %lf", &s.batch, &s.heads, &s.seq_q, &s.head_dim, &s.head_dim_v,
+                   &causal, &s.window_left, &s.documents, &random, &pairs) != 10)
+            fail_msg("%s", line);
+        s.heads_kv = s.heads, s.causal = causal, s.windowed = s.window_left >= 0, s.window_right = -1;
+        s.packed = s.documents > 0, packed += s.packed;
+        if (s.packed)
+            s.seq_q *= s.batch, s.batch = 1;
+        s.seq_k = s.seq_q;
+        OWNED int *borders = s.packed ? documents_draw(s.documents, s.seq_q, random, rng_hash(1, "lengths"), 0) : NULL;
+        s.cu_seqlens_q = s.cu_seqlens_k = borders;
+        const double columns = s.head_dim + (s.head_dim_v ? s.head_dim_v : s.head_dim);
+        if (2.0 * s.heads * columns * pairs != attention_forward_flops(&s))
+            fail_msg("%s: ours are %.17g", line, attention_forward_flops(&s) / (2.0 * s.heads * columns));
+    }
+    assert_true(lines >= 40 && packed >= 2);
+}
+
+/* Where Python has PyTorch: FlexAttention is given the masks that random_checks.py compares with our attention. */
+TEST_IN_FOLDER(flex_attention_has_our_masks)
+{
+    need_python();
+    if (python("-c 'import torch.nn.attention.flex_attention'") != 0)
+        skip();
+    expect(
+        0, "3 masks",
+        xasprintf("PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import flash, flash_cases, torch\n"
+                  "from torch.nn.attention.flex_attention import create_mask\n"
+                  "tasks = [flash.Task(c, device=\"cpu\") for c in flash_cases.SMALL if c.kind != \"plain\"]\n"
+                  "for task in tasks:\n"
+                  "    mask = create_mask(flash.flex_mask(task), 1, 1, *2 * task.borders[-1:], device=\"cpu\")[0, 0]\n"
+                  "    assert torch.equal(mask, flash.random_checks.visible(task.problem, \"cpu\")), task.case\n"
+                  "print(len(tasks), \"masks\")' 2>&1",
+                  (char *)*state));
+}
+
+/* The same: what is called deterministic has a note if it gives other bits when it runs again. */
+TEST_IN_FOLDER(other_bits_are_no_deterministic_backward)
+{
+    need_python();
+    if (python("-c 'import torch'") != 0)
+        skip();
+    expect(0, "['noisy']",
+           xasprintf(
+               "PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import flash, flash_cases, torch, types\n"
+               "task, notes = flash.Task(flash_cases.SMALL[-1]._replace(seq=64), device=\"cpu\"), {}\n"
+               "exact = flash.exact(task)\n"
+               "results = {\"steady\": lambda: exact, \"noisy\": lambda: [t + torch.rand(()) for t in exact]}\n"
+               "made = {name: types.SimpleNamespace(results=call) for name, call in results.items()}\n"
+               "reference, found = flash.compare(made, task, notes)\n"
+               "assert reference == \"fp64\" and found[\"steady\"] == [0, 0] and found[\"noisy\"][1] > 0, found\n"
+               "print(list(notes))' 2>&1",
+               (char *)*state));
 }
 
 TEST_IN_FOLDER(random_checks_name_bad_input)

@@ -59,6 +59,8 @@ static option_spec option_table[] = {
      .min = 1, .max = 1024, .unit = "ranks"},
     {"cp-way", OPTION_CHOICE, OPTION_LIST, "gather", .help = "how their queries meet each other's keys (bench_cp)",
      .choices = CONTEXT_WAYS},
+    /* fsdp-no-sync differs from fsdp-keep with micro-batches alone. */
+    {"variant", OPTION_CHOICE, OPTION_LIST, "ddp,zero1,zero2,fsdp,fsdp-keep,hsdp", .help = "which variants to measure"},
     {0}};
 
 static variant_spec variant_table[DDP_VARIANTS] = {
@@ -177,6 +179,8 @@ static bool applies(const char *option, const char *variant)
     const bool units = strcmp(variant, "ddp") != 0 && strcmp(variant, "zero1") != 0;
     if (strcmp(option, "bucket-mb") == 0)
         return !units;
+    if (strcmp(option, "reduce") == 0 && strcmp(variant, "fsdp-no-sync") == 0)
+        return false;
     if (strcmp(option, "small") == 0 || strcmp(option, "reduce") == 0)
         return units;
     if (strcmp(option, "free-every") == 0)

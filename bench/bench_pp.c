@@ -159,7 +159,8 @@ static const bench_run run_table[] = {
     {RUN_FULL, 4, 28,
      "--ranks 4 --mesh pp2+tp2 --seq 2048 --micro-batches 4 --transport copy --variant 1f1b,zb-v --iters 8"},
     {RUN_FULL, 4, 32,
-     "--ranks 4 --mesh pp2+dp_shard2 --strategy ddp,fsdp-keep --seq 2048 --micro-batches 2 --transport copy --variant "
+     "--ranks 4 --mesh pp2+dp_shard2 --strategy ddp,fsdp-keep,fsdp-no-sync --seq 2048 --micro-batches 2 --transport "
+     "copy --variant "
      "1f1b,zb-v --iters 8"},
     {RUN_FULL, 4, 62, "--ranks 4 --micro-batches 8,16 --transport copy --iters 8"},
     {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},

@@ -71,7 +71,7 @@ static const bench_info info = {
 
 static bool mine(const strategy *s)
 {
-    return s->share != SHARE_NONE && s->gradients == GRADIENTS_RESIDENT;
+    return s->share != SHARE_NONE && s->parameters == PARAMETERS_RESIDENT && s->gradients == GRADIENTS_RESIDENT;
 }
 
 int main(int argc, char **argv)

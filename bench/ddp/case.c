@@ -215,6 +215,8 @@ double ddp_case_estimate(const options *opt, const bench_case *c)
         held.params = slices;
         held.param_units = 1 + (case_has(c, "prefetch") ? (int)case_int(c, "prefetch") : 0);
         held.kept = s->parameters == PARAMETERS_KEPT ? 1 : every > 1 ? 1 - 1. / every : 0;
+        if (s->parameters == PARAMETERS_HELD) /* whole gradients of a single micro-batch take their place */
+            held.kept = step_micro_batches(&o) > 1;
     }
     o.fusion = FUSION_KERNELS;
     o.share_grad_memory = true;

@@ -12,7 +12,7 @@
      .help = "how the ranks share a step, as in " axes "; an axis without a size, or dp_shard, takes the rest"},       \
     {"strategy", OPTION_CHOICE, OPTION_LIST, "ddp",                                                                    \
      .help = "of data parallelism, among ranks that hold the same parts of the model",                                 \
-     .choices = "ddp|zero1|zero2|fsdp|fsdp-keep|hsdp"}
+     .choices = "ddp|zero1|zero2|fsdp|fsdp-keep|fsdp-no-sync|hsdp"}
 /* clang-format on */
 
 typedef struct model_mesh {

@@ -68,7 +68,8 @@ static const char *contradiction(const pp_case *k, char *why, size_t bytes)
     if ((k->plant == PLANT_NO_W || k->plant == PLANT_W_TWICE) && !row->split)
         return "this schedule has no W: there is no such error to plant";
     if (parallel_strategy(k->on.strategy)->gradients == GRADIENTS_SLICED && (k->shape.chunks > 1 || row->split))
-        return "gradients are kept in slices where a rank has one chunk and no W: with gpipe and 1f1b";
+        return "gradients are kept in slices where a rank has one chunk and no W: with gpipe and 1f1b; fsdp-no-sync "
+               "has them whole";
     if (k->plant == PLANT_NORM && (k->on.m.tp == 1 || !(k->o.clip_norm > 0)))
         return "--plant-error norm is for --clip and a mesh with tp";
     if (k->on.m.cp > 1)

@@ -74,7 +74,7 @@ static void reduce_bucket(parallel *p, int i)
             p->m.add(p->m.user, sums, to, own.count, p->reduce_stream);
         if (p->replica_comm && p->last_batch)
             sum_replicas(p, i, own);
-    } else if (p->s->reduce == REDUCE_SCATTER) {
+    } else if (p->s->reduce == REDUCE_SCATTER && !is_whole(p, i)) {
         comm_reduce_scatter(p->reduce_comm, grads, parallel_at(arena, t, own.first), (size_t)own.count, t, COMM_SUM,
                             p->reduce_stream);
     } else {

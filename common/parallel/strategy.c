@@ -36,6 +36,8 @@ const strategy parallel_strategies[] = {
      "as zero2, and only its slices of the parameters: units are gathered before each use and freed after it"},
     {"fsdp-keep",       GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_SLICED,   PARAMETERS_KEPT,     SHARE_ON_USE,    false, false,
      "as fsdp, but what the forward has gathered stays for the backward"},
+    {"fsdp-no-sync",    GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_RESIDENT, PARAMETERS_HELD,     SHARE_ON_USE,    false, false,
+     "as fsdp-keep, and what is gathered and gradients stay whole until a step's last micro-batch"},
     {"hsdp",            GROUP_UNIT,   WHEN_READY, REDUCE_HYBRID,  GRADIENTS_SLICED,   PARAMETERS_GATHERED, SHARE_ON_USE,    false, false,
      "fsdp within each of several replicas, whose slices of gradients are then summed by all-reduces"},
     {.name = NULL}};

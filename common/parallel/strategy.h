@@ -36,7 +36,8 @@ typedef enum gradient_place {
 typedef enum parameter_place {
     PARAMETERS_RESIDENT, /* all of them lie on every rank */
     PARAMETERS_GATHERED, /* a slice; a group is gathered before each use and freed after it: with GROUP_UNIT */
-    PARAMETERS_KEPT      /* the same, but from its first use to its last one in a step */
+    PARAMETERS_KEPT,     /* the same, but it stays while a micro-batch is in flight that uses it again */
+    PARAMETERS_HELD      /* the same, but from its first use to its last one in a step */
 } parameter_place;
 
 typedef enum parameter_share {

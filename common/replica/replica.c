@@ -250,7 +250,8 @@ static step_sharding sharding_of(const replica *r)
     shard.rank = r->plan->slice;
     shard.grads = s->gradients == GRADIENTS_SLICED;
     shard.params = s->parameters != PARAMETERS_RESIDENT;
-    shard.free_every = s->parameters == PARAMETERS_KEPT ? 0 : shard.free_every > 1 ? shard.free_every : 1;
+    shard.held = s->parameters == PARAMETERS_HELD;
+    shard.free_every = s->parameters == PARAMETERS_KEPT || shard.held ? 0 : shard.free_every > 1 ? shard.free_every : 1;
     return shard;
 }
 

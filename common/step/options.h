@@ -33,6 +33,7 @@ typedef struct step_sharding {
     bool small;      /* small parameters (gains of norms) are whole on every rank: a unit that is not cut */
     bool codes; /* blocks are gathered as codes of float8, where the policy's scales serve both products of a weight */
     int free_every; /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
+    bool held;      /* with free_every 0: they stay for later micro-batches, too, which else gather them again */
 } step_sharding;
 
 /* The dtype in which gradients are summed and kept: that in which the backward makes them, or another one, to which

@@ -291,7 +291,7 @@ sb_status trainer_initialize(trainer *t)
         device_memset(s->dev, s->master, 0, state_elements(s) * (size_t)precision_master_bytes(s->o.precision));
     trainer_zero_moments(t);
     codes_place(s, s->float8_weights);
-    const sb_status done = s->o.shard.grads ? fill_sharded(s) : fill_all(s);
+    const sb_status done = s->o.shard.grads || s->o.shard.params ? fill_sharded(s) : fill_all(s);
     fill_rope(s);
     fill_tokens(s);
     const sb_optimizer_state state = {

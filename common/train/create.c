@@ -90,8 +90,6 @@ static bool check(step *s, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "products by parts are an option of the fp32 policy only");
     if (o->state_elements && !o->shard.grads && o->precision->master == SB_MASTER_FP32)
         return refuse(why, why_bytes, "separate fp32 master weights (fp16) are sharded by units only");
-    if (o->shard.params && !o->shard.grads)
-        return refuse(why, why_bytes, "parameters are sharded together with their gradients");
     if ((o->shard.grads || o->shard.params) && o->state_elements < 1 && o->mode == STEP_TRAIN)
         return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs only their state");
     if (o->context.ranks > 1 && o->seq % 2)

@@ -116,7 +116,7 @@ void trainer_walk(trainer *t)
             codes_begin(s);
         }
         begun = true;
-        if (i > 0 && s->in_flight == 0 && s->actions[i].work == STEP_F)
+        if (i > 0 && s->in_flight == 0 && s->actions[i].work == STEP_F && !s->o.shard.held)
             units_begin(s, false);
         hops_open(s, i);
         act(t, i);

@@ -314,8 +314,8 @@ static void hybrid_all(void)
 /* Parameters and received gradients in memory that all ranks map, and one rank slow with its updates. */
 static void reads_all(void)
 {
-    static const char *const names[] = {"fsdp", "fsdp-keep", "hsdp", "zero2"};
-    for (int i = 0; i < 4; i++)
+    static const char *const names[] = {"fsdp", "fsdp-keep", "fsdp-no-sync", "hsdp", "zero2"};
+    for (int i = 0; i < 5; i++)
         for (int order = UPDATE_AFTER; order <= UPDATE_BACKWARD; order++) {
             const parallel_options o = {.strategy = names[i],
                                         .ranks = ranks,
@@ -585,6 +585,7 @@ TEST(what_a_plan_says)
                  {"zero2", 0, 2, true, 256, 4608},
                  {"fsdp", 0, 2, true, 256, 3072 + 3 * 768},
                  {"fsdp-keep", 0, 2, true, 256, 3072 + 3 * 768},
+                 {"fsdp-no-sync", 0, 2, true, 256, 3072 + 3 * 768},
                  {"hsdp", 0, 2, true, 512, 2048 + 2048 + 1536}};
     char why[256];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

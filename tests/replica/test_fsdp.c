@@ -147,6 +147,32 @@ TEST_IN_RANKS_FOLDER(sums_of_another_dtype)
                                EXIT_CODE_UNSUPPORTED)); /* the same, and a loss of digits */
 }
 
+/* A step without communication between its micro-batches: units come once, and whole gradients are reduced once. With one
+ * micro-batch it has the bits of fsdp-keep. */
+TEST_IN_RANKS_FOLDER(units_held_for_all_micro_batches)
+{
+    OWNED_CSV csv *c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
+                                         "--ranks " RANKS_2_3
+                                         " --iters 2 --micro-batches 1,3 --precision fp32,bf16 --grad-dtype policy "
+                                         "--variant fsdp-keep,fsdp-no-sync",
+                                         EXIT_CODE_OK);
+    const size_t half = c->rows / 2;
+    assert_int_equal(c->rows, 8 * TWO_COUNTS);
+    for (size_t row = 0; row < half; row++) { /* the second half is fsdp-no-sync */
+        const size_t held = half + row;
+        const double micros = csv_real(c, row, "micro_batches");
+        ddp_check_errors_of(c, held, false);
+        assert_true(csv_is(c, held, "variant", "fsdp-no-sync") && csv_is(c, row, "variant", "fsdp-keep"));
+        assert_true(csv_real(c, held, "micro_batches") == micros &&
+                    csv_is(c, held, "ranks", csv_cell(c, row, "ranks")));
+        assert_true(csv_real(c, held, "err_pct") == 0 && csv_real(c, held, "err_measured_pct") < 3);
+        assert_true(csv_real(c, row, "gathered_bytes") == micros * csv_real(c, held, "gathered_bytes"));
+        assert_true(csv_real(c, row, "wire_bytes") == micros * csv_real(c, held, "wire_bytes"));
+        if (micros == 1)
+            assert_string_equal(csv_cell(c, held, "checksum"), csv_cell(c, row, "checksum"));
+    }
+}
+
 /* Gains of norms that every rank has: the same checks, a bucket more, and with two ranks the same loss. */
 TEST_IN_RANKS_FOLDER(small_parameters_replicated)
 {
@@ -155,9 +181,10 @@ TEST_IN_RANKS_FOLDER(small_parameters_replicated)
         "--ranks 3 --variant zero2,fsdp",
         "--ranks 4 --variant hsdp",
         "--ranks 2 --variant zero2,fsdp --overlap gradients --micro-batches 3 --recompute block",
+        "--ranks 2 --variant fsdp-no-sync --micro-batches 3 --overlap gradients",
         "--ranks 4 --variant fsdp,hsdp --micro-batches 2 --reduce-dtype bf16",
         ("--ranks " RANKS_2_3 " --variant zero2,fsdp --update after --clip 0.01 --micro-batches 2")};
-    static const size_t rows[] = {6, 4, 2, 4, 4, 4 * TWO_COUNTS};
+    static const size_t rows[] = {6, 4, 2, 4, 2, 4, 4 * TWO_COUNTS};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         OWNED char *arguments =
             xasprintf("--iters 1 --precision fp32 --grad-dtype policy --small sharded,replicated %s", more[i]);
@@ -233,7 +260,7 @@ TEST_IN_RANKS_FOLDER(memory_before_it_starts)
     assert_int_equal(ranks_wait(ranks_start(path, "bench_fsdp", "", real_run)), EXIT_CODE_OK);
     OWNED_CSV csv *c = csv_read("rows.csv");
     assert_non_null(c);
-    assert_int_equal(c->rows, 6);
+    assert_int_equal(c->rows, 7);
     for (size_t row = 0; row < c->rows; row++) {
         OWNED char *line = xasprintf("variant=%s  (about ", csv_cell(c, row, "variant"));
         const char *at = strstr(said, line);

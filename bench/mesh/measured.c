@@ -52,8 +52,12 @@ static const way ways[] = {
     {"1f1b2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=1f1b", MESH_DDP, 2, 1, 1, "1f1b", false, true},
     {"1f1b2-fsdp", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-keep variant=1f1b", MESH_FSDP_KEEP, 2, 1, 1, "1f1b",
      false, true},
+    {"1f1b2-no-sync", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-no-sync variant=1f1b", MESH_FSDP_KEEP, 2, 1, 1,
+     "1f1b", false, true},
     {"1f1b2-tp2", "bench_pp", "mesh=pp2+tp2 variant=1f1b", MESH_DDP, 2, 1, 2, "1f1b", false, false},
     {"zb-v2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=zb-v", MESH_DDP, 2, 1, 1, "zb-v", false, true},
+    {"zb-v2-no-sync", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-no-sync variant=zb-v", MESH_FSDP_KEEP, 2, 1, 1,
+     "zb-v", false, true},
     {"zb-v2-tp2", "bench_pp", "mesh=pp2+tp2 variant=zb-v", MESH_DDP, 2, 1, 2, "zb-v", false, false},
     {"cp-zero2", "bench_fsdp", "update=buckets cp_way=gather variant=zero2", MESH_ZERO2, 1, REST, 1, NULL, false, true},
     {"cp-fsdp", "bench_fsdp", "update=buckets cp_way=gather variant=fsdp", MESH_FSDP_FREE, 1, REST, 1, NULL, false,
@@ -62,6 +66,14 @@ static const way ways[] = {
     {"cp2-tp2", "bench_tp", "mesh=cp2+tp2 strategy=ddp variant=nccl", MESH_DDP, 1, 2, 2, NULL, false, false},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
+
+/* What a rank of that way runs. */
+static const char *strategy_of(const way *x)
+{
+    return text_is(x->name, "hsdp")      ? "hsdp"
+           : strstr(x->name, "-no-sync") ? "fsdp-no-sync"
+                                         : mesh_strategy_name(x->strategy);
+}
 
 /* What else a row has where its bench has that option: the planner knows nothing else. */
 static const char plain[] =
@@ -84,7 +96,8 @@ static bool plan_of(const way *x, int gpus, const mesh_job *j, bool again, mesh_
                      .recompute = again ? MESH_BLOCK : MESH_KEEP,
                      .overlap = x->overlap,
                      .rows_whole = x->rows_whole,
-                     .regather_waits = !x->overlap};
+                     .regather_waits = !x->overlap,
+                     .each_micro = text_is(strategy_of(x), "fsdp-keep")};
     if (x->strategy == MESH_DDP || hybrid) {
         p->axes.dp_replicate = hybrid ? 2 : data;
         p->axes.dp_shard = hybrid ? gpus / 2 : 1;
@@ -230,13 +243,12 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
     if (out->measured) {
         const double driver = csv_real(c, at, "device_used_bytes"), peak = csv_real(c, at, "peak_bytes");
         const double stages = fmax(csv_real(c, at, "peak_bytes_first"), csv_real(c, at, "peak_bytes_last"));
-        const char *strategy = text_is(x->name, "hsdp") ? x->name : mesh_strategy_name(x->strategy);
         const double outside = driver > 0 ? communicators(&out->plan, &q->job) * m->rates.communicator : 0;
         out->measured_ms = csv_real(c, at, "step_ms");
         out->driver_bytes = driver > 0 ? driver : peak > 0 ? peak : stages;
         const bool ends = !(driver > 0 || peak > 0); /* older rows have no others of a pipeline */
         out->planned_bytes =
-            planner_planned_bytes(s, q->model, &q->job, strategy, &out->plan, &m->rates, ends) + outside;
+            planner_planned_bytes(s, q->model, &q->job, strategy_of(x), &out->plan, &m->rates, ends) + outside;
     } else {
         command_of(q, x, pairs, command, sizeof command);
         snprintf(out->why, sizeof out->why,

@@ -9,7 +9,8 @@
 #define PLANNER_PRECISIONS "bf16|bf16-pure|fp8"
 #define PLANNER_WAYS                                                                                                   \
     "ddp|zero1|zero2|fsdp-keep|fsdp|hsdp|tp-all-reduce|tp-nccl|tp-copy|gpipe|1f1b|interleaved|zb-h1|zb-v|"             \
-    "tp2-ddp|tp2-fsdp|tp2-copy-ddp|tp2-copy-fsdp|1f1b2-ddp|1f1b2-fsdp|1f1b2-tp2|zb-v2-ddp|zb-v2-tp2|cp-zero2|cp-fsdp|" \
+    "tp2-ddp|tp2-fsdp|tp2-copy-ddp|tp2-copy-fsdp|1f1b2-ddp|1f1b2-fsdp|1f1b2-no-sync|1f1b2-tp2|zb-v2-ddp|zb-v2-no-"     \
+    "sync|zb-v2-tp2|cp-zero2|cp-fsdp|"                                                                                 \
     "cp2-fsdp|cp2-tp2"
 #define PLANNER_RATES MESH_MACHINE_NAMES "|measured"
 

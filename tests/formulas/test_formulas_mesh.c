@@ -303,6 +303,8 @@ TEST(contention_of_stages)
     p.axes = (mesh){2, 1, 2, 1, 1};
     p.strategy = MESH_FSDP_KEEP; /* a gather and a scatter, of as many bytes */
     near(gradients_of(&p, 0.2) - gradients_of(&p, 0.1), 0.1 * 2 * 2 * gather, 1e-9);
+    p.each_micro = true;
+    near(gradients_of(&p, 0.2) - gradients_of(&p, 0.1), 0.1 * 3 * 2 * gather, 1e-9);
     p.strategy = MESH_FSDP_FREE;
     near(gradients_of(&p, 0.6) - gradients_of(&p, 0.5), 0.1 * 3 / 2 * (2 * 2 + 1) * gather, 1e-9);
 }

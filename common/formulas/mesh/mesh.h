@@ -94,6 +94,7 @@ typedef struct mesh_plan {
     mesh_recompute recompute;
     bool overlap;        /* tensor and context parallelism send chunk by chunk behind the products and heads before */
     bool regather_waits; /* of tensor parallelism: what weights gather once more is not beside a product */
+    bool each_micro;     /* fsdp-keep gathers and reduces in each micro-batch, and not once a step */
     bool launched;       /* the host launches the ops of a step, and no graph does */
     bool beside;         /* gradients of weights are made beside the rest, which takes memory */
     bool even;           /* stages have as many blocks, whatever the last one's head takes */

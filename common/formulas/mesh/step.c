@@ -175,7 +175,12 @@ static double gradients(const mesh_job *j, const mesh_plan *p, const mesh_rates 
     }
     case MESH_ZERO2: /* reduces each micro-batch's */
         return micros * exposed(r, &m, micros, scatter, backward_s) + sum + exposed(r, &m, 1, gather, forward_s) + tail;
-    default: return exposed(r, &m, 1, scatter + sum, backward_s) + exposed(r, &m, 1, gather, forward_s) + tail;
+    default: {
+        const double times = p->each_micro ? micros : 1;
+        return times * (exposed(r, &m, times, scatter + sum / times, backward_s) +
+                        exposed(r, &m, times, gather, forward_s)) +
+               tail;
+    }
     }
 }
 

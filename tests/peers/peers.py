@@ -48,7 +48,7 @@ PEERS = {
     "cp": ("attention of PyTorch's backends whose sequence is shared by ranks, an all-to-all over NCCL before and after", "torch", 2,
            ("cp",)),
     "tp": ("DTensor: layers shared by ranks, rows of norms and residuals, too; compiled, in one CUDA graph, also async", "torch", 2, ("tp",)),
-    "pp": ("training steps over stages by torch.distributed.pipelining: 1F1B as CUDA graphs, and ZBV, compiled", "torch", 2, ("pp",)),
+    "pp": ("training steps over stages by torch.distributed.pipelining: 1F1B with stages as CUDA graphs, and ZBV as one graph", "torch", 2, ("pp",)),
     "nccl_tests": ("all_reduce_perf of nccl-tests, from the folder NCCL_TESTS", "nccl-tests", 2, ("allreduce",)),
 }
 

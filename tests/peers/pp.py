@@ -3,6 +3,7 @@
 of all micro-batches by one of its schedules, and an update on each rank. Everything is bf16, sums of gradients and moments too.
 
 usage: launch.py RANKS pp.py FOLDER --case NUMBER [--small]"""
+import contextlib
 import gc
 import os
 import statistics
@@ -10,9 +11,46 @@ import sys
 from datetime import timedelta
 
 import parallel_cases
-from record import Rows
+from record import Rows, reason_of
 
 WARMUP, SAMPLES = 4, 10
+
+
+def compiled_pieces():
+    """What lies between a block's parameters, compiled once for all blocks. A backward in two halves is divided where a parameter is used,
+    and that of a compiled block is not divided."""
+    import torch
+    import torch.nn.functional as F
+
+    import model as models
+
+    def mix(q, k, v, cos, sin, heads):
+        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in (q, k, v))
+        q, k = models.rotate(q, cos, sin), models.rotate(k, cos, sin)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+    return [torch.compile(piece, dynamic=False) for piece in (mix, lambda gate, up: F.silu(gate) * up)]
+
+
+def in_pieces(block, mix, gated):
+    import torch.nn.functional as F
+    from torch import nn
+
+    def normed(norm, x):
+        return F.rms_norm(x, x.shape[-1:], norm.weight, 1e-5)
+
+    class Pieces(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = block
+
+        def forward(self, x, cos, sin):
+            y = normed(block.norm_attention, x)
+            x = x + block.out(mix(block.q(y), block.k(y), block.v(y), cos, sin, block.heads))
+            y = normed(block.norm_mlp, x)
+            return x + block.down(gated(block.gate(y), block.up(y)))
+
+    return Pieces()
 
 
 def stages_of(whole, case, rank, ranks):
@@ -39,10 +77,11 @@ def stages_of(whole, case, rank, ranks):
     count = 2 * ranks if case.impl == "zb-v" else ranks
     places = [rank, count - 1 - rank] if case.impl == "zb-v" else [rank]
     layers, out = len(whole.blocks), []
+    pieces = compiled_pieces() if case.mode == "pieces-graph" else None
     for place in places:
         stage = Stage(layers * place // count, layers * (place + 1) // count)
         for i, block in enumerate(stage.blocks):
-            stage.blocks[i] = torch.compile(block, dynamic=False)
+            stage.blocks[i] = in_pieces(block, *pieces) if pieces else torch.compile(block, dynamic=False)
         out.append((place, stage))
     return count, out
 
@@ -102,6 +141,18 @@ def allow_split_backward():
         pass
 
 
+def captured(step, stream):
+    """All of a step as one CUDA graph with what it sends."""
+    import torch
+    import torch.distributed as dist
+    torch.cuda.synchronize()
+    dist.barrier()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        step()
+    return graph.replay
+
+
 def measure(case):
     import torch
     import torch.distributed as dist
@@ -126,26 +177,37 @@ def measure(case):
     stages = [PipelineStage(module, place, count, device) for place, module in parts]
     schedule = schedule_of(case, stages)
     parameters = [p for _, module in parts for p in module.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    whole_step = case.mode == "pieces-graph"
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True, capturable=whole_step)
     first, last = any(place == 0 for place, _ in parts), any(place == count - 1 for place, _ in parts)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    losses, stream, failed = [], torch.cuda.Stream(), {}
 
-    def step():
-        losses = []
-        dist.barrier()
-        begin.record()
+    def work():
+        losses.clear()
         schedule.step(*([inputs] if first else []), **({"target": targets, "losses": losses} if last else {}))
         optimizer.step()
         optimizer.zero_grad(set_to_none=case.mode != "graph")
+
+    def step():
+        dist.barrier()
+        begin.record()
+        work()
         end.record()
         torch.cuda.synchronize()
         return begin.elapsed_time(end), statistics.mean(map(float, losses)) if last else 0.0
 
     gc.disable()
-    begun = step()[1]
-    for _ in range(WARMUP - 1):
-        step()
-    samples = [step() for _ in range(SAMPLES)]
+    with torch.cuda.stream(stream) if whole_step else contextlib.nullcontext():
+        begun = step()[1]
+        for _ in range(WARMUP - 1):
+            step()
+        if whole_step:
+            try:
+                work = captured(work, stream)
+            except RuntimeError as error:
+                failed = {"mode": parallel_cases.PP_LAUNCHED[case.mode], "note": reason_of(error)}
+        samples = [step() for _ in range(SAMPLES)]
     gc.enable()
     times = torch.tensor([ms for ms, _ in samples], dtype=torch.float64, device="cuda")
     dist.all_reduce(times, dist.ReduceOp.MAX)  # a sample is the slowest rank's
@@ -155,7 +217,7 @@ def measure(case):
     dist.all_reduce(facts)
     begun, loss, peak_first, peak_last = facts.tolist()
     return {"step_ms": statistics.median(times.tolist()), "peak_gib_first": peak_first, "peak_gib_last": peak_last, "loss": loss,
-            "loss_diff": abs(begun - wanted) / wanted}
+            "loss_diff": abs(begun - wanted) / wanted, **failed}
 
 
 def be_a_rank(case, folder):
@@ -168,7 +230,7 @@ def be_a_rank(case, folder):
     dist.init_process_group("nccl", timeout=timedelta(seconds=case.seconds), device_id=torch.device("cuda", torch.cuda.current_device()))
     cells = measure(case)
     if dist.get_rank() == 0:
-        Rows("pp", folder).add(**parallel_cases.pp_columns(case, dist.get_world_size()), **cells)
+        Rows("pp", folder).add(**{**parallel_cases.pp_columns(case, dist.get_world_size()), **cells})
     dist.destroy_process_group()
 
 

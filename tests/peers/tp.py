@@ -5,6 +5,7 @@ sharded, norms and the residual stream by rows (sequence parallelism), the loss 
 usage: python3 -m torch.distributed.run --standalone --nproc_per_node N tp.py FOLDER [--case NUMBER] [--small] [--gloo]"""
 import contextlib
 import gc
+import os
 import statistics
 import sys
 
@@ -81,7 +82,8 @@ def shared(model, mesh):
 
 
 def compiled(model, mesh, mode):
-    if mode == "async-graph":
+    if mode == "async-graph":  # its rows go from peer to peer; multicast, which no product needs, is not set up
+        os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
         from torch.distributed._symmetric_memory import enable_symm_mem_for_group
         enable_symm_mem_for_group(mesh.get_group().group_name)
         torch._inductor.config._micro_pipeline_tp = True

@@ -24,7 +24,8 @@ SELECT status, variant AS schedule, ranks AS "ranks:", size || ', S ' || seq || 
     step_ms AS "step ms:", bubble_pct AS "bubble %:", predicted_bubble_pct AS "predicted %:", err_points AS "points:",
     n(stage_min_ms) || ' to ' || n(stage_max_ms) AS "stage ms", hop_us AS "hop us:",
     send_wait_ms AS "waits to send ms:",
-    peak_bytes_first / gib() AS "first GiB:", peak_bytes_last / gib() AS "last GiB:", in_flight AS "holds:",
+    peak_bytes_first / gib() AS "first GiB:", peak_bytes_last / gib() AS "last GiB:", peak_bytes / gib() AS "most GiB?",
+    in_flight AS "holds:",
     plan_pct AS "plan % of bound:", tokens_per_s AS "tokens/s:",
     one_rank_ms AS "one rank ms:", speedup AS "times one rank:", launched
 FROM bench_pp WHERE status <> 'skip' AND (step_ms IS NOT NULL OR status <> 'ok') ORDER BY id

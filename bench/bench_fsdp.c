@@ -137,6 +137,9 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 45,
      "--ranks 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant "
      "ddp,zero1,fsdp-keep --iters 8"},
+    {RUN_FULL, 2, 30,
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 1 --micro-batches 4 --precision bf16-pure --grad-dtype policy "
+     "--variant fsdp-keep,fsdp-no-sync --iters 8"},
     {RUN_FULL, 2, 72,
      "--ranks 2 --size 8b --seq 4096 --batch 2 --precision bf16-pure --grad-dtype policy --recompute block --variant "
      "zero1,zero2,fsdp-keep,fsdp --iters 3 --warmup 1"},

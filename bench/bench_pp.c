@@ -158,7 +158,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 4, 36, "--ranks 4 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
     {RUN_FULL, 4, 28,
      "--ranks 4 --mesh pp2+tp2 --seq 2048 --micro-batches 4 --transport copy --variant 1f1b,zb-v --iters 8"},
-    {RUN_FULL, 4, 32,
+    {RUN_FULL, 4, 50,
      "--ranks 4 --mesh pp2+dp_shard2 --strategy ddp,fsdp-keep,fsdp-no-sync --seq 2048 --micro-batches 2 --transport "
      "copy --variant "
      "1f1b,zb-v --iters 8"},

@@ -86,13 +86,9 @@ static void note_peak(arena *a)
 /* Appends an event of `e` with the time filled in. */
 static void note(arena *a, arena_event e)
 {
-    if (a->event_count == a->event_room) {
-        a->event_room = a->event_room ? 2 * a->event_room : 256;
-        a->events = xrealloc(a->events, (size_t)a->event_room * sizeof *a->events);
-    }
     e.phase = a->phase;
     e.op = a->ops;
-    a->events[a->event_count++] = e;
+    LIST_ADD(a->events, a->event_count, a->event_room, e);
     a->live[e.kind] += e.bytes;
     a->live[MEMORY_KINDS] += e.bytes;
     note_peak(a);
@@ -100,13 +96,9 @@ static void note(arena *a, arena_event e)
 
 static int new_tensor(arena *a, arena_tensor t)
 {
-    if (a->tensor_count == a->tensor_room) {
-        a->tensor_room = a->tensor_room ? 2 * a->tensor_room : 128;
-        a->tensors = xrealloc(a->tensors, (size_t)a->tensor_room * sizeof *a->tensors);
-    }
     t.taken = a->event_count;
-    a->tensors[a->tensor_count] = t;
-    return a->tensor_count++;
+    LIST_ADD(a->tensors, a->tensor_count, a->tensor_room, t);
+    return a->tensor_count - 1;
 }
 
 void arena_plan_begin(arena *a)

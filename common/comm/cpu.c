@@ -114,11 +114,7 @@ static void enqueue(comm *c, const comm_call *call, void *stream)
         run_later(c, &(gloo_task){c, *call, NULL, 0, recorder_open_range()}, stream);
         return;
     }
-    if (s->pairwise_n == s->pairwise_room) {
-        s->pairwise_room = 2 * s->pairwise_room + 2;
-        s->pairwise = xrealloc(s->pairwise, (unsigned long)s->pairwise_room * sizeof *s->pairwise);
-    }
-    s->pairwise[s->pairwise_n++] = *call;
+    LIST_ADD(s->pairwise, s->pairwise_n, s->pairwise_room, *call);
     if (!c->grouped)
         run_pairwise(c, stream);
 }

@@ -207,3 +207,16 @@ char *file_read(const char *path, unsigned long *bytes)
     *bytes = used;
     return text;
 }
+
+void text_json(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        if (*c == '"' || *c == '\\')
+            fprintf(out, "\\%c", *c);
+        else if (*c < 0x20)
+            fprintf(out, "\\u%04x", *c);
+        else
+            fputc(*c, out);
+    fputc('"', out);
+}

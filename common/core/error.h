@@ -36,8 +36,21 @@ void *xcalloc(unsigned long n, unsigned long size);
 void *xrealloc(void *p, unsigned long bytes);
 char *xstrdup(const char *s);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Puts a value behind the `count` elements of a list with room for `room`, which doubles when it is full. */
+#define LIST_ADD(list, count, room, ...)                                                                               \
+    do {                                                                                                               \
+        if ((count) == (room)) {                                                                                       \
+            (room) = (room) ? 2 * (room) : 64;                                                                         \
+            (list) = xrealloc((list), (unsigned long)(room) * sizeof *(list));                                         \
+        }                                                                                                              \
+        (list)[(count)++] = (__VA_ARGS__);                                                                             \
+    } while (0)
+
 FILE *text_stream(char **text,
                   unsigned long *bytes); /* writes to memory; *text is for the caller to free after fclose */
+
+void text_json(FILE *out, const char *text); /* as a string of JSON, in quotes */
 
 /* A whole file with a NUL behind its bytes; NULL with errno. Caller frees. */
 char *file_read(const char *path, unsigned long *bytes);

@@ -11,11 +11,7 @@
 
 void samples_add(samples *s, double x)
 {
-    if (s->n == s->capacity) {
-        s->capacity = s->capacity ? 2 * s->capacity : 64;
-        s->x = xrealloc(s->x, s->capacity * sizeof *s->x);
-    }
-    s->x[s->n++] = x;
+    LIST_ADD(s->x, s->n, s->capacity, x);
 }
 
 void samples_clear(samples *s)

@@ -45,11 +45,7 @@ void sampled_free(sampled *x)
 
 static void keep_energy(sampler *s, double at_s, double j)
 {
-    if (s->energy_n == s->energy_room) {
-        s->energy_room = s->energy_room ? 2 * s->energy_room : 256;
-        s->energy = xrealloc(s->energy, s->energy_room * sizeof *s->energy);
-    }
-    s->energy[s->energy_n++] = (energy_reading){at_s, j};
+    LIST_ADD(s->energy, s->energy_n, s->energy_room, (energy_reading){at_s, j});
 }
 
 /* Under the lock, which is given up while the driver is asked. */

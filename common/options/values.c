@@ -101,11 +101,7 @@ static bool value_add(const parser *p, char *text, int64_t i, double r)
         free(text);
         return reject(p, "more than %d values", OPTION_VALUES_MAX);
     }
-    if (out->n == out->capacity) {
-        out->capacity = out->capacity ? 2 * out->capacity : 8;
-        out->v = xrealloc(out->v, out->capacity * sizeof *out->v);
-    }
-    out->v[out->n++] = (option_value){text, i, r};
+    LIST_ADD(out->v, out->n, out->capacity, (option_value){text, i, r});
     for (size_t k = 0; k + 1 < out->n; k++)
         if (strcmp(out->v[k].text, text) == 0)
             return reject(p, "the value %s is given twice", text);

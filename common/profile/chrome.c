@@ -16,7 +16,7 @@ enum { STREAMS_MAX = 12 };
 
 typedef chrome_row row;
 
-static long long ns_of(double us)
+long long chrome_ns(double us)
 {
     return llround(us * 1e3);
 }
@@ -55,7 +55,7 @@ int *chrome_place(const record_span *spans, size_t count, chrome_row **rows, int
             const row *r = &(*rows)[k];
             if (r->lane != s->lane || r->stream != stream)
                 continue;
-            if (r->end_ns <= ns_of(s->start_us))
+            if (r->end_ns <= chrome_ns(s->start_us))
                 break;
             alike++;
         }
@@ -63,7 +63,7 @@ int *chrome_place(const record_span *spans, size_t count, chrome_row **rows, int
             *rows = xrealloc(*rows, (size_t)(n + 1) * sizeof **rows);
             (*rows)[n++] = (row){.lane = s->lane, .stream = stream, .number = alike};
         }
-        (*rows)[k].end_ns = ns_of(s->end_us);
+        (*rows)[k].end_ns = chrome_ns(s->end_us);
         at[i] = k;
     }
     *row_count = n;
@@ -75,26 +75,12 @@ int chrome_thread(int row_index)
     return row_index + 1;
 }
 
-void chrome_put_string(FILE *f, const char *text)
-{
-    fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(f, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            fprintf(f, "\\u%04x", (unsigned char)*text);
-        else
-            fputc(*text, f);
-    }
-    fputc('"', f);
-}
-
 void chrome_put_names(FILE *f, const char *label, int rank, const chrome_row *rows, int n)
 {
     OWNED char *process = xasprintf("rank %d, %s", rank, label);
     fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}},\n", rank, rank);
     fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":", rank);
-    chrome_put_string(f, process);
+    text_json(f, process);
     fprintf(f, "}}");
     for (int k = 0; k < n; k++) {
         const row *r = &rows[k];

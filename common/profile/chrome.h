@@ -16,6 +16,6 @@ typedef struct chrome_row { /* a thread of the trace */
 /* The row of each span of a list by start, and in *rows all of them; caller frees both. */
 int *chrome_place(const record_span *s, size_t n, chrome_row **rows, int *row_count);
 int chrome_thread(int row_index); /* from 1: some readers take 0 for an idle task */
-void chrome_put_string(FILE *f, const char *text);
+long long chrome_ns(double us);   /* to which times are rounded */
 /* Metadata of the rank's process and of its rows, without the comma after it. */
 void chrome_put_names(FILE *f, const char *label, int rank, const chrome_row *rows, int n);

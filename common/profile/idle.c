@@ -22,13 +22,8 @@ const char *idle_class_name(idle_class c)
 
 static void add(parts *p, idle_part part)
 {
-    if (part.start_us >= part.end_us)
-        return;
-    if (p->n == p->room) {
-        p->room = p->room ? 2 * p->room : 64;
-        p->v = xrealloc(p->v, p->room * sizeof *p->v);
-    }
-    p->v[p->n++] = part;
+    if (part.start_us < part.end_us)
+        LIST_ADD(p->v, p->n, p->room, part);
 }
 
 /* The part, but for what the profiler cost in it, which is a part of its own. Costs are by start. */

@@ -6,31 +6,26 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-
-typedef struct edge {
-    double us;
-    int lane, step; /* +1 or -1 */
-} edge;
+#include "common/core/stats.h"
 
 static int by_time(const void *a, const void *b)
 {
-    const edge *x = a, *y = b;
+    const sweep_edge *x = a, *y = b;
     if (x->us != y->us)
         return x->us < y->us ? -1 : 1;
     return x->step - y->step;
 }
 
-/* Two edges of each span that is not empty within the window, by time. */
-static edge *edges_of(const record_span *s, size_t n, double from_us, double to_us, size_t *count)
+sweep_edge *sweep_edges(const record_span *s, size_t n, double from_us, double to_us, size_t *count)
 {
-    edge *e = xmalloc((2 * n + 1) * sizeof *e);
+    sweep_edge *e = xmalloc((2 * n + 1) * sizeof *e);
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
         const double start = fmax(s[i].start_us, from_us), end = fmin(s[i].end_us, to_us);
         if (start >= end)
             continue;
-        e[m++] = (edge){start, (int)s[i].lane, 1};
-        e[m++] = (edge){end, (int)s[i].lane, -1};
+        e[m++] = (sweep_edge){start, (int)s[i].lane, 1};
+        e[m++] = (sweep_edge){end, (int)s[i].lane, -1};
     }
     qsort(e, m, sizeof *e, by_time);
     *count = m;
@@ -44,7 +39,7 @@ sweep_sums sweep(const record_span *s, size_t n, double from_us, double to_us)
     int running[3] = {0};
     unsigned set = 0;
     double at = from_us;
-    OWNED edge *e = edges_of(s, n, from_us, to_us, &count);
+    OWNED sweep_edge *e = sweep_edges(s, n, from_us, to_us, &count);
     for (size_t i = 0; i < count; i++) {
         sums.us[set] += e[i].us - at;
         at = e[i].us;
@@ -100,7 +95,7 @@ static double shared_until(const double *times, const double *shared, const bool
 void sweep_beside(const record_span *s, size_t n, double *beside_us)
 {
     size_t count;
-    OWNED edge *e = edges_of(s, n, -INFINITY, INFINITY, &count);
+    OWNED sweep_edge *e = sweep_edges(s, n, -INFINITY, INFINITY, &count);
     OWNED double *times = xmalloc((count + 1) * sizeof *times), *shared = xmalloc((count + 1) * sizeof *shared);
     OWNED bool *grows = xmalloc(count + 1);
     int running = 0;
@@ -187,12 +182,6 @@ static last_span *last_of(last_span *last, int *n, const record_span *s)
     return &last[(*n)++];
 }
 
-static int by_start(const void *a, const void *b)
-{
-    const record_span *x = a, *y = b;
-    return (x->start_us > y->start_us) - (x->start_us < y->start_us);
-}
-
 void sweep_charge(record_span *s, size_t n)
 {
     OWNED last_span *last = xmalloc((n + 1) * sizeof *last);
@@ -203,5 +192,5 @@ void sweep_charge(record_span *s, size_t n)
             s[i].start_us = before->end_us;
         before->end_us = fmax(before->end_us, s[i].end_us);
     }
-    qsort(s, n, sizeof *s, by_start);
+    qsort(s, n, sizeof *s, ascending);
 }

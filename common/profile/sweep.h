@@ -10,6 +10,13 @@ typedef struct sweep_sums {
     double us[SWEEP_SETS];
 } sweep_sums;
 
+typedef struct sweep_edge {
+    double us;
+    int lane, step; /* +1: a span starts; -1: it ends */
+} sweep_edge;
+/* Two edges of each span that is not empty within the window, by time. Caller frees. */
+sweep_edge *sweep_edges(const record_span *s, size_t n, double from_us, double to_us, size_t *count);
+
 /* Spans in any order; what lies outside the window does not count. */
 sweep_sums sweep(const record_span *s, size_t n, double from_us, double to_us);
 double sweep_window_us(const sweep_sums *s);                 /* all eight */

@@ -69,12 +69,9 @@ static kernel_row *row_of(profile_tables *t, const recording *r, const record_sp
     for (size_t i = 0; i < t->kernel_count; i++)
         if (alike(&t->kernels[i], range, op, s))
             return &t->kernels[i];
-    if (t->kernel_count == *room) {
-        *room = *room ? 2 * *room : 64;
-        t->kernels = xrealloc(t->kernels, *room * sizeof *t->kernels);
-    }
-    kernel_row *k = &t->kernels[t->kernel_count++];
-    *k = (kernel_row){.range = range, .kernel = s->kernel, .name = s->name, .op = op, .lane = s->lane};
+    LIST_ADD(t->kernels, t->kernel_count, *room,
+             (kernel_row){.range = range, .kernel = s->kernel, .name = s->name, .op = op, .lane = s->lane});
+    kernel_row *k = &t->kernels[t->kernel_count - 1];
     memcpy(k->grid, s->grid, sizeof k->grid);
     memcpy(k->block, s->block, sizeof k->block);
     return k;

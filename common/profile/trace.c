@@ -25,18 +25,13 @@ typedef struct writer {
     int thread_count;
 } writer;
 
-static long long ns_of(double us)
-{
-    return llround(us * 1e3);
-}
-
 /* The head of an X event, up to its arguments. Start and end are rounded, not the duration, so that nesting stays. */
 static void put_x(writer *x, int thread, const char *category, const char *name, double start_us, double end_us)
 {
-    const long long start = ns_of(start_us - x->base_us), end = ns_of(end_us - x->base_us);
+    const long long start = chrome_ns(start_us - x->base_us), end = chrome_ns(end_us - x->base_us);
     fprintf(x->f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",\"name\":", x->rank,
             thread, (double)start / 1e3, (double)(end - start) / 1e3, category);
-    chrome_put_string(x->f, name);
+    text_json(x->f, name);
 }
 
 /* ---- the device ---- */
@@ -53,12 +48,12 @@ static void put_span(writer *x, int thread, const record_span *s)
     fprintf(x->f,
             ",\"args\":{\"stream\":%d,\"correlation\":%u,\"graph node id\":%llu,\"lane\":\"%s\",\"range\":", s->stream,
             s->correlation, (unsigned long long)s->node, record_lane_name(s->lane));
-    chrome_put_string(x->f, s->range >= 0 ? x->r->ranges[s->range].path : "unattributed");
+    text_json(x->f, s->range >= 0 ? x->r->ranges[s->range].path : "unattributed");
     fprintf(x->f, ",\"op\":");
-    chrome_put_string(x->f, op ? op->op : "");
+    text_json(x->f, op ? op->op : "");
     if (s->kernel != s->name) {
         fprintf(x->f, ",\"short name\":");
-        chrome_put_string(x->f, s->name);
+        text_json(x->f, s->name);
     }
     if (s->grid[0])
         fprintf(x->f, ",\"grid\":[%d,%d,%d],\"block\":[%d,%d,%d]", s->grid[0], s->grid[1], s->grid[2], s->block[0],
@@ -87,11 +82,11 @@ static void put_arrow(writer *x, int thread, const record_span *s, char *used)
     used[s->call] = 1;
     const int from = call_thread(x, c);
     fprintf(x->f, ",\n{\"ph\":\"s\",\"id\":%u,\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"cat\":\"ac2g\",\"name\":\"ac2g\"}",
-            s->correlation, x->rank, from, (double)ns_of(c->start_us - x->base_us) / 1e3);
+            s->correlation, x->rank, from, (double)chrome_ns(c->start_us - x->base_us) / 1e3);
     fprintf(x->f,
             ",\n{\"ph\":\"f\",\"id\":%u,\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"cat\":\"ac2g\",\"name\":\"ac2g\","
             "\"bp\":\"e\"}",
-            s->correlation, x->rank, thread, (double)ns_of(s->start_us - x->base_us) / 1e3);
+            s->correlation, x->rank, thread, (double)chrome_ns(s->start_us - x->base_us) / 1e3);
 }
 
 static void put_device(writer *x, const char *label, const record_span *s, size_t n)
@@ -110,37 +105,20 @@ static void put_device(writer *x, const char *label, const record_span *s, size_
 
 /* ---- busy lanes ---- */
 
-typedef struct change {
-    double us;
-    int lane, step;
-} change;
-
-static int by_time(const void *a, const void *b)
-{
-    const change *x = a, *y = b;
-    if (x->us != y->us)
-        return x->us < y->us ? -1 : 1;
-    return x->step - y->step;
-}
-
 static void put_counters(writer *x, const record_span *s, size_t n)
 {
-    OWNED change *c = xmalloc((2 * n + 1) * sizeof *c);
+    size_t count;
+    OWNED sweep_edge *e = sweep_edges(s, n, -INFINITY, INFINITY, &count);
     int running[3] = {0}, shown[3] = {-1, -1, -1};
-    for (size_t i = 0; i < n; i++) {
-        c[2 * i] = (change){s[i].start_us, (int)s[i].lane, 1};
-        c[2 * i + 1] = (change){s[i].end_us, (int)s[i].lane, -1};
-    }
-    qsort(c, 2 * n, sizeof *c, by_time);
-    for (size_t i = 0; i < 2 * n; i++) {
-        running[c[i].lane] += c[i].step;
-        if ((i + 1 < 2 * n && c[i + 1].us == c[i].us) || memcmp(running, shown, sizeof shown) == 0)
+    for (size_t i = 0; i < count; i++) {
+        running[e[i].lane] += e[i].step;
+        if ((i + 1 < count && e[i + 1].us == e[i].us) || memcmp(running, shown, sizeof shown) == 0)
             continue;
         memcpy(shown, running, sizeof shown);
         fprintf(x->f,
                 ",\n{\"ph\":\"C\",\"pid\":%d,\"ts\":%.3f,\"name\":\"running\",\"args\":{\"compute\":%d,"
                 "\"communication\":%d,\"copy\":%d}}",
-                x->rank, (double)ns_of(c[i].us - x->base_us) / 1e3, running[0], running[1], running[2]);
+                x->rank, (double)chrome_ns(e[i].us - x->base_us) / 1e3, running[0], running[1], running[2]);
     }
 }
 
@@ -208,6 +186,5 @@ bool profile_write_trace(const char *path, const char *label, int rank, const re
     fclose(x.f);
     OWNED char *head = xasprintf("{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\"traceEvents\":[\n",
                                  llround(base_us * 1e3));
-    const bool ok = append_text(path, head, ",\n", text, "\n]}\n");
-    return ok;
+    return append_text(path, head, ",\n", text, "\n]}\n");
 }

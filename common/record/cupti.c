@@ -149,14 +149,6 @@ static void CUPTIAPI on_node(void *user, CUpti_CallbackDomain domain, CUpti_Call
 
 /* ---- records ---- */
 
-#define ROOM_FOR(list, count, room)                                                                                    \
-    do {                                                                                                               \
-        if ((count) == (room)) {                                                                                       \
-            (room) = (room) ? 2 * (room) : 1024;                                                                       \
-            (list) = xrealloc((list), (room) * sizeof *(list));                                                        \
-        }                                                                                                              \
-    } while (0)
-
 /* Microseconds of the host's clock; false for a time that cannot be of this recording. */
 static bool times_of(uint64_t start, uint64_t end, double *start_us, double *end_us)
 {
@@ -172,8 +164,7 @@ static void add_span(record_span s, uint64_t start, uint64_t end)
         return;
     }
     s.range = s.step = s.call = -1;
-    ROOM_FOR(records.spans, records.span_count, records.span_room);
-    records.spans[records.span_count++] = s;
+    LIST_ADD(records.spans, records.span_count, records.span_room, s);
 }
 
 static void name_kernel(const char *kernel, record_span *s)
@@ -275,8 +266,7 @@ static void add_call(const CUpti_ActivityAPI *r)
     if (!times_of(r->start, r->end, &c.start_us, &c.end_us))
         return; /* a call without times names nothing; its kernels have theirs */
     c.name = call_name(r->kind == CUPTI_ACTIVITY_KIND_DRIVER, r->cbid);
-    ROOM_FOR(records.calls, records.call_count, records.call_room);
-    records.calls[records.call_count++] = c;
+    LIST_ADD(records.calls, records.call_count, records.call_room, c);
 }
 
 static void add_cost(const CUpti_ActivityOverhead3 *r)
@@ -293,14 +283,13 @@ static void add_cost(const CUpti_ActivityOverhead3 *r)
     case CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL: return; /* the host is far ahead, recorded or not */
     default: c.name = "other"; break;
     }
-    ROOM_FOR(records.costs, records.cost_count, records.cost_room);
-    records.costs[records.cost_count++] = c;
+    LIST_ADD(records.costs, records.cost_count, records.cost_room, c);
 }
 
 static void add_link(const CUpti_ActivityExternalCorrelation *r)
 {
-    ROOM_FOR(records.links, records.link_count, records.link_room);
-    records.links[records.link_count++] = (cupti_link){r->correlationId, (int)r->externalId - 1};
+    const cupti_link link = {r->correlationId, (int)r->externalId - 1};
+    LIST_ADD(records.links, records.link_count, records.link_room, link);
 }
 
 static void add_record(const CUpti_Activity *record)

@@ -74,12 +74,8 @@ static const char *path_of(const record_range *parent, const char *name, const r
 /* With the lock. */
 static int add_range(record_range r)
 {
-    if (range_count == range_room) {
-        range_room = range_room ? 2 * range_room : 1024;
-        ranges = xrealloc(ranges, range_room * sizeof *ranges);
-    }
-    ranges[range_count] = r;
-    return (int)range_count++;
+    LIST_ADD(ranges, range_count, range_room, r);
+    return (int)range_count - 1;
 }
 
 static int open_range(const char *name, const record_work *work)
@@ -117,11 +113,7 @@ void recorder_push(const char *name, const record_work *work)
 
 static void add_host_span(record_span s)
 {
-    if (host_span_count == host_span_room) {
-        host_span_room = host_span_room ? 2 * host_span_room : 1024;
-        host_spans = xrealloc(host_spans, host_span_room * sizeof *host_spans);
-    }
-    host_spans[host_span_count++] = s;
+    LIST_ADD(host_spans, host_span_count, host_span_room, s);
 }
 
 void recorder_pop(void)

@@ -27,11 +27,7 @@ void team_note(team *x, team_op op)
 {
     if (!x->communicating || x->steps > 0)
         return;
-    if (x->op_count == x->op_room) {
-        x->op_room = x->op_room ? 2 * x->op_room : 64;
-        x->ops = xrealloc(x->ops, (size_t)x->op_room * sizeof *x->ops);
-    }
-    x->ops[x->op_count++] = op;
+    LIST_ADD(x->ops, x->op_count, x->op_room, op);
     x->wire_bytes += bytes_of(x, &op);
 }
 

@@ -9,19 +9,6 @@
 #include "common/core/error.h"
 #include "common/rows/rows.h"
 
-static void write_string(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if (*c < 0x20)
-            fprintf(out, "\\u%04x", *c);
-        else
-            fputc(*c, out);
-    fputc('"', out);
-}
-
 static const column_spec *find(const column_spec *columns, const char *name)
 {
     while (columns && columns->name && strcmp(columns->name, name) != 0)
@@ -56,10 +43,10 @@ void json_write_row(FILE *out, const options *o, const char *header, const char 
     for (size_t i = 0; i < c->columns; i++) {
         const char *name = c->header[i], *cell = c->cells[i];
         fputc(i ? ',' : '{', out);
-        write_string(out, name);
+        text_json(out, name);
         fputc(':', out);
         if (is_text(o, name))
-            write_string(out, cell);
+            text_json(out, cell);
         else
             write_number(out, cell);
     }

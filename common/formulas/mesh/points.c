@@ -30,12 +30,10 @@ void mesh_points_add(mesh_points *p, double x, double y, double z, double value)
     if (!(value > 0) || !isfinite(log(x) + log(y) + log(z)))
         return;
     const int at = find(p, &point);
-    if (at == p->room) {
-        p->room = p->room ? 2 * p->room : 64;
-        p->list = xrealloc(p->list, (size_t)p->room * sizeof *p->list);
-    }
-    p->list[at] = point;
-    p->count += at == p->count;
+    if (at < p->count)
+        p->list[at] = point;
+    else
+        LIST_ADD(p->list, p->count, p->room, point);
 }
 
 bool mesh_points_has(const mesh_points *p, double x, double y, double z)

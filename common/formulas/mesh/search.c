@@ -27,12 +27,8 @@ static void consider(search *s, const mesh_plan *p)
     char why[256];
     if (mesh_plan_problem(&s->q->job, p, why, sizeof why))
         return;
-    if (s->count == s->room) {
-        s->room = s->room ? 2 * s->room : 1024;
-        s->all = xrealloc(s->all, s->room * sizeof *s->all);
-    }
     const mesh_prediction x = mesh_predict(&s->q->job, p, s->r, false);
-    s->all[s->count++] = (candidate){*p, x.step_s, x.bytes.total, x.bytes.total <= s->q->bytes};
+    LIST_ADD(s->all, s->count, s->room, (candidate){*p, x.step_s, x.bytes.total, x.bytes.total <= s->q->bytes});
 }
 
 static void each_recompute(search *s, mesh_plan p)

@@ -47,11 +47,7 @@ bool choices_anew(const choices *c)
 
 static void append(choices *c, const kept_choice *choice)
 {
-    if (c->count == c->capacity) {
-        c->capacity = c->capacity ? 2 * c->capacity : 64;
-        c->list = xrealloc(c->list, (size_t)c->capacity * sizeof *c->list);
-    }
-    c->list[c->count++] = *choice;
+    LIST_ADD(c->list, c->count, c->capacity, *choice);
 }
 
 /* ---- the file ---- */

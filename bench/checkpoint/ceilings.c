@@ -28,7 +28,7 @@ static double copy_state(const saving *s, char *buffer, int64_t most, bool back)
     for (int i = 0; i < s->x->save.n && done < most; i++) {
         const checkpoint_piece *p = &s->x->save.p[i];
         const int64_t bytes = p->bytes < most - done ? p->bytes : most - done;
-        device_transfer(d, back ? p->at : buffer + done, back ? buffer + done : p->at, (size_t)bytes);
+        device_copy(d, back ? p->at : buffer + done, back ? buffer + done : p->at, (size_t)bytes);
         done += bytes;
     }
     device_sync(d);

@@ -146,7 +146,7 @@ static bool measure_link(session *s, offload_costs *c)
     for (int i = 0; host && here && i < 2 * COPIES; i++) {
         const bool out = i % 2 == 0;
         device_event_record(s->dev, from);
-        device_transfer(s->dev, out ? host : here, out ? here : host, bytes);
+        device_copy(s->dev, out ? host : here, out ? here : host, bytes);
         device_event_record(s->dev, to);
         ms[!out] = fmin(ms[!out], device_event_ms(s->dev, from, to));
     }

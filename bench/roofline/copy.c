@@ -124,7 +124,7 @@ bool roofline_copy_time(roofline *r, bool by_kernel, size_t bytes, uint64_t seed
 static bool copy_by_link(void *arg)
 {
     copy *k = arg;
-    device_transfer(k->r->s->dev, k->dst, k->src, k->bytes);
+    device_copy(k->r->s->dev, k->dst, k->src, k->bytes);
     return true;
 }
 
@@ -134,11 +134,11 @@ static bool link_verify(roofline *r, void *host, void *on_device, size_t bytes, 
     device *d = r->s->dev;
     pattern(host, bytes / sizeof(uint64_t), 0, seed);
     device_memset(d, on_device, 0xff, bytes);
-    device_transfer(d, on_device, host, bytes);
+    device_copy(d, on_device, host, bytes);
     if (!pattern_verify(r, d, on_device, bytes, seed))
         return false;
     memset(host, 0xff, bytes);
-    device_transfer(d, host, on_device, bytes);
+    device_copy(d, host, on_device, bytes);
     device_sync(d);
     OWNED uint64_t *want = xmalloc(bytes);
     pattern(want, bytes / sizeof *want, 0, seed);

@@ -254,8 +254,7 @@ static void drop_resources(comm *c)
     for (int i = 0; i < MARKS; i++)
         if (s->marks[i].event)
             cudaEventDestroy(s->marks[i].event);
-    if (s->scratch)
-        device_free(c->d, s->scratch);
+    device_free(c->d, s->scratch);
     pthread_mutex_destroy(&s->lock);
     free(s);
     c->state = NULL;

@@ -429,8 +429,6 @@ windows *windows_open(launch *l, device *d, const int *members, int ranks, size_
 
 static void free_streams(windows *w)
 {
-    if (!w->ready)
-        return;
     device_event_destroy(w->d, w->ready);
     for (int r = 0; r < w->ranks; r++)
         device_stream_destroy(w->d, w->push[r]);

@@ -58,36 +58,6 @@ static void sync_cpu(device *d)
     (void)d;
 }
 
-static bool graph_begin(device *d)
-{
-    (void)d;
-    return false;
-}
-
-static device_graph *graph_end(device *d)
-{
-    (void)d;
-    return NULL;
-}
-
-static void graph_use(device *d, device_graph *g)
-{
-    (void)d, (void)g;
-    die(EXIT_CODE_FAILURE, "the CPU has no graphs");
-}
-
-static bool peer_enable(device *a, device *b)
-{
-    (void)a, (void)b;
-    return false;
-}
-
-static void peer_copy(device *to, void *dst, device *from, const void *src, size_t bytes)
-{
-    (void)to, (void)from;
-    memcpy(dst, src, bytes);
-}
-
 device *device_cpu_open(void)
 {
     static const device_ops ops = {
@@ -98,9 +68,7 @@ device *device_cpu_open(void)
         .download = copy_cpu,
         .host_malloc = malloc_cpu,
         .host_free = free_cpu,
-        .transfer = copy_cpu,
         .memset = memset_cpu,
-        .copy = copy_cpu,
         .stream_copy = cpu_stream_copy,
         .sync = sync_cpu,
         .free_bytes = free_bytes,
@@ -108,19 +76,12 @@ device *device_cpu_open(void)
         .event_destroy = cpu_event_destroy,
         .stream_create = cpu_stream_create,
         .stream_destroy = cpu_stream_destroy,
-        .stream_run = cpu_stream_run,
         .stream_record = cpu_stream_record,
         .stream_wait = cpu_stream_wait,
         .event_mark = cpu_stream_record,
         .flag_raise = cpu_flag_raise,
         .flag_lower = cpu_flag_lower,
         .event_ms = cpu_event_ms,
-        .graph_begin = graph_begin,
-        .graph_end = graph_end,
-        .graph_launch = graph_use,
-        .graph_destroy = graph_use,
-        .peer_enable = peer_enable,
-        .peer_copy = peer_copy,
     };
     device *d = xcalloc(1, sizeof *d);
     d->kind = DEVICE_CPU;

@@ -164,19 +164,9 @@ static void host_free(device *d, void *p)
         CUDA_CHECK(cudaFreeHost(p));
 }
 
-static void transfer(device *d, void *dst, const void *src, size_t bytes)
-{
-    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, use(d)));
-}
-
 static void memset_cuda(device *d, void *p, int byte, size_t bytes)
 {
     CUDA_CHECK(cudaMemsetAsync(p, byte, bytes, use(d)));
-}
-
-static void copy(device *d, void *dst, const void *src, size_t bytes)
-{
-    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, use(d)));
 }
 
 static void stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes)
@@ -415,9 +405,7 @@ device *device_cuda_open(int ordinal)
         .download = download,
         .host_malloc = host_malloc,
         .host_free = host_free,
-        .transfer = transfer,
         .memset = memset_cuda,
-        .copy = copy,
         .stream_copy = stream_copy,
         .sync = sync_cuda,
         .free_bytes = free_bytes,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
+#include "common/device/cpu_stream.h"
 #include "common/device/internal.h"
 #include "common/device/visible.h"
 
@@ -83,10 +84,8 @@ int device_ordinal(const device *d)
 
 void device_close(device *d)
 {
-    if (d->flush)
-        device_free(d, d->flush);
-    if (d->pieces)
-        device_host_free(d, d->pieces);
+    device_free(d, d->flush);
+    device_host_free(d, d->pieces);
     sampler_stop(d->sampler);
     samples_free(&d->case_mhz);
     samples_free(&d->case_w);
@@ -133,15 +132,12 @@ void *device_host_malloc(device *d, size_t bytes)
 }
 void device_host_free(device *d, void *p)
 {
-    d->ops->host_free(d, p);
-}
-void device_transfer(device *d, void *dst, const void *src, size_t bytes)
-{
-    d->ops->transfer(d, dst, src, bytes);
+    if (p)
+        d->ops->host_free(d, p);
 }
 void device_copy(device *d, void *dst, const void *src, size_t bytes)
 {
-    d->ops->copy(d, dst, src, bytes);
+    d->ops->stream_copy(d, d->stream, dst, src, bytes);
 }
 
 void device_stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes)
@@ -174,7 +170,8 @@ device_event *device_event_create(device *d)
 }
 void device_event_destroy(device *d, device_event *e)
 {
-    d->ops->event_destroy(d, e);
+    if (e)
+        d->ops->event_destroy(d, e);
 }
 void device_event_record(device *d, device_event *e)
 {
@@ -190,11 +187,12 @@ void *device_stream_create(device *d, stream_priority p, const char *name)
 }
 void device_stream_destroy(device *d, void *stream)
 {
-    d->ops->stream_destroy(d, stream);
+    if (stream)
+        d->ops->stream_destroy(d, stream);
 }
 void device_stream_run(device *d, void *stream, void (*fn)(void *arg), const void *arg, size_t bytes)
 {
-    d->ops->stream_run(d, stream, fn, arg, bytes);
+    cpu_stream_run(d, stream, fn, arg, bytes);
 }
 void device_stream_record(device *d, void *stream, device_event *e)
 {
@@ -231,12 +229,12 @@ double device_event_ms(device *d, device_event *from, device_event *to)
 
 bool device_has_graphs(const device *d)
 {
-    return d->kind != DEVICE_CPU;
+    return d->ops->graph_begin;
 }
 
 bool device_graph_begin(device *d)
 {
-    return d->ops->graph_begin(d);
+    return d->ops->graph_begin && d->ops->graph_begin(d);
 }
 device_graph *device_graph_end(device *d)
 {
@@ -248,7 +246,8 @@ void device_graph_launch(device *d, device_graph *g)
 }
 void device_graph_destroy(device *d, device_graph *g)
 {
-    d->ops->graph_destroy(d, g);
+    if (g)
+        d->ops->graph_destroy(d, g);
 }
 
 bool device_peer_enable(device *a, device *b)

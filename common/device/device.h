@@ -41,7 +41,8 @@ int device_ordinal(const device *d); /* as given to device_open; a rank's is not
 const device_info *device_get_info(const device *d);
 void *device_stream(device *d); /* the one compute stream (cudaStream_t, non-blocking); NULL on the CPU */
 
-/* Raw memory; NULL when there is none left (never dies for that). Tensors go through memory.h. */
+/* Raw memory; NULL when there is none left (never dies for that). Tensors go through memory.h. To free or destroy NULL is fine,
+ * here and below. */
 void *device_malloc(device *d, size_t bytes);
 void device_free(device *d, void *p);
 void device_upload(device *d, void *dst, const void *host_src, size_t bytes);   /* synchronous */
@@ -49,10 +50,8 @@ void device_download(device *d, void *host_dst, const void *src, size_t bytes); 
 /* Host memory that a GPU copies from and to by itself (pinned); NULL when there is none left. */
 void *device_host_malloc(device *d, size_t bytes);
 void device_host_free(device *d, void *p);
-/* Between such memory and the device's, either way, on the stream. */
-void device_transfer(device *d, void *dst, const void *src, size_t bytes);
 void device_memset(device *d, void *p, int byte, size_t bytes);        /* on the stream */
-void device_copy(device *d, void *dst, const void *src, size_t bytes); /* on the stream */
+void device_copy(device *d, void *dst, const void *src, size_t bytes); /* as device_stream_copy, on the stream */
 void device_l2_flush(device *d); /* on the stream: writes twice the L2; the first call makes the buffer, or dies */
 void device_sync(device *d);     /* waits for the stream; dies on an asynchronous error, naming the phase */
 size_t device_free_bytes(device *d);

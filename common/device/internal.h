@@ -14,9 +14,7 @@ typedef struct device_ops {
     void (*download)(device *d, void *host_dst, const void *src, size_t bytes);
     void *(*host_malloc)(device *d, size_t bytes);
     void (*host_free)(device *d, void *p);
-    void (*transfer)(device *d, void *dst, const void *src, size_t bytes);
     void (*memset)(device *d, void *p, int byte, size_t bytes);
-    void (*copy)(device *d, void *dst, const void *src, size_t bytes);
     void (*stream_copy)(device *d, void *stream, void *dst, const void *src, size_t bytes);
     void (*sync)(device *d);
     size_t (*free_bytes)(device *d);
@@ -24,14 +22,13 @@ typedef struct device_ops {
     void (*event_destroy)(device *d, device_event *e);
     void *(*stream_create)(device *d, stream_priority p, const char *name);
     void (*stream_destroy)(device *d, void *stream);
-    void (*stream_run)(device *d, void *stream, void (*fn)(void *arg), const void *arg, size_t bytes); /* the CPU's */
     void (*stream_record)(device *d, void *stream, device_event *e);
     void (*stream_wait)(device *d, void *stream, device_event *e);
     void (*event_mark)(device *d, void *stream, device_event *e);
     void (*flag_raise)(device *d, void *stream, uint32_t *flag);
     void (*flag_lower)(device *d, void *stream, uint32_t *flag);
     double (*event_ms)(device *d, device_event *from, device_event *to);
-    bool (*graph_begin)(device *d);
+    bool (*graph_begin)(device *d); /* of these and peers the CPU has none: NULL */
     device_graph *(*graph_end)(device *d);
     void (*graph_launch)(device *d, device_graph *g);
     void (*graph_destroy)(device *d, device_graph *g);

@@ -32,7 +32,7 @@ void pieces_read(device *d, const void *from, size_t bytes,
     const size_t n = (bytes + PIECE - 1) / PIECE;
     for (size_t i = 0; i <= n; i++) {
         if (i < n) {
-            device_transfer(d, pinned(d, i), (const char *)from + i * PIECE, size_of(i, bytes));
+            device_copy(d, pinned(d, i), (const char *)from + i * PIECE, size_of(i, bytes));
             device_event_record(d, copied[i % 2]);
         }
         if (i > 0) {
@@ -58,7 +58,7 @@ void pieces_write(device *d, void *to, size_t bytes, void (*give)(void *arg, voi
         if (i > 1)
             device_event_sync(d, copied[i % 2]);
         give(arg, pinned(d, i), i * PIECE, size_of(i, bytes));
-        device_transfer(d, (char *)to + i * PIECE, pinned(d, i), size_of(i, bytes));
+        device_copy(d, (char *)to + i * PIECE, pinned(d, i), size_of(i, bytes));
         device_event_record(d, copied[i % 2]);
     }
     device_sync(d);

@@ -254,8 +254,7 @@ const char *parallel_backend(const parallel *p)
 static void drop_events(const parallel *p, device_event *const *e, int n)
 {
     for (int i = 0; i < n; i++)
-        if (e[i])
-            device_event_destroy(p->m.d, e[i]);
+        device_event_destroy(p->m.d, e[i]);
 }
 
 static void drop_all_events(const parallel *p)
@@ -282,12 +281,6 @@ static void drop_all_events(const parallel *p)
         drop_events(p, (device_event *[]){p->waits[i].from, p->waits[i].to}, 2);
 }
 
-static void drop_stream(const parallel *p, void *stream)
-{
-    if (stream)
-        device_stream_destroy(p->m.d, stream);
-}
-
 void parallel_free(parallel *p)
 {
     if (!p)
@@ -299,15 +292,14 @@ void parallel_free(parallel *p)
     comm_destroy(p->gather_comm);
     comm_destroy(p->reduce_comm);
     comm_destroy(p->all);
-    drop_stream(p, p->replica_stream);
-    drop_stream(p, p->gather_stream);
-    drop_stream(p, p->reduce_stream);
-    drop_stream(p, p->update_stream);
+    device_stream_destroy(p->m.d, p->replica_stream);
+    device_stream_destroy(p->m.d, p->gather_stream);
+    device_stream_destroy(p->m.d, p->reduce_stream);
+    device_stream_destroy(p->m.d, p->update_stream);
     drop_all_events(p);
     void *const held[] = {p->own_received, p->copy, p->produced_grads, p->batch_sum, p->norms, p->all_norms};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        if (held[i])
-            device_free(p->m.d, held[i]);
+        device_free(p->m.d, held[i]);
     free(p->edges);
     free(p->ranges);
     free(p->waits);

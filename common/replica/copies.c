@@ -144,8 +144,7 @@ void copies_free(copies *c)
     if (!c)
         return;
     for (int i = 0; i < SENDS; i++)
-        if (c->sends[i])
-            device_stream_destroy(c->d, c->sends[i]);
+        device_stream_destroy(c->d, c->sends[i]);
     device_stream_destroy(c->d, c->opens);
     for (int i = 0; i < 2 * pipeline_stages(&c->shape); i++)
         device_event_destroy(c->d, c->sent[i]);

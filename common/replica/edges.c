@@ -113,8 +113,7 @@ void edges_close(edges *e)
         return;
     for (int i = 0; i < e->count; i++) {
         comm_destroy(e->of[i].c);
-        if (e->of[i].stream)
-            device_stream_destroy(e->d, e->of[i].stream);
+        device_stream_destroy(e->d, e->of[i].stream);
     }
     comm_destroy(e->all);
     drop_crossings(e);
@@ -269,8 +268,7 @@ void edges_disconnect(edges *e)
     peer_memory_close(e->places);
     peer_memory_close(e->words);
     launch_barrier(e->l, "stages are apart");
-    if (e->flags)
-        device_free(e->d, e->flags);
+    device_free(e->d, e->flags);
     copies_free(e->copies);
     e->copies = NULL;
     e->places = e->words = NULL;

@@ -235,8 +235,7 @@ void parts_free(parts *p)
         return;
     for (int r = 0; r < p->count; r++) {
         trainer_free(p->of[r].t);
-        if (p->of[r].windows)
-            device_free(p->at.d, p->of[r].windows);
+        device_free(p->at.d, p->of[r].windows);
     }
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);

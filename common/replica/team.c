@@ -277,8 +277,7 @@ void team_free(team *x)
         return;
     team_settle(x);
     for (int i = 0; i < 2; i++)
-        if (x->graphs[i])
-            device_graph_destroy(x->at.d, x->graphs[i]);
+        device_graph_destroy(x->at.d, x->graphs[i]);
     team_copy_close(x);
     if (x->r)
         replica_free(x->r);

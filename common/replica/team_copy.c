@@ -146,6 +146,5 @@ bool team_copy_open(team *x, char *why, size_t why_bytes)
 void team_copy_close(team *x)
 {
     windows_free(x->w);
-    if (x->scratch)
-        device_free(x->at.d, x->scratch);
+    device_free(x->at.d, x->scratch);
 }

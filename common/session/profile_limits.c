@@ -53,8 +53,7 @@ static recording *record_pauses(const filler *f)
         }
         r = recorder_stop(f->d, why, sizeof why);
     }
-    if (g)
-        device_graph_destroy(f->d, g);
+    device_graph_destroy(f->d, g);
     return r;
 }
 
@@ -94,6 +93,5 @@ void profile_calibrate(session *s, device *d)
         device_sync(d);
         f.k->destroy(f.ctx);
     }
-    if (f.memory)
-        device_free(d, f.memory);
+    device_free(d, f.memory);
 }

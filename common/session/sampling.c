@@ -168,11 +168,10 @@ static device_graph *capture(const measurement *m, int calls)
     for (int i = 0; ok && i < calls; i++)
         ok = m->fn(m->arg);
     device_graph *g = device_graph_end(m->d);
-    if (!ok && g) {
-        device_graph_destroy(m->d, g);
-        g = NULL;
-    }
-    return g;
+    if (ok)
+        return g;
+    device_graph_destroy(m->d, g);
+    return NULL;
 }
 
 static int queue_depth(double ms)

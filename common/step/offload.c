@@ -111,21 +111,16 @@ void offload_free(step *s)
     OWNED offload *o = s->offload;
     if (!o)
         return;
-    if (o->stream)
-        device_stream_destroy(s->dev, o->stream);
-    for (int l = 0; l < s->o.config.layers && o->stream; l++) {
+    device_stream_destroy(s->dev, o->stream);
+    for (int l = 0; l < s->o.config.layers; l++) {
         away *a = &o->blocks[l];
-        if (!a->sent)
-            continue;
         device_event_destroy(s->dev, a->sent);
         device_event_destroy(s->dev, a->fetched);
         for (int i = 0; i < 4; i++)
             device_event_destroy(s->dev, a->waits[i]);
     }
-    if (o->reached)
-        device_event_destroy(s->dev, o->reached);
-    if (o->host)
-        device_host_free(s->dev, o->host);
+    device_event_destroy(s->dev, o->reached);
+    device_host_free(s->dev, o->host);
     free(o->blocks);
     s->offload = NULL;
 }

@@ -384,8 +384,7 @@ bool trainer_convert(trainer *t, const precision *to, char *why, size_t why_byte
         return false;
     }
     device_sync(s->dev);
-    if (t->graph)
-        device_graph_destroy(s->dev, t->graph);
+    device_graph_destroy(s->dev, t->graph);
     t->graph = NULL, t->steps = 0; /* the next step warms up */
     memory_release(t->mem, s->block);
     memory_release(t->mem, s->float8_weights);
@@ -431,8 +430,7 @@ void trainer_free(trainer *t)
         return;
     step *s = &t->step;
     device_sync(s->dev);
-    if (t->graph)
-        device_graph_destroy(s->dev, t->graph);
+    device_graph_destroy(s->dev, t->graph);
     void *const held[] = {s->ids,         s->targets, s->rope_table, s->row_loss, s->loss,   s->state,
                           s->range_state, s->block,   s->rates,      s->norms,    s->losses, s->float8_weights};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
@@ -448,10 +446,8 @@ void trainer_free(trainer *t)
     device_event_destroy(s->dev, s->joined);
     for (int i = 0; i <= s->o.config.layers; i++)
         device_event_destroy(s->dev, s->side_done[i]);
-    if (s->own_side) {
-        device_stream_destroy(s->dev, s->own_side);
-        device_stream_destroy(s->dev, s->own_back);
-    }
+    device_stream_destroy(s->dev, s->own_side);
+    device_stream_destroy(s->dev, s->own_back);
     offload_free(s);
     free(s->side_done);
     table_free(s);

@@ -52,8 +52,7 @@ static bool measure(trainer *t, const tune_wait *wait, int ways, double ms[WAYS]
     }
     for (int w = 0; w < ways; w++) {
         samples_free(&times[w]);
-        if (graphs[w])
-            device_graph_destroy(s->dev, graphs[w]);
+        device_graph_destroy(s->dev, graphs[w]);
     }
     return ok;
 }

@@ -39,12 +39,6 @@ static void time_champion(races *r)
     r->measured_at = host_seconds();
 }
 
-static void drop(races *r, device_graph *graph)
-{
-    if (graph)
-        device_graph_destroy(r->t->step.dev, graph);
-}
-
 /* Whether the step of `graph` is faster. One block says that it is not; that it is, alternating blocks of both. */
 static bool wins(races *r, device_graph *graph)
 {
@@ -82,11 +76,11 @@ static void contest(races *r, int i)
         if (s->k->train->matmul_choose(s->ctx, &p->shape, &p->rivals[rival]) == SB_OK && steps_capture(r->t, &graph) &&
             graph && wins(r, graph)) {
             p->choice = p->rivals[rival];
-            drop(r, r->champion);
+            device_graph_destroy(r->t->step.dev, r->champion);
             r->champion = graph;
             time_champion(r);
         } else {
-            drop(r, graph);
+            device_graph_destroy(r->t->step.dev, graph);
         }
         s->status = SB_OK; /* an algorithm that can't run has lost, no more */
     }
@@ -160,7 +154,7 @@ bool products_race(trainer *t, tune_wait *w)
             remember(w->known, &s->products.list[i]);
         }
     }
-    drop(&r, r.champion);
+    device_graph_destroy(s->dev, r.champion);
     steps_end(t, &kept);
     return ok;
 }

@@ -22,7 +22,6 @@ static void on_ready(void *p, int64_t first, int64_t count, void *stream)
     parallel_ready(p, first, count, stream);
 }
 
-/* A failure here makes the step fail, which reports it. */
 static void update_begin(void *user, void *stream)
 {
     replica *r = user;
@@ -53,7 +52,7 @@ static void fused_update(void *user, const parallel_fused_update *x, void *strea
 
 typedef struct grads_task {
     replica *r;
-    bool (*op)(trainer *t, void *to, const void *from, int64_t n, void *stream);
+    void (*op)(trainer *t, void *to, const void *from, int64_t n, void *stream);
     void *to;
     const void *from;
     int64_t n;
@@ -349,8 +348,7 @@ void replica_free(replica *r)
     if (!r)
         return;
     for (int i = 0; i < 2; i++)
-        if (r->graphs[i])
-            device_graph_destroy(r->at.d, r->graphs[i]);
+        device_graph_destroy(r->at.d, r->graphs[i]);
     if (r->p)
         replica_settle(r);
     parallel_free(r->p);

@@ -108,21 +108,8 @@ static void sum_gain(step *s, int layer, operand products, operand dw)
     arena_slot slot = step_take(s, (size_t)d * (size_t)s->made_element, MEMORY_TEMPORARY, layer, "eager");
     const operand one = {step_pointer(s, slot), dw.dtype, d};
     sum(s, layer, d, products, true, 1, one);
-    if (step_go(s)) {
-        const sb_pointwise p = {.op = SB_POINT_ADD,
-                                .dtype_a = dw.dtype,
-                                .dtype_b = dw.dtype,
-                                .dtype_out = dw.dtype,
-                                .rows = 1,
-                                .columns = d,
-                                .lda = d,
-                                .ldb = d,
-                                .ld_out = d,
-                                .a = one.p,
-                                .b = dw.p,
-                                .out = dw.p};
-        step_done(s, s->k->train->pointwise(s->ctx, &p, s->main));
-    }
+    if (step_go(s))
+        step_sum(s, dw.p, dw.dtype, one.p, dw.dtype, true, 1, d, s->main);
     step_drop(s, &slot);
 }
 

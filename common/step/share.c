@@ -75,20 +75,8 @@ arena_slot share_partial(step *s, int layer, arena_slot y)
 /* y += residual, of this rank's rows. */
 static void add(step *s, arena_slot residual, arena_slot y)
 {
-    const sb_pointwise p = {.op = SB_POINT_ADD,
-                            .dtype_a = s->dtype,
-                            .dtype_b = s->dtype,
-                            .dtype_out = s->dtype,
-                            .rows = s->rows,
-                            .columns = s->d,
-                            .lda = s->d,
-                            .ldb = s->d,
-                            .ld_out = s->d,
-                            .a = step_pointer(s, y),
-                            .b = step_pointer(s, residual),
-                            .out = step_pointer(s, y)};
     if (step_go(s))
-        step_done(s, s->k->train->pointwise(s->ctx, &p, s->main));
+        step_sum(s, step_pointer(s, y), s->dtype, step_pointer(s, residual), s->dtype, true, s->rows, s->d, s->main);
 }
 
 void share_sum(step *s, arena_slot *partial, arena_slot residual, arena_slot y)

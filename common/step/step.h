@@ -184,6 +184,9 @@ static inline char *step_at(void *p, int64_t bytes) /* NULL stays NULL */
 bool step_launching(const step *s); /* this walk does not only plan, and nothing has failed */
 bool step_go(step *s);              /* counts an op; false when nothing is to be launched */
 void step_done(step *s, sb_status status);
+/* `to`, (rows, columns), becomes `from`, or the sum of both with `onto`; launches. */
+void step_sum(step *s, void *to, sb_dtype kept, const void *from, sb_dtype given, bool onto, int rows, int columns,
+              void *stream);
 size_t step_rows(const step *s, int64_t columns); /* bytes of a (T, columns) activation */
 size_t step_stream(const step *s);                /* bytes of the residual stream, (rows, d) */
 void step_defer(step *s, step_note note);         /* to the W of the micro-batch that is walked */

@@ -52,11 +52,7 @@ void units_note(step *s, bool on)
 
 static void note_use(step *s, int unit)
 {
-    if (s->uses.count == s->uses.room) {
-        s->uses.room = s->uses.room ? 2 * s->uses.room : 64;
-        s->uses.unit = xrealloc(s->uses.unit, (size_t)s->uses.room * sizeof *s->uses.unit);
-    }
-    s->uses.unit[s->uses.count++] = unit;
+    LIST_ADD(s->uses.unit, s->uses.count, s->uses.room, unit);
 }
 
 void units_begin(step *s, bool first)
@@ -230,19 +226,7 @@ void unit_grads_begin(step *s, int layer)
 void units_sum(step *s, void *to, const void *from, sb_dtype dtype, bool onto, int64_t n, void *stream)
 {
     const int columns = 64; /* every unit and slice is a multiple; rows that touch are one to a kernel */
-    const sb_pointwise p = {.op = onto ? SB_POINT_ADD : SB_POINT_COPY,
-                            .dtype_a = dtype,
-                            .dtype_b = s->grad_dtype,
-                            .dtype_out = s->grad_dtype,
-                            .rows = (int)(n / columns),
-                            .columns = columns,
-                            .lda = columns,
-                            .ldb = columns,
-                            .ld_out = columns,
-                            .a = from,
-                            .b = onto ? to : NULL,
-                            .out = to};
-    step_done(s, s->k->train->pointwise(s->ctx, &p, stream));
+    step_sum(s, to, s->grad_dtype, from, dtype, onto, (int)(n / columns), columns, stream);
 }
 
 /* Where this part's gradients are those of its last micro-batch, once what is enqueued is done. */

@@ -42,6 +42,24 @@ void step_done(step *s, sb_status status)
         s->status = status;
 }
 
+void step_sum(step *s, void *to, sb_dtype kept, const void *from, sb_dtype given, bool onto, int rows, int columns,
+              void *stream)
+{
+    const sb_pointwise p = {.op = onto ? SB_POINT_ADD : SB_POINT_COPY,
+                            .dtype_a = given,
+                            .dtype_b = kept,
+                            .dtype_out = kept,
+                            .rows = rows,
+                            .columns = columns,
+                            .lda = columns,
+                            .ldb = columns,
+                            .ld_out = columns,
+                            .a = from,
+                            .b = onto ? to : NULL,
+                            .out = to};
+    step_done(s, s->k->train->pointwise(s->ctx, &p, stream));
+}
+
 size_t step_rows(const step *s, int64_t columns)
 {
     return (size_t)s->tokens * (size_t)columns * (size_t)s->element;
@@ -55,9 +73,5 @@ size_t step_stream(const step *s)
 void step_defer(step *s, step_note note)
 {
     step_micro *m = s->micro;
-    if (m->note_count == m->note_room) {
-        m->note_room = m->note_room ? 2 * m->note_room : 64;
-        m->notes = xrealloc(m->notes, (size_t)m->note_room * sizeof *m->notes);
-    }
-    m->notes[m->note_count++] = note;
+    LIST_ADD(m->notes, m->note_count, m->note_room, note);
 }

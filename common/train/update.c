@@ -6,11 +6,6 @@
 #include "common/step/units.h"
 #include "common/train/internal.h"
 
-static bool sound(const trainer *t)
-{
-    return t->step.status == SB_OK;
-}
-
 bool trainer_optimizer(trainer *t)
 {
     step *s = &t->step;
@@ -18,56 +13,48 @@ bool trainer_optimizer(trainer *t)
     arena_run_begin(s->arena); /* not a walk of the step: only its pointers are used, and no run_end checks it */
     optimizer_begin(s, s->main);
     optimizer_range(s, 0, s->o.state_elements ? s->o.state_elements : s->params->elements, 0, 0, s->main);
-    return sound(t);
+    return s->status == SB_OK;
 }
 
-bool trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
+void trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
 {
     units_sum(&t->step, to, from, t->step.grad_dtype, true, n, stream);
-    return sound(t);
 }
 
-bool trainer_cast_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
+void trainer_cast_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
 {
     units_sum(&t->step, to, from, t->step.made_dtype, false, n, stream);
-    return sound(t);
 }
 
-bool trainer_update_begin(trainer *t, void *stream)
+void trainer_update_begin(trainer *t, void *stream)
 {
     optimizer_begin(&t->step, stream);
-    return sound(t);
 }
 
-bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
+void trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
 {
     optimizer_range(&t->step, first, count, state_first, max_blocks, stream);
-    return sound(t);
 }
 
-bool trainer_fused_update(trainer *t, sb_direct_adamw p, int64_t first, int64_t count, int64_t state_first,
+void trainer_fused_update(trainer *t, sb_direct_adamw p, int64_t first, int64_t count, int64_t state_first,
                           int max_blocks, void *stream)
 {
     optimizer_peer_range(&t->step, p, first, count, state_first, max_blocks, stream);
-    return sound(t);
 }
 
-bool trainer_update_all(trainer *t)
+void trainer_update_all(trainer *t)
 {
     optimizer_all(&t->step);
-    return sound(t);
 }
 
-bool trainer_range_norm(trainer *t, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream)
+void trainer_range_norm(trainer *t, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream)
 {
     optimizer_range_norm(&t->step, first, count, state_first, norm, stream);
-    return sound(t);
 }
 
-bool trainer_take_norms(trainer *t, const float *norms, int n, void *stream)
+void trainer_take_norms(trainer *t, const float *norms, int n, void *stream)
 {
     optimizer_take_norms(&t->step, norms, n, stream);
-    return sound(t);
 }
 
 bool trainer_update_wants_all(const trainer *t)

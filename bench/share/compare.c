@@ -29,7 +29,7 @@ float *share_read_trainer(trainer *t, bool grads)
 
 float *share_read(team *x, bool grads)
 {
-    if (!x->member || !x->r)
+    if (!x->member || !x->r->plan)
         return x->member ? share_read_trainer(x->t, grads) : NULL;
     float *out = xcalloc((size_t)trainer_params(x->t)->elements, sizeof *out);
     (grads ? replica_read_grads : replica_read_params)(x->r, out);
@@ -38,7 +38,7 @@ float *share_read(team *x, bool grads)
 
 bool *share_summed(const team *x)
 {
-    if (!x->r || !x->r->plan->sharded)
+    if (!x->r->plan || !x->r->plan->sharded)
         return NULL;
     const ownership *own = &x->r->plan->own;
     bool *is = xcalloc((size_t)x->r->plan->elements, sizeof *is);

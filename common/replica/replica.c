@@ -284,10 +284,11 @@ static bool make_trainer(replica *r, replica_problem *problem)
 {
     const replica_place *at = &r->at;
     char why[400] = "";
-    set_options(r);
+    if (r->plan)
+        set_options(r);
     if (r->member)
         r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
-    if (r->t)
+    if (r->t && r->plan)
         r->plan->gathered_bytes = trainer_gathered_bytes(r->t);
     return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(at, r->t, &r->o, problem);
 }
@@ -309,7 +310,7 @@ static bool open_sharers(replica *r, char *why, size_t why_bytes)
 /* A process alone needs none: its trainer updates by itself. */
 static bool make_strategy(replica *r, replica_problem *problem)
 {
-    if (!r->at.l)
+    if (!r->at.l || !r->plan)
         return true;
     const parallel_model m = model_of(r);
     char why[400] = "";
@@ -332,7 +333,7 @@ replica *replica_create(const replica_place *at, const step_options *o, const pa
     *r = (replica){.at = *at, .o = *o, .communicating = true};
     r->member = rank_of(at) < (p->m.tp ? mesh_world(p->m) : p->ranks);
     scope_push("setup");
-    bool ok = same_parts(r, p, problem) && make_plan(r, p, problem) && make_trainer(r, problem);
+    bool ok = (!p->strategy || (same_parts(r, p, problem) && make_plan(r, p, problem))) && make_trainer(r, problem);
     if (ok)
         r->free_with_model = device_free_bytes(at->d);
     ok = ok && make_strategy(r, problem);
@@ -414,6 +415,7 @@ static device_graph *capture(replica *r)
 
 bool replica_capture(replica *r, replica_problem *problem)
 {
+    const bool before = r->communicating;
     bool ok = true;
     replica_settle(r); /* a graph cannot wait for work that was enqueued before it */
     for (int on = 0; on < 2; on++) {
@@ -421,5 +423,6 @@ bool replica_capture(replica *r, replica_problem *problem)
         r->graphs[on] = r->member ? capture(r) : NULL;
         ok = ok && (r->graphs[on] || !r->member);
     }
+    replica_communicate(r, before);
     return replica_agree(&r->at, "graph", ok, "the step can't be captured as a graph", problem);
 }

@@ -33,8 +33,8 @@ typedef struct replica {
     replica_place at;
     bool member;
     step_options o;
-    parallel_plan *plan;
-    trainer *t; /* NULL if not a member, as is p */
+    parallel_plan *plan; /* NULL without a strategy: the trainer updates by itself */
+    trainer *t;          /* NULL if not a member, as is p */
     parallel *p;
     comm *sharers;           /* of the ranks that share this one's sequences; NULL: it has whole ones */
     device_graph *graphs[2]; /* of a step without communication, and with; NULL: it is launched op by op */
@@ -64,7 +64,8 @@ bool replica_agree_row(const replica_place *at, const char *name, row *w, int me
  * no member. Contexts keep choices, so other trainers of such products have them, too. */
 bool replica_tune(const replica_place *at, trainer *t, const step_options *o, replica_problem *problem);
 
-/* Makes the model of `o`, whose ranks, granularity and state_elements are set here, with the strategy of `p`. Returns
+/* Makes the model of `o`, whose ranks, granularity and state_elements are set here, with the strategy of `p`; without one where
+ * that is NULL: ranks then give each other nothing. Returns
  * NULL and a problem on failure. Every rank has the same random tokens until replica_set_tokens. */
 replica *replica_create(const replica_place *at, const step_options *o, const parallel_options *p,
                         replica_problem *problem);

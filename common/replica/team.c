@@ -41,7 +41,7 @@ static int part_of(const team *x)
  * NaN, at which a GPU takes little power, and is the faster for it. */
 static void stand_in(team *x, void *to, const void *from, size_t bytes, void *stream)
 {
-    if (!x->communicating && to != from)
+    if (!x->r->communicating && to != from)
         device_stream_copy(x->at.d, stream, to, from, bytes);
 }
 
@@ -51,13 +51,21 @@ static void stand_in_embedding(team *x, void *rows, size_t bytes, void *stream)
 {
     const param_tensor *table = params_find(trainer_params(x->t), PARAM_EMBEDDING, -1);
     const int micro_batches = step_micro_batches(&x->o), sums = x->step_sums / micro_batches;
-    if (x->communicating || !table || x->o.shard.params || sums == 0 || x->sums % sums != 0 ||
+    if (x->r->communicating || !table || x->o.shard.params || sums == 0 || x->sums % sums != 0 ||
         trainer_param_dtype(x->t) != x->o.precision->activations)
         return;
     const size_t element = (size_t)sb_dtype_bytes(trainer_param_dtype(x->t)), most = (size_t)table->count * element;
     const char *from = (const char *)trainer_param_arena(x->t) + (size_t)table->first * element;
     for (size_t at = 0; at < bytes; at += most)
         device_stream_copy(x->at.d, stream, (char *)rows + at, from, bytes - at < most ? bytes - at : most);
+}
+
+static void begin(void *user)
+{
+    team *x = user;
+    x->sums = 0;
+    if (x->w)
+        team_copy_begin(x);
 }
 
 static void gather(void *user, const void *mine, void *all, size_t count, sb_dtype t, void *stream)
@@ -149,13 +157,14 @@ static void count_all(parallel_plan *plan)
     }
 }
 
-/* A strategy for this rank's part of the model. Alone among its data it has nothing to add up but norms. */
+/* With a strategy where ranks add up something. Alone among its data a rank has nothing to add up but norms. */
 static bool make_replica(team *x, const team_options *how, replica_problem *problem)
 {
     enum { BUCKET_BYTES = 25 << 20 };
     const int data = mesh_group_size(x->m, MESH_DATA);
+    const bool shares = !x->alone && (data > 1 || (x->o.clip_norm > 0 && x->ranks > 1));
     const char *name = data == 1 ? "flat" : how->strategy ? how->strategy : "bucketed";
-    parallel_options p = {.strategy = name,
+    parallel_options p = {.strategy = shares ? name : NULL,
                           .ranks = data,
                           .m = x->m,
                           .bucket_bytes = BUCKET_BYTES,
@@ -164,24 +173,15 @@ static bool make_replica(team *x, const team_options *how, replica_problem *prob
                           .join = how->join};
     if (x->fault == TEAM_GROUPS)
         p.m = x->m.tp > 1 ? (mesh){x->ranks / data, 1, data, 1, 1} : (mesh){1, 1, data, 1, x->ranks / data};
-    x->o.shard.small = x->m.tp > 1 && parallel_strategy(name)->grouping == GROUP_UNIT;
+    x->o.shard.small = shares && x->m.tp > 1 && parallel_strategy(name)->grouping == GROUP_UNIT;
     x->r = replica_create(&x->at, &x->o, &p, problem);
     if (!x->r)
         return false;
     x->t = x->r->t;
     x->o = x->r->o;
-    if (x->fault == TEAM_NORM)
+    if (shares && x->fault == TEAM_NORM)
         count_all(x->r->plan);
     return true;
-}
-
-static bool make_trainer(team *x, replica_problem *problem)
-{
-    char why[400] = "";
-    if (x->member)
-        x->t = trainer_create(x->at.d, x->at.mem, x->at.kernels, x->at.ctx, &x->o, why, sizeof why);
-    return replica_agree(&x->at, "part of a model", x->t || !x->member, why, problem) &&
-           replica_tune(&x->at, x->t, &x->o, problem);
 }
 
 /* As a rank has them: two chunks of each. */
@@ -215,15 +215,14 @@ static bool open_team(team *x, const team_options *how, replica_problem *problem
     x->o.rows_apart = apart;
     x->o.windows = apart && how->way->windows;
     x->o.push = x->o.windows && how->way->push;
-    const bool shares = !x->alone && (mesh_group_size(x->m, MESH_DATA) > 1 || (x->o.clip_norm > 0 && x->ranks > 1));
-    const bool made = shares ? make_replica(x, how, problem) : make_trainer(x, problem);
-    return made &&
+    return make_replica(x, how, problem) &&
            (!x->o.windows || replica_agree(&x->at, "windows", team_copy_open(x, why, sizeof why), why, problem));
 }
 
 static void set_hooks(team *x)
 {
     step_share share = {.user = x,
+                        .begin = begin,
                         .gather = gather,
                         .scatter = scatter,
                         .sum = sum,
@@ -251,7 +250,6 @@ team *team_create(const replica_place *at, const step_options *o, const team_opt
         .at = *at, .member = rank < ranks, .alone = !how->way, .m = how->m, .ranks = ranks, .rank = rank, .o = *o};
     x->fault = how->fault;
     x->data = x->member && !x->alone ? data_place(x->m, rank) : 0;
-    x->communicating = true;
     x->free_before = device_free_bytes(at->d);
     scope_push("setup");
     const bool ok = open_team(x, how, problem);
@@ -276,13 +274,8 @@ void team_free(team *x)
     if (!x)
         return;
     team_settle(x);
-    for (int i = 0; i < 2; i++)
-        device_graph_destroy(x->at.d, x->graphs[i]);
     team_copy_close(x);
-    if (x->r)
-        replica_free(x->r);
-    else
-        trainer_free(x->t);
+    replica_free(x->r);
     comm_destroy(x->keys);
     comm_destroy(x->all);
     free(x->ops);
@@ -293,14 +286,7 @@ void team_free(team *x)
 
 void team_step(team *x)
 {
-    watchdog_beat();
-    if (!x->member)
-        return;
-    x->sums = 0;
-    if (x->graphs[x->communicating])
-        device_graph_launch(x->at.d, x->graphs[x->communicating]);
-    else if (!trainer_step(x->t))
-        launch_fail(x->at.l, EXIT_CODE_FAILURE, "a step: %s", sb_last_message());
+    replica_step(x->r);
     x->step_sums = x->steps++ == 0 ? x->sums : x->step_sums;
 }
 
@@ -308,20 +294,16 @@ void team_settle(team *x)
 {
     if (x->r)
         replica_settle(x->r);
-    else if (x->member && x->t)
-        device_sync(x->at.d);
 }
 
 void team_communicate(team *x, bool on)
 {
-    x->communicating = on;
-    if (x->r)
-        replica_communicate(x->r, on);
+    replica_communicate(x->r, on);
 }
 
 void team_alone(team *x)
 {
-    if (x->r && x->r->p)
+    if (x->r->p)
         replica_collectives_alone(x->r);
     if (x->w) {
         windows_quiet(x->w, false);
@@ -334,38 +316,19 @@ void team_alone(team *x)
             team_copy_alone(x, &x->ops[i]);
 }
 
-static device_graph *capture(team *x)
-{
-    if (!device_graph_begin(x->at.d))
-        return NULL;
-    x->sums = 0;
-    if (!trainer_step(x->t))
-        launch_fail(x->at.l, EXIT_CODE_FAILURE, "a captured step: %s", sb_last_message());
-    return device_graph_end(x->at.d);
-}
-
 bool team_capture(team *x, replica_problem *problem)
 {
-    const bool before = x->communicating;
-    bool ok = true;
-    team_settle(x);
-    for (int on = 0; on < 2; on++) {
-        team_communicate(x, on);
-        x->graphs[on] = x->member ? capture(x) : NULL;
-        ok = ok && (x->graphs[on] || !x->member);
-    }
-    team_communicate(x, before);
-    return replica_agree(&x->at, "graph", ok, "the step can't be captured as a graph", problem);
+    return replica_capture(x->r, problem);
 }
 
 const char *team_backend(const team *x)
 {
-    return x->all ? comm_backend(x->all) : x->r && x->r->p ? parallel_backend(x->r->p) : "";
+    return x->all ? comm_backend(x->all) : x->r->p ? parallel_backend(x->r->p) : "";
 }
 
 double team_data_bytes(const team *x)
 {
-    return !x->r ? 0
-                 : parallel_wire_bytes(x->r->plan, sb_dtype_bytes(trainer_grad_dtype(x->t)),
-                                       sb_dtype_bytes(trainer_param_dtype(x->t)));
+    return !x->r->plan ? 0
+                       : parallel_wire_bytes(x->r->plan, sb_dtype_bytes(trainer_grad_dtype(x->t)),
+                                             sb_dtype_bytes(trainer_param_dtype(x->t)));
 }

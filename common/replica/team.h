@@ -57,7 +57,7 @@ typedef struct team {
     int data;        /* the place among ranks whose tokens differ; 0 alone */
     step_options o;
     trainer *t; /* NULL if not a member */
-    replica *r; /* whose trainer it is; NULL: it updates by itself, as nothing is added up and no norm is shared */
+    replica *r; /* whose trainer it is; without a strategy where nothing is added up and no norm is shared */
     comm *all, *keys;
     windows *w; /* of the way `copy`; with the rows of a rank, what each sends, and the ranks' gradients */
     size_t row_bytes;
@@ -67,10 +67,8 @@ typedef struct team {
     team_op *ops;                                  /* of a step, noted in the first one */
     int op_count, op_room, steps, sums, step_sums; /* sums: of this step so far; step_sums: of a step */
     double wire_bytes; /* that a rank sends for shared layers in a step, by the count of a ring */
-    bool communicating;
     team_fault fault;
-    device_graph *graphs[2]; /* of a step without communication, and with */
-    size_t free_before;      /* the device's, before anything was made */
+    size_t free_before; /* the device's, before anything was made */
 } team;
 
 /* The whole model `o` on a mesh, with whole sequences; its batch is that of the ranks that share them. NULL and a problem on failure. */

@@ -6,10 +6,9 @@
 
 #include "common/core/error.h"
 
-static void begin(void *user)
+void team_copy_begin(team *x)
 {
-    team *x = user;
-    windows_quiet(x->w, !x->communicating);
+    windows_quiet(x->w, !x->r->communicating);
     if (team_breaks(x, TEAM_FLAG))
         windows_plant_late(x->w);
     windows_begin(x->w, trainer_stream(x->t));
@@ -44,7 +43,7 @@ static void read(void *user, int at, void *side)
 static void *part_there(void *user, int rank)
 {
     const team *x = user;
-    return x->communicating ? windows_part(x->w, rank) : NULL;
+    return x->r->communicating ? windows_part(x->w, rank) : NULL;
 }
 
 static void give(void *user, int rank, const void *part)
@@ -67,7 +66,6 @@ static void add(void *user, const void *own, const void *residual, void *out, si
 
 void team_copy_hooks(step_share *share)
 {
-    share->begin = begin;
     share->spread = spread;
     share->window = window;
     share->await = await;
@@ -101,7 +99,7 @@ void team_copy_sum(team *x, comm *c, void *values, size_t count, sb_dtype t, voi
     for (int r = 0; r < p.count; r++)
         p.parts[r] = (char *)x->scratch + (size_t)r * bytes;
     team_give(x, (team_op){OP_GATHER, c, values, x->scratch, count, type, 0}, stream);
-    if (x->communicating && !windows_add(x->at.d, &p, stream))
+    if (x->r->communicating && !windows_add(x->at.d, &p, stream))
         launch_fail(x->at.l, EXIT_CODE_FAILURE, "a sum of gradients: %s", sb_last_message());
 }
 

@@ -24,6 +24,7 @@ bool team_breaks(const team *x, team_fault f);
 /* Every rank of the job, behind the trainer's creation. */
 bool team_copy_open(team *x, char *why, size_t why_bytes);
 void team_copy_close(team *x);
+void team_copy_begin(team *x); /* a step */
 void team_copy_hooks(step_share *share);
 void team_copy_alone(team *x, const team_op *op); /* with nothing beside it */
 /* The sum over the communicator in the order of its ranks, which keeps its bits whatever their number. */

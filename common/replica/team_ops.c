@@ -25,7 +25,7 @@ static double bytes_of(const team *x, const team_op *op)
 
 void team_note(team *x, team_op op)
 {
-    if (!x->communicating || x->steps > 0)
+    if (!x->r->communicating || x->steps > 0)
         return;
     LIST_ADD(x->ops, x->op_count, x->op_room, op);
     x->wire_bytes += bytes_of(x, &op);
@@ -34,7 +34,7 @@ void team_note(team *x, team_op op)
 void team_give(team *x, team_op op, void *stream)
 {
     team_note(x, op);
-    if (x->communicating)
+    if (x->r->communicating)
         team_enqueue(&op, stream);
 }
 

@@ -19,64 +19,62 @@ struct clocks {
 
 static nvml_table nvml;
 static enum { UNTRIED, ABSENT, READY } state = UNTRIED;
+static bool complete; /* it has all that is needed here; health.c needs less */
 static const char *absent_why = "";
 
-static bool nvml_load(void)
+/* Fills the table; false where a function that is needed is missing. */
+static bool find_functions(void *library)
 {
-    static const struct {
+#define NVML_WANTED(needed, slot, function, arguments) {#function, &nvml.slot, needed},
+    const struct {
         const char *symbol;
         void *slot;
-        bool optional;
-    } wanted[] = {
-        {"nvmlInit_v2", &nvml.init, false},
-        {"nvmlErrorString", &nvml.error_string, false},
-        {"nvmlSystemGetDriverVersion", &nvml.driver_version, false},
-        {"nvmlDeviceGetCount_v2", &nvml.count, false},
-        {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_bus_id, false},
-        {"nvmlDeviceGetClockInfo", &nvml.clock, false},
-        {"nvmlDeviceGetMaxClockInfo", &nvml.max_clock, false},
-        {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.throttle, false},
-        {"nvmlDeviceGetPowerUsage", &nvml.power, false},
-        {"nvmlDeviceGetEnforcedPowerLimit", &nvml.power_limit, false},
-        {"nvmlDeviceGetTemperature", &nvml.temperature, false},
-        {"nvmlDeviceGetEccMode", &nvml.ecc, false},
-        {"nvmlDeviceGetPersistenceMode", &nvml.persistence, false},
-        {"nvmlDeviceGetTotalEnergyConsumption", &nvml.energy, true},
-        {"nvmlDeviceGetFieldValues", &nvml.fields, true},
-    };
+        bool needed;
+    } wanted[] = {{"nvmlErrorString", &nvml.error_string, true}, NVML_FUNCTIONS(NVML_WANTED)};
+    bool all = true;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        void *symbol = dlsym(library, wanted[i].symbol);
+        all = all && (symbol || !wanted[i].needed);
+        memcpy(wanted[i].slot, &symbol, sizeof symbol);
+    }
+    return all;
+}
+
+const nvml_table *nvml_functions(void)
+{
     if (state != UNTRIED)
-        return state == READY;
+        return state == READY ? &nvml : NULL;
     state = ABSENT;
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return false;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        void *symbol = dlsym(library, wanted[i].symbol);
-        if (!symbol && !wanted[i].optional) {
-            absent_why = "this libnvidia-ml.so.1 lacks functions";
-            return false;
-        }
-        memcpy(wanted[i].slot, &symbol, sizeof symbol);
-    }
-    int status = nvml.init();
-    if (status != NVML_SUCCESS) {
+        return NULL;
+    complete = find_functions(library);
+    if (!complete)
+        absent_why = "this libnvidia-ml.so.1 lacks functions";
+    const int status = nvml.init ? nvml.init() : !NVML_SUCCESS;
+    if (status != NVML_SUCCESS && complete)
         absent_why = nvml.error_string(status);
-        return false;
-    }
-    state = READY;
-    return true;
+    if (status == NVML_SUCCESS)
+        state = READY;
+    return nvml_functions();
+}
+
+static bool sensors_known(void)
+{
+    return nvml_functions() && complete;
 }
 
 void nvml_use(const nvml_table *table)
 {
     nvml = table ? *table : (nvml_table){0};
     state = table ? READY : UNTRIED;
+    complete = table;
 }
 
 int clocks_gpu_count(const char **why)
 {
     unsigned n;
-    if (nvml_load() && nvml.count(&n) == NVML_SUCCESS)
+    if (sensors_known() && nvml.count(&n) == NVML_SUCCESS)
         return (int)n;
     if (why)
         *why = absent_why;
@@ -86,7 +84,7 @@ int clocks_gpu_count(const char **why)
 const char *clocks_driver(void)
 {
     static char version[96];
-    if (!nvml_load() || nvml.driver_version(version, sizeof version) != NVML_SUCCESS)
+    if (!sensors_known() || nvml.driver_version(version, sizeof version) != NVML_SUCCESS)
         version[0] = 0;
     return version;
 }
@@ -94,7 +92,7 @@ const char *clocks_driver(void)
 clocks *clocks_open(const char *pci_bus_id)
 {
     nvml_handle handle;
-    if (!nvml_load() || nvml.by_bus_id(pci_bus_id, &handle) != NVML_SUCCESS)
+    if (!sensors_known() || nvml.by_bus_id(pci_bus_id, &handle) != NVML_SUCCESS)
         return NULL;
     clocks *c = xcalloc(1, sizeof *c);
     c->handle = handle;

@@ -2,7 +2,6 @@
 /* A GPU's health by NVML; see health.h. Prototypes are those of NVML's stable C interface (nvml.h of any CUDA toolkit). */
 #include "common/device/health.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -13,94 +12,20 @@
 #include <unistd.h>
 
 #include "common/core/clock.h"
+#include "common/device/nvml.h"
 
-typedef struct nvml_device *handle;
-typedef struct nvml_events *event_set;
-enum { SUCCESS = 0, UNCORRECTED = 1, SINCE_LOADED = 0, LINKS_MAX = 18, PROCESSES_MAX = 64 };
+typedef nvml_handle handle;
+enum { UNCORRECTED = 1, SINCE_LOADED = 0, LINKS_MAX = 18, PROCESSES_MAX = 64 };
 enum { LINK_REPLAY, LINK_RECOVERY, LINK_CRC }; /* nvmlNvLinkErrorCounter_t */
 static const unsigned long long event_xid = 8; /* nvmlEventTypeXidCriticalError */
 
-typedef struct utilization {
-    unsigned gpu, memory;
-} utilization;
-typedef struct memory_info {
-    unsigned long long total, free, used;
-} memory_info;
+static const nvml_table *nvml;   /* a function that an older library lacks is NULL */
+static nvml_event_set listening; /* NULL: nothing tells of new Xids */
 
-typedef struct pci_info { /* nvmlPciInfo_t */
-    char legacy[16];
-    unsigned domain, bus, device, id, subsystem;
-    char bus_id[32];
-} pci_info;
-typedef struct process_info { /* nvmlProcessInfo_v2_t */
-    unsigned pid;
-    unsigned long long bytes;
-    unsigned gpu_instance, compute_instance;
-} process_info;
-typedef struct event_data { /* nvmlEventData_t */
-    handle device;
-    unsigned long long type, data;
-    unsigned gpu_instance, compute_instance;
-} event_data;
-
-static struct nvml {
-    int (*init)(void);
-    int (*count)(unsigned *);
-    int (*by_index)(unsigned, handle *);
-    int (*uuid)(handle, char *, unsigned);
-    int (*utilization)(handle, utilization *);
-    int (*memory)(handle, memory_info *);
-    int (*ecc)(handle, int, int, unsigned long long *);
-    int (*remapped)(handle, unsigned *, unsigned *, unsigned *, unsigned *);
-    int (*link)(handle, unsigned, int *);
-    int (*pcie_width)(handle, unsigned *);
-    int (*pcie_width_max)(handle, unsigned *);
-    int (*pcie_replays)(handle, unsigned *);
-    int (*link_errors)(handle, unsigned, int, unsigned long long *);
-    int (*pci)(handle, pci_info *);
-    int (*processes)(handle, unsigned *, process_info *);
-    int (*events_create)(event_set *);
-    int (*events_register)(handle, unsigned long long, event_set);
-    int (*events_wait)(event_set, event_data *, unsigned);
-} nvml;
-static event_set listening; /* NULL: nothing tells of new Xids */
-
-/* A function that an older library lacks stays NULL. */
 static bool nvml_load(void)
 {
-    static const struct {
-        const char *symbol;
-        void *slot;
-    } wanted[] = {{"nvmlInit_v2", &nvml.init},
-                  {"nvmlDeviceGetCount_v2", &nvml.count},
-                  {"nvmlDeviceGetHandleByIndex_v2", &nvml.by_index},
-                  {"nvmlDeviceGetUUID", &nvml.uuid},
-                  {"nvmlDeviceGetUtilizationRates", &nvml.utilization},
-                  {"nvmlDeviceGetMemoryInfo", &nvml.memory},
-                  {"nvmlDeviceGetTotalEccErrors", &nvml.ecc},
-                  {"nvmlDeviceGetRemappedRows", &nvml.remapped},
-                  {"nvmlDeviceGetNvLinkState", &nvml.link},
-                  {"nvmlDeviceGetCurrPcieLinkWidth", &nvml.pcie_width},
-                  {"nvmlDeviceGetMaxPcieLinkWidth", &nvml.pcie_width_max},
-                  {"nvmlDeviceGetPcieReplayCounter", &nvml.pcie_replays},
-                  {"nvmlDeviceGetNvLinkErrorCounter", &nvml.link_errors},
-                  {"nvmlDeviceGetPciInfo_v3", &nvml.pci},
-                  {"nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes},
-                  {"nvmlEventSetCreate", &nvml.events_create},
-                  {"nvmlDeviceRegisterEvents", &nvml.events_register},
-                  {"nvmlEventSetWait_v2", &nvml.events_wait}};
-    static enum { UNTRIED, ABSENT, READY } state = UNTRIED;
-    if (state != UNTRIED)
-        return state == READY;
-    state = ABSENT;
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; library && i < sizeof wanted / sizeof *wanted; i++) {
-        void *symbol = dlsym(library, wanted[i].symbol);
-        memcpy(wanted[i].slot, &symbol, sizeof symbol);
-    }
-    if (nvml.init && nvml.count && nvml.by_index && nvml.uuid && nvml.init() == SUCCESS)
-        state = READY;
-    return state == READY;
+    nvml = nvml_functions();
+    return nvml && nvml->count && nvml->by_index && nvml->uuid;
 }
 
 gpu_health health_unknown(void)
@@ -122,22 +47,22 @@ gpu_health health_unknown(void)
 
 static void read_use(handle h, gpu_health *out)
 {
-    utilization use;
-    memory_info memory;
-    if (nvml.utilization && nvml.utilization(h, &use) == SUCCESS)
+    nvml_utilization use;
+    nvml_memory memory;
+    if (nvml->utilization && nvml->utilization(h, &use) == NVML_SUCCESS)
         out->used_pct = use.gpu;
-    if (nvml.memory && nvml.memory(h, &memory) == SUCCESS)
+    if (nvml->memory && nvml->memory(h, &memory) == NVML_SUCCESS)
         out->used_bytes = (double)memory.used;
 }
 
 static void read_links(handle h, gpu_health *out)
 {
-    if (!nvml.link)
+    if (!nvml->link)
         return;
     out->links = out->links_up = 0;
     for (unsigned i = 0; i < LINKS_MAX; i++) {
         int active;
-        if (nvml.link(h, i, &active) == SUCCESS) {
+        if (nvml->link(h, i, &active) == NVML_SUCCESS) {
             out->links++;
             out->links_up += active != 0;
         }
@@ -155,11 +80,11 @@ static void read_counters(handle h, gpu_health *out)
     unsigned replays;
     unsigned long long errors;
     out->nvlink_errors = out->nvlink_crc = out->pcie_replays = NAN;
-    for (unsigned i = 0; nvml.link_errors && i < LINKS_MAX; i++)
+    for (unsigned i = 0; nvml->link_errors && i < LINKS_MAX; i++)
         for (int counter = LINK_REPLAY; counter <= LINK_CRC; counter++)
-            if (nvml.link_errors(h, i, counter, &errors) == SUCCESS)
+            if (nvml->link_errors(h, i, counter, &errors) == NVML_SUCCESS)
                 add(counter == LINK_CRC ? &out->nvlink_crc : &out->nvlink_errors, (double)errors);
-    if (nvml.pcie_replays && nvml.pcie_replays(h, &replays) == SUCCESS)
+    if (nvml->pcie_replays && nvml->pcie_replays(h, &replays) == NVML_SUCCESS)
         out->pcie_replays = replays;
     out->seconds = host_seconds();
 }
@@ -208,9 +133,9 @@ static void read_kernel_log(const char *bus, gpu_health *out)
 
 static void read_xids(handle h, gpu_health *out)
 {
-    pci_info pci;
+    nvml_pci pci;
     char bus[16];
-    if (!nvml.pci || nvml.pci(h, &pci) != SUCCESS)
+    if (!nvml->pci || nvml->pci(h, &pci) != NVML_SUCCESS)
         return;
     snprintf(bus, sizeof bus, "%04x:%02x:%02x", pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff);
     read_kernel_log(bus, out);
@@ -218,20 +143,20 @@ static void read_xids(handle h, gpu_health *out)
 
 static void listen(handle h, gpu_health *out)
 {
-    if (!nvml.events_create || !nvml.events_register || !nvml.events_wait ||
-        (!listening && nvml.events_create(&listening) != SUCCESS))
+    if (!nvml->events_create || !nvml->events_register || !nvml->events_wait ||
+        (!listening && nvml->events_create(&listening) != NVML_SUCCESS))
         return;
-    if (nvml.events_register(h, event_xid, listening) == SUCCESS)
+    if (nvml->events_register(h, event_xid, listening) == NVML_SUCCESS)
         out->xids_known = true;
 }
 
 /* What was heard about this GPU. Those of others are dropped: each rank asks about its own. */
 static void hear(gpu_health *out)
 {
-    event_data event;
+    nvml_event event;
     char uuid[sizeof out->uuid];
-    while (listening && nvml.events_wait(listening, &event, 0) == SUCCESS)
-        if (event.type == event_xid && nvml.uuid(event.device, uuid, sizeof uuid) == SUCCESS &&
+    while (listening && nvml->events_wait(listening, &event, 0) == NVML_SUCCESS)
+        if (event.type == event_xid && nvml->uuid(event.device, uuid, sizeof uuid) == NVML_SUCCESS &&
             strcmp(uuid, out->uuid) == 0)
             add_xid(out->xids, sizeof out->xids, event.data);
 }
@@ -240,9 +165,9 @@ static void hear(gpu_health *out)
 
 static void read_who(handle h, gpu_health *out)
 {
-    process_info processes[PROCESSES_MAX];
+    nvml_process processes[PROCESSES_MAX];
     unsigned n = PROCESSES_MAX;
-    if (!nvml.processes || nvml.processes(h, &n, processes) != SUCCESS)
+    if (!nvml->processes || nvml->processes(h, &n, processes) != NVML_SUCCESS)
         return;
     for (unsigned i = 0; i < n && i < PROCESSES_MAX; i++) {
         char one[192];
@@ -258,19 +183,19 @@ static gpu_health read_all(handle h)
     gpu_health out = health_unknown();
     unsigned long long errors;
     unsigned corrected, uncorrected, pending, failed, width;
-    if (nvml.uuid(h, out.uuid, sizeof out.uuid) != SUCCESS)
+    if (nvml->uuid(h, out.uuid, sizeof out.uuid) != NVML_SUCCESS)
         out.uuid[0] = 0;
     read_use(h, &out);
-    if (nvml.ecc && nvml.ecc(h, UNCORRECTED, SINCE_LOADED, &errors) == SUCCESS)
+    if (nvml->ecc_errors && nvml->ecc_errors(h, UNCORRECTED, SINCE_LOADED, &errors) == NVML_SUCCESS)
         out.ecc_uncorrected = (double)errors;
-    if (nvml.remapped && nvml.remapped(h, &corrected, &uncorrected, &pending, &failed) == SUCCESS) {
+    if (nvml->remapped && nvml->remapped(h, &corrected, &uncorrected, &pending, &failed) == NVML_SUCCESS) {
         out.remap_pending = pending;
         out.remap_failed = failed;
     }
     read_links(h, &out);
-    if (nvml.pcie_width && nvml.pcie_width(h, &width) == SUCCESS)
+    if (nvml->pcie_width && nvml->pcie_width(h, &width) == NVML_SUCCESS)
         out.pcie_width = width;
-    if (nvml.pcie_width_max && nvml.pcie_width_max(h, &width) == SUCCESS)
+    if (nvml->pcie_width_max && nvml->pcie_width_max(h, &width) == NVML_SUCCESS)
         out.pcie_width_max = width;
     read_counters(h, &out);
     read_xids(h, &out);
@@ -284,17 +209,17 @@ int health_watch(gpu_health *out, int n, double seconds)
     enum { LOOKS = 5 };
     unsigned gpus = 0;
     handle h;
-    if (!nvml_load() || nvml.count(&gpus) != SUCCESS)
+    if (!nvml_load() || nvml->count(&gpus) != NVML_SUCCESS)
         return 0;
     n = (int)gpus < n ? (int)gpus : n;
     for (int i = 0; i < n; i++)
-        out[i] = nvml.by_index((unsigned)i, &h) == SUCCESS ? read_all(h) : health_unknown();
+        out[i] = nvml->by_index((unsigned)i, &h) == NVML_SUCCESS ? read_all(h) : health_unknown();
     for (int look = 1; look < LOOKS; look++) {
         const long ns = (long)(seconds / (LOOKS - 1) * 1e9);
         nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
         for (int i = 0; i < n; i++) {
             gpu_health now = health_unknown();
-            if (nvml.by_index((unsigned)i, &h) == SUCCESS)
+            if (nvml->by_index((unsigned)i, &h) == NVML_SUCCESS)
                 read_use(h, &now);
             out[i].used_pct += now.used_pct;
             out[i].used_bytes = fmax(out[i].used_bytes, now.used_bytes);
@@ -311,10 +236,10 @@ gpu_health health_since(const gpu_health *before)
     unsigned gpus = 0;
     handle h;
     char uuid[sizeof out.uuid];
-    if (!*before->uuid || !nvml_load() || nvml.count(&gpus) != SUCCESS)
+    if (!*before->uuid || !nvml_load() || nvml->count(&gpus) != NVML_SUCCESS)
         return out;
     for (unsigned i = 0; i < gpus; i++)
-        if (nvml.by_index(i, &h) == SUCCESS && nvml.uuid(h, uuid, sizeof uuid) == SUCCESS &&
+        if (nvml->by_index(i, &h) == NVML_SUCCESS && nvml->uuid(h, uuid, sizeof uuid) == NVML_SUCCESS &&
             strcmp(uuid, before->uuid) == 0) {
             read_counters(h, &now);
             read_xids(h, &out);

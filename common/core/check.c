@@ -126,20 +126,14 @@ check_result check_logarithms(const double *ref, const double *got, size_t n, ch
 
 void check_describe(const check_result *r, check_bound bound, char *out, size_t out_bytes)
 {
-    int used = snprintf(out, out_bytes, "rel_l2 %.1e (bound %.1e), rel_row %.1e (%.1e), max_abs %.1e (%.1e), ",
-                        r->rel_l2, bound.rel_l2, r->rel_row, bound.rel_row, r->max_abs, bound.max_abs);
-    if (used < 0 || (size_t)used >= out_bytes)
-        return;
-    out += used;
-    out_bytes -= (size_t)used;
-    if (r->nonfinite) {
-        used = snprintf(out, out_bytes, "%zu not finite, ", r->nonfinite);
-        if (used < 0 || (size_t)used >= out_bytes)
-            return;
-        out += used;
-        out_bytes -= (size_t)used;
-    }
-    snprintf(out, out_bytes, "worst element [%zu] got %.6g want %.6g", r->worst, r->got, r->ref);
+    char nonfinite[40] = "";
+    if (r->nonfinite)
+        snprintf(nonfinite, sizeof nonfinite, "%zu not finite, ", r->nonfinite);
+    snprintf(out, out_bytes,
+             "rel_l2 %.1e (bound %.1e), rel_row %.1e (%.1e), max_abs %.1e (%.1e), %sworst element [%zu] got %.6g want "
+             "%.6g",
+             r->rel_l2, bound.rel_l2, r->rel_row, bound.rel_row, r->max_abs, bound.max_abs, nonfinite, r->worst, r->got,
+             r->ref);
 }
 
 /* Correctly rounded data has a relative L2 error of about 0.4 unit roundoffs: 1.7e-3 in bf16, 2.1e-4 in fp16 and tf32.

@@ -151,12 +151,7 @@ static void number_units(params *p, const model_part *parts, int count)
 
 params *params_create(const model_config *c)
 {
-    return params_create_with(c, false);
-}
-
-params *params_create_with(const model_config *c, bool gains_apart)
-{
-    return params_create_split(c, gains_apart, (model_split){1, 0});
+    return params_create_split(c, false, (model_split){1, 0});
 }
 
 params *params_create_split(const model_config *c, bool gains_apart, model_split s)

@@ -65,7 +65,6 @@ typedef struct params {
 } params;
 
 params *params_create(const model_config *c);
-params *params_create_with(const model_config *c, bool gains_apart);
 /* What a rank of several holds that share each layer. All of them have the same layout: rows of q, k, v, w1, w3, the head and
  * the embedding, columns of o and w2; gains are whole. */
 params *params_create_split(const model_config *c, bool gains_apart, model_split s);

@@ -4,12 +4,10 @@
  * the place to be open. */
 #include "common/replica/copies.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/core/stats.h"
 #include "common/replica/stages.h"
 
 enum { SENDS = 4 /* to the rank behind and the one before, forward and backward */ };
@@ -176,29 +174,19 @@ static void give(copies *c, const message *m, void *stream, const void *at, size
     device_flag_raise(c->d, stream, full_word(c, m));
 }
 
-double copies_hop_ms(copies *c, const void *at, size_t bytes)
+void *copies_round_stream(copies *c)
 {
-    enum { ROUNDS = 12, WARM = 2 };
+    return stream_to(c, 1 - c->rank, c->rank == 1);
+}
+
+void copies_round(copies *c, const void *at, size_t bytes)
+{
     const message there = message_of(c, &(step_hop){.layer = c->ends[0]}),
                   back = message_of(c, &(step_hop){.layer = c->ends[0], .backward = true});
-    samples ms = {0};
-    device_event *from = device_event_create(c->d), *to = device_event_create(c->d);
-    for (int i = 0; i < ROUNDS; i++) {
-        void *stream = stream_to(c, 1 - c->rank, c->rank == 1);
-        device_stream_record(c->d, stream, from);
-        if (c->rank == 0)
-            give(c, &there, stream, at, bytes);
-        device_flag_lower(c->d, stream, full_word(c, c->rank == 0 ? &back : &there));
-        if (c->rank == 1)
-            give(c, &back, stream, at, bytes);
-        device_stream_record(c->d, stream, to);
-        const double round = device_event_ms(c->d, from, to);
-        if (i >= WARM)
-            samples_add(&ms, round / 2);
-    }
-    const double median = stats_of(&ms).median;
-    samples_free(&ms);
-    device_event_destroy(c->d, from);
-    device_event_destroy(c->d, to);
-    return median;
+    void *stream = copies_round_stream(c);
+    if (c->rank == 0)
+        give(c, &there, stream, at, bytes);
+    device_flag_lower(c->d, stream, full_word(c, c->rank == 0 ? &back : &there));
+    if (c->rank == 1)
+        give(c, &back, stream, at, bytes);
 }

@@ -29,5 +29,6 @@ typedef struct copies_memory {
 } copies_memory;
 void copies_connect(copies *c, const copies_memory *of, const int64_t *places); /* (ranks), (ranks, copies_count) */
 
-/* As edges_hop_ms, of a tensor from `at`, to where tensors of a step come. */
-double copies_hop_ms(copies *c, const void *at, size_t bytes);
+/* From rank 0 to rank 1 and back, on a stream of its own: `at` goes to where tensors of a step come. */
+void copies_round(copies *c, const void *at, size_t bytes);
+void *copies_round_stream(copies *c);

@@ -277,26 +277,32 @@ void edges_disconnect(edges *e)
 
 /* ---- a hop alone ---- */
 
-static double library_hop_ms(edges *e, void *at, size_t bytes)
+static void library_round(edges *e, void *at, size_t bytes)
+{
+    const edge *there = edge_between(e, 0, 1, false), *back = edge_between(e, 1, 0, true);
+    if (e->rank == 0)
+        comm_send(there->c, at, words_of(bytes), COMM_INT32, TO, there->stream);
+    comm_recv((e->rank == 0 ? back : there)->c, at, words_of(bytes), COMM_INT32, FROM, there->stream);
+    if (e->rank == 1)
+        comm_send(back->c, at, words_of(bytes), COMM_INT32, TO, there->stream);
+}
+
+static double hop_ms(edges *e, void *at, size_t bytes)
 {
     enum { ROUNDS = 12, WARM = 2 };
     samples ms = {0};
     device_event *from = device_event_create(e->d), *to = device_event_create(e->d);
+    void *stream = e->copy ? copies_round_stream(e->copies) : edge_between(e, 0, 1, false)->stream;
     for (int i = 0; i < ROUNDS; i++) {
-        edge *there = edge_between(e, 0, 1, false), *back = edge_between(e, 1, 0, true);
-        edge *first = e->rank == 0 ? there : back; /* this rank sends on it */
-        void *stream = there->stream;
         device_stream_record(e->d, stream, from);
-        if (e->rank == 0)
-            comm_send(first->c, at, words_of(bytes), COMM_INT32, TO, stream);
-        comm_recv((e->rank == 0 ? back : there)->c, at, words_of(bytes), COMM_INT32, FROM, stream);
-        if (e->rank == 1)
-            comm_send(first->c, at, words_of(bytes), COMM_INT32, TO, stream);
-        device_stream_record(e->d, stream, to);
-        if (i >= WARM)
-            samples_add(&ms, device_event_ms(e->d, from, to) / 2);
+        if (e->copy)
+            copies_round(e->copies, at, bytes);
         else
-            device_event_sync(e->d, to);
+            library_round(e, at, bytes);
+        device_stream_record(e->d, stream, to);
+        const double round = device_event_ms(e->d, from, to);
+        if (i >= WARM)
+            samples_add(&ms, round / 2);
     }
     const double median = stats_of(&ms).median;
     samples_free(&ms);
@@ -311,7 +317,7 @@ double edges_hop_ms(edges *e, void *at, size_t bytes)
     comm_barrier(e->all, device_stream(e->d));
     device_sync(e->d);
     if (e->rank < 2)
-        ms = e->copy ? copies_hop_ms(e->copies, at, bytes) : library_hop_ms(e, at, bytes);
+        ms = hop_ms(e, at, bytes);
     comm_barrier(e->all, device_stream(e->d));
     device_sync(e->d);
     return ms;

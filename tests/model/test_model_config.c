@@ -351,7 +351,7 @@ TEST(parts_of_a_model)
     model_config c = odd;
     c.layers = 5;
     for (int apart = 0; apart < 2; apart++) {
-        params *whole = params_create_with(&c, apart);
+        params *whole = params_create_split(&c, apart, (model_split){1, 0});
         int64_t parameters = 0;
         for (int k = 0; k < 4; k++) {
             params *p = params_create_parts(&c, apart, (model_split){1, 0}, k < 3 ? &parts[k] : ends, k < 3 ? 1 : 2);
@@ -385,7 +385,7 @@ TEST(parts_of_a_model)
 TEST(gains_apart)
 {
     const int64_t granularity = 64 * 3;
-    params *p = params_create_with(&odd, true), *with = params_create(&odd);
+    params *p = params_create_split(&odd, true, (model_split){1, 0}), *with = params_create(&odd);
     int64_t first, count, end = 0;
     assert_int_equal(params_gains(with), -1);
     params_pad_units(p, granularity);

@@ -34,7 +34,7 @@ typedef struct comm_options {
      * together: each rank gives its own, and one that is not in the list it gives is no member. */
     const int *members;
     int ranks;
-    int min_ctas, max_ctas; /* of NCCL: thread blocks a collective may take; 0: NCCL decides */
+    int max_ctas; /* of NCCL: thread blocks a collective may take; 0: NCCL decides */
     /* All pairs of members are connected at once. Else NCCL connects a pair at its first send and receive, in which the
      * host then waits for the other one. */
     bool pairs;

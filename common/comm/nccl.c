@@ -186,8 +186,6 @@ static ncclConfig_t config_of(const comm *c, const comm_options *o)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
-    if (o->min_ctas)
-        config.minCTAs = o->min_ctas;
     if (o->max_ctas)
         config.maxCTAs = o->max_ctas;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)

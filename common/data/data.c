@@ -53,11 +53,6 @@ const made *data_made(const data *d)
     return d->made;
 }
 
-int64_t data_windows(const data *d)
-{
-    return d->windows;
-}
-
 uint64_t data_print(const data *d)
 {
     enum { SAMPLES = 64, TOKENS = 1 << 20 };

@@ -21,10 +21,6 @@ int launch_size(const launch *l)
 {
     return l->size;
 }
-int launch_local_rank(const launch *l)
-{
-    return l->local_rank;
-}
 int launch_local_size(const launch *l)
 {
     return l->local_size;

@@ -44,8 +44,7 @@ clock_reading launch_clock(struct launch *l);
 typedef struct launch launch;
 
 int launch_rank(const launch *l);
-int launch_size(const launch *l); /* ranks of the job */
-int launch_local_rank(const launch *l);
+int launch_size(const launch *l);            /* ranks of the job */
 int launch_local_size(const launch *l);      /* ranks on this host */
 int launch_hosts(const launch *l);           /* hosts of the job */
 const char *launch_address(const launch *l); /* of this host, by which the other ranks reach it: "127.0.0.1" on one */

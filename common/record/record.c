@@ -292,6 +292,14 @@ static void attribute(recording *r, const cupti_records *raw)
     }
 }
 
+/* With the lock. */
+static void copy_ranges(recording *r)
+{
+    r->ranges = xmalloc((range_count + 1) * sizeof *r->ranges);
+    memcpy(r->ranges, ranges, range_count * sizeof *ranges);
+    r->range_count = range_count;
+}
+
 static recording *from_gpu(bool spans_alone, char *why, size_t why_bytes)
 {
     cupti_records raw;
@@ -305,9 +313,7 @@ static recording *from_gpu(bool spans_alone, char *why, size_t why_bytes)
     r->costs = raw.costs, r->cost_count = raw.cost_count;
     raw.spans = NULL, raw.calls = NULL, raw.costs = NULL;
     pthread_mutex_lock(&lock);
-    r->ranges = xmalloc((range_count + 1) * sizeof *r->ranges);
-    memcpy(r->ranges, ranges, range_count * sizeof *ranges);
-    r->range_count = range_count;
+    copy_ranges(r);
     pthread_mutex_unlock(&lock);
     if (r->call_count)
         qsort(r->calls, r->call_count, sizeof *r->calls, ascending); /* by start_us, the first of each */
@@ -328,9 +334,7 @@ static recording *from_host(void)
     r->host_spans = true;
     r->spans = host_spans, r->span_count = host_span_count;
     host_spans = NULL, host_span_count = host_span_room = 0;
-    r->ranges = xmalloc((range_count + 1) * sizeof *r->ranges);
-    memcpy(r->ranges, ranges, range_count * sizeof *ranges);
-    r->range_count = range_count;
+    copy_ranges(r);
     pthread_mutex_unlock(&lock);
     return r;
 }

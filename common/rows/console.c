@@ -71,7 +71,7 @@ static void number_text(const char *cell, column_kind kind, char *out, size_t ou
 static void print_heading(const row_writer *r)
 {
     const options *o = r->o;
-    say("%s on %s (%s), machine %s\n", options_bench(o)->name, r->device_name, r->device, r->machine);
+    say("%s on %s (%s), machine %s\n", options_bench(o)->name, r->info.device_name, r->info.device, r->info.machine);
     bool any = false;
     for (size_t i = 0; i < options_param_count(o); i++)
         if (options_param_values(o, i) == 1 && asked_for(o, i) &&

@@ -19,14 +19,14 @@ static char *number(double x)
 static char *value_of(const row_writer *r, const char *name)
 {
     const char *const texts[][2] = {{"campaign", r->campaign},
-                                    {"machine", r->machine},
-                                    {"device", r->device},
+                                    {"machine", r->info.machine},
+                                    {"device", r->info.device},
                                     {"settle_s", option_text(r->o, "settle")},
                                     {"seed", option_text(r->o, "seed")}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(name, texts[i][0]) == 0)
             return xstrdup(texts[i][1]);
-    return strcmp(name, "idle_w") == 0 ? number(r->idle_w) : number(build_dirty() < 0 ? NAN : build_dirty());
+    return strcmp(name, "idle_w") == 0 ? number(r->info.idle_w) : number(build_dirty() < 0 ? NAN : build_dirty());
 }
 
 static bool has(const row_writer *r, const column_spec *c)

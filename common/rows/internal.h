@@ -11,12 +11,10 @@ typedef struct kept_row { /* a finished case found by --resume */
 
 struct row_writer {
     const options *o;
-    char *csv_path, *machine, *device_name, *gpu_uuid, *campaign, *device; /* csv_path may be NULL */
-    bool quiet, silent, table_started;
-    void (*written)(void *user, const char *header, const char *line);
-    void *user;
+    rows_info info;
+    bool table_started;
     char run_id[48];
-    double idle_w;
+    const char *campaign, *gpu_uuid; /* as rows have them */
     char *header;
     char *run_header, *run_line; /* ",campaign,...", and the values */
     size_t columns;              /* of the bench */
@@ -31,8 +29,8 @@ struct row {
     const bench_case *c;
     char **cells; /* [columns] as CSV text; NULL is missing */
     row_status status;
-    char *reason, *throttle;
-    row_conditions conditions; /* without the throttle */
+    char *reason;
+    row_conditions conditions;
 };
 
 extern const char *const row_status_names[];

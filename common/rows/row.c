@@ -66,7 +66,7 @@ static void put_conditions(line *l, const row *w)
     put_real(l, c->sm_median_mhz);
     put_real(l, c->power_w);
     put_real(l, c->readings);
-    put_text(l, w->throttle);
+    put_text(l, c->throttle);
 }
 
 char *rows_header(const options *o)
@@ -107,7 +107,7 @@ static char *row_line(const row *w)
         put_text(&l, w->cells[i] ? w->cells[i] : is_text ? "" : "nan");
     }
     put_text(&l, r->run_id);
-    put_text(&l, r->device_name);
+    put_text(&l, r->info.device_name);
     put_text(&l, r->gpu_uuid);
     put_text(&l, option_text(r->o, "check"));
     if (!untimed)
@@ -130,8 +130,7 @@ row *row_begin(row_writer *r, const bench_case *c)
     w->c = c;
     w->cells = xcalloc(r->columns, sizeof *w->cells);
     w->reason = xstrdup("");
-    w->throttle = xstrdup("");
-    w->conditions = (row_conditions){NAN, NAN, NAN, NAN, 0, NULL};
+    w->conditions = (row_conditions){NAN, NAN, NAN, NAN, 0, ""};
     return w;
 }
 
@@ -211,9 +210,6 @@ void row_numbers(row *w, const char *column, const double *values, int n, int di
 void row_state(row *w, const row_conditions *c)
 {
     w->conditions = *c;
-    free(w->throttle);
-    w->throttle = xstrdup(c->throttle);
-    w->conditions.throttle = NULL;
 }
 
 void row_status_set(row *w, row_status status, const char *reason_fmt, ...)
@@ -259,7 +255,6 @@ void row_drop(row *w)
         free(w->cells[i]);
     free(w->cells);
     free(w->reason);
-    free(w->throttle);
     free(w);
 }
 
@@ -273,18 +268,18 @@ void row_commit(row *w)
             w->cells[i] = NULL;
         }
     OWNED char *text = row_line(w);
-    if (r->csv_path)
-        rows_append(r->csv_path, r->header, text);
+    if (r->info.csv_path)
+        rows_append(r->info.csv_path, r->header, text);
     count(w);
-    if (!r->quiet) {
+    if (!r->info.quiet) {
         progress_clear();
         console_row(w);
         r->table_started = true;
     }
-    if (r->written) {
+    if (r->info.written) {
         OWNED char *header = xasprintf("%s%s", r->header, r->run_header),
                    *whole = xasprintf("%.*s%s\n", (int)strcspn(text, "\n"), text, r->run_line);
-        r->written(r->user, header, whole);
+        r->info.written(r->info.user, header, whole);
     }
     row_drop(w);
 }

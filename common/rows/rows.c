@@ -42,19 +42,20 @@ static bool may_stand_beside(const row_writer *r, const csv *file, size_t i, con
 static void read_kept(row_writer *r, const char *campaign)
 {
     size_t others = 0;
-    OWNED_CSV csv *file = csv_read(r->csv_path);
+    OWNED_CSV csv *file = csv_read(r->info.csv_path);
     if (!file)
         return;
-    char *machine = results_machine(r->csv_path);
+    char *machine = results_machine(r->info.csv_path);
     results_join(file, machine, (const char *const[]){"campaign", "machine", "device", NULL});
     free(machine);
-    csv_warn_lost(file, r->csv_path);
+    csv_warn_lost(file, r->info.csv_path);
     size_t params = options_param_count(r->o);
     const char **values = xcalloc(params, sizeof *values);
     r->kept = xcalloc(file->rows, sizeof *r->kept);
     for (size_t i = 0; i < file->rows; i++) {
         if (!csv_is(file, i, "bench", options_bench(r->o)->name) || csv_real(file, i, "method") != ROWS_METHOD ||
-            !csv_is(file, i, "machine", r->machine) || !csv_is(file, i, "device", r->device) || !same_way(r, file, i))
+            !csv_is(file, i, "machine", r->info.machine) || !csv_is(file, i, "device", r->info.device) ||
+            !same_way(r, file, i))
             continue;
         int status = 0;
         while (status < STATUSES && !csv_is(file, i, "status", row_status_names[status]))
@@ -70,9 +71,9 @@ static void read_kept(row_writer *r, const char *campaign)
         char *key = case_key_of(r->o, values, csv_cell(file, i, "variant"));
         r->kept[r->kept_n++] = (kept_row){key, (row_status)status};
     }
-    if (others && !r->silent)
-        warn("--resume: %zu row%s of another commit, GPU or run in %s %s", others, others == 1 ? "" : "s", r->csv_path,
-             others == 1 ? "does not count" : "do not count");
+    if (others && !r->info.silent)
+        warn("--resume: %zu row%s of another commit, GPU or run in %s %s", others, others == 1 ? "" : "s",
+             r->info.csv_path, others == 1 ? "does not count" : "do not count");
     free(values);
 }
 
@@ -87,7 +88,7 @@ static void refuse_others(const char *path)
 
 static void add_facts(const row_writer *r)
 {
-    OWNED char *machine = results_machine(r->csv_path), *lines = run_facts_lines(r);
+    OWNED char *machine = results_machine(r->info.csv_path), *lines = run_facts_lines(r);
     results_facts_append(machine, lines);
 }
 
@@ -95,15 +96,8 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
 {
     row_writer *r = xcalloc(1, sizeof *r);
     r->o = o;
-    r->csv_path = info->csv_path ? xstrdup(info->csv_path) : NULL;
-    r->machine = xstrdup(info->machine);
-    r->device_name = xstrdup(info->device_name);
-    r->gpu_uuid = xstrdup(info->gpu_uuid ? info->gpu_uuid : "");
-    r->device = xstrdup(info->device);
-    r->quiet = info->quiet;
-    r->silent = info->silent;
-    r->written = info->written;
-    r->user = info->user;
+    r->info = *info;
+    r->gpu_uuid = info->gpu_uuid ? info->gpu_uuid : "";
     for (const column_spec *s = options_bench(o)->columns; s && s->name; s++)
         r->columns++;
     r->header = rows_header(o);
@@ -112,14 +106,12 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
     struct tm utc;
     size_t used = strftime(r->run_id, sizeof r->run_id, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
     snprintf(r->run_id + used, sizeof r->run_id - used, "-%ld", (long)getpid());
-    r->campaign = xstrdup(info->campaign ? info->campaign : r->run_id);
-
-    r->idle_w = info->idle_w;
+    r->campaign = info->campaign ? info->campaign : r->run_id;
     run_facts_fill(r);
-    if (r->csv_path) {
+    if (r->info.csv_path) {
         if (resume)
-            refuse_others(r->csv_path);
-        rows_append(r->csv_path, r->header, NULL);
+            refuse_others(r->info.csv_path);
+        rows_append(r->info.csv_path, r->header, NULL);
         if (resume)
             read_kept(r, info->campaign);
         add_facts(r);
@@ -193,16 +185,18 @@ static void say_what_is_wrong(const row_writer *r)
 int rows_close(row_writer *r)
 {
     progress_clear();
-    if (!r->quiet) {
+    if (!r->info.quiet) {
         say("\n%zu row%s", r->rows, r->rows == 1 ? "" : "s");
         if (r->kept_used)
             say(", %zu kept from earlier runs", r->kept_used);
         if (r->fails)
             say(", %zu with a wrong result", r->fails);
         const bool shown = strcmp(option_text(r->o, "csv"), "-") == 0;
-        say(r->csv_path ? " in %s\n" : "%s\n", r->csv_path ? r->csv_path : shown ? " on stdout" : ", not stored");
+        say(r->info.csv_path ? " in %s\n" : "%s\n", r->info.csv_path ? r->info.csv_path
+                                                    : shown          ? " on stdout"
+                                                                     : ", not stored");
     }
-    if (!r->silent)
+    if (!r->info.silent)
         say_what_is_wrong(r);
     int code = r->fails ? EXIT_CODE_VERIFY : EXIT_CODE_OK;
     for (size_t i = 0; i < r->kept_n; i++)
@@ -213,12 +207,6 @@ int rows_close(row_writer *r)
     free(r->run_line);
     free(r->first_fail);
     free(r->first_missing);
-    free(r->csv_path);
-    free(r->machine);
-    free(r->device_name);
-    free(r->gpu_uuid);
-    free(r->campaign);
-    free(r->device);
     free(r);
     return code;
 }

@@ -20,7 +20,7 @@ enum { ROWS_METHOD = 3 }; /* results.h has the schema */
 
 typedef enum row_status { ROW_OK, ROW_FAIL, ROW_OOM, ROW_SKIP } row_status;
 
-typedef struct rows_info {   /* provenance, the same for every row of this run */
+typedef struct rows_info {   /* provenance, the same for every row of this run; texts live as long as that */
     const char *csv_path;    /* NULL: --csv none */
     const char *machine;     /* "h200-x1" */
     const char *device_name; /* "NVIDIA H200", or the CPU's name */
@@ -69,7 +69,7 @@ typedef struct row_conditions {               /* NAN unknown */
     double sm_mhz, sm_min_mhz, sm_median_mhz; /* after the case; while it was timed */
     double power_w;                           /* median while it was timed */
     int readings;                             /* of clock and power, while it was timed */
-    const char *throttle;                     /* "" none */
+    char throttle[128];                       /* "" none */
 } row_conditions;
 void row_state(row *w, const row_conditions *c); /* copied */
 /* status other than ok: derived columns already set stay only for ROW_FAIL's error columns (err_*). */

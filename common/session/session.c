@@ -134,12 +134,9 @@ static void note_no_memory(session *s, row *w)
 static void note_conditions(session *s, row *w)
 {
     const device_conditions c = device_state(s->dev);
-    row_state(w, &(row_conditions){.sm_mhz = c.sm_mhz,
-                                   .sm_min_mhz = c.sm_min_mhz,
-                                   .sm_median_mhz = c.sm_median_mhz,
-                                   .power_w = c.power_w,
-                                   .readings = c.readings,
-                                   .throttle = c.throttle});
+    row_conditions of_row = {c.sm_mhz, c.sm_min_mhz, c.sm_median_mhz, c.power_w, c.readings, ""};
+    memcpy(of_row.throttle, c.throttle, sizeof of_row.throttle);
+    row_state(w, &of_row);
 }
 
 static void run_case(session *s, const session_hooks *hooks, const bench_case *c)

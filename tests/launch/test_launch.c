@@ -161,7 +161,7 @@ static void toy_start(session *s)
         die(EXIT_CODE_FAILURE, "rank 1's word was lost");
     if (launch_all(l, "all", true) != true || launch_all(l, "not all", launch_rank(l) != 0) != false)
         die(EXIT_CODE_FAILURE, "ranks do not agree");
-    if (launch_local_size(l) != launch_size(l) || launch_hosts(l) != 1 || launch_local_rank(l) != launch_rank(l))
+    if (launch_local_size(l) != launch_size(l) || launch_hosts(l) != 1 || l->local_rank != launch_rank(l))
         die(EXIT_CODE_FAILURE, "one host looks like several");
 }
 

@@ -119,10 +119,8 @@ static void push_behind(windows *w, void *stream, bool own)
 static void join(windows *w, bool own)
 {
     for (int r = 0; r < w->ranks; r++)
-        if (own || r != w->rank) {
-            device_stream_record(w->d, w->push[r], w->ready);
-            device_stream_wait(w->d, w->main, w->ready);
-        }
+        if (own || r != w->rank)
+            device_stream_follow(w->d, w->main, w->push[r]);
 }
 
 static void count(void *arg)
@@ -345,8 +343,7 @@ void windows_give(windows *w, int rank, const void *part, void *stream)
 {
     if (w->quiet)
         return;
-    device_stream_record(w->d, stream, w->ready);
-    device_stream_wait(w->d, w->push[rank], w->ready);
+    device_stream_follow(w->d, w->push[rank], stream);
     if (w->gives++ == 0) {
         note(w, "sum");
         wait_for_readers(w);

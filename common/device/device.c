@@ -57,6 +57,7 @@ device *device_open(device_kind kind, int ordinal)
     if (!d)
         die(EXIT_CODE_FAILURE, "%s", device_no_cuda_reason());
     d->noted_mhz = NAN;
+    d->follow = device_event_create(d);
     d->ordinal = kind == DEVICE_CPU ? 0 : ordinal;
     return d;
 }
@@ -84,6 +85,7 @@ int device_ordinal(const device *d)
 
 void device_close(device *d)
 {
+    device_event_destroy(d, d->follow);
     device_free(d, d->flush);
     device_host_free(d, d->pieces);
     sampler_stop(d->sampler);
@@ -201,6 +203,13 @@ void device_stream_record(device *d, void *stream, device_event *e)
 void device_stream_wait(device *d, void *stream, device_event *e)
 {
     d->ops->stream_wait(d, stream, e);
+}
+void device_stream_follow(device *d, void *to, void *from)
+{
+    if (to == from)
+        return;
+    device_stream_record(d, from, d->follow);
+    device_stream_wait(d, to, d->follow);
 }
 void device_event_mark(device *d, device_event *e)
 {

@@ -76,6 +76,8 @@ void device_stream_run(device *d, void *stream, void (*fn)(void *arg), const voi
 void device_stream_record(device *d, void *stream, device_event *e);
 /* What is enqueued there from here on waits for the latest record of e, as of this call; one never recorded is no wait. */
 void device_stream_wait(device *d, void *stream, device_event *e);
+/* What is enqueued on `to` from here on waits for all that `from` has by now. They may be one. */
+void device_stream_follow(device *d, void *to, void *from);
 /* Either end may also be of device_host_malloc. */
 void device_stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes);
 /* Words of device memory by which streams of several processes wait for each other, 0 in the beginning. Raise: behind all that is

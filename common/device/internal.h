@@ -42,7 +42,8 @@ struct device { /* the first member of what device_<kind>.c allocates */
     int ordinal;
     device_info info;
     void *stream;
-    void *flush; /* device_l2_flush's buffer; NULL until it is wanted */
+    device_event *follow; /* of device_stream_follow */
+    void *flush;          /* device_l2_flush's buffer; NULL until it is wanted */
     size_t flush_bytes;
     void *pieces;     /* pinned, of pieces.c; NULL until they are wanted */
     clocks *clocks;   /* NULL: no sensors */

@@ -13,10 +13,10 @@ static bool is_whole(const parallel *p, int bucket)
 /* ---- gradients ---- */
 
 /* This rank's slice of a unit, with those who have the same slice of another replica. */
-static void sum_replicas(parallel *p, int unit, owned_range own)
+static void sum_replicas(parallel *p, owned_range own)
 {
     void *slice = parallel_at(p->m.grad, p->m.grad_dtype, own.state_first);
-    parallel_follow(p, p->replica_stream, p->reduce_stream, &p->edges[unit].scattered);
+    device_stream_follow(p->m.d, p->replica_stream, p->reduce_stream);
     comm_all_reduce(p->replica_comm, slice, slice, (size_t)own.count, p->m.grad_dtype, COMM_SUM, p->replica_stream);
 }
 
@@ -73,7 +73,7 @@ static void reduce_bucket(parallel *p, int i)
         if (!p->first_batch)
             p->m.add(p->m.user, sums, to, own.count, p->reduce_stream);
         if (p->replica_comm && p->last_batch)
-            sum_replicas(p, i, own);
+            sum_replicas(p, own);
     } else if (p->s->reduce == REDUCE_SCATTER && !is_whole(p, i)) {
         comm_reduce_scatter(p->reduce_comm, grads, parallel_at(arena, t, own.first), (size_t)own.count, t, COMM_SUM,
                             p->reduce_stream);
@@ -87,7 +87,7 @@ void parallel_reduce(parallel *p, int first, int count)
     for (int i = first; i < first + count && !p->communicating && p->produced_grads; i++)
         to_send(p, i); /* as the step that communicates */
     for (int i = first; i < first + count && !p->communicating && p->replica_comm; i++) /* the edge alone */
-        parallel_follow(p, p->replica_stream, p->reduce_stream, &p->edges[i].scattered);
+        device_stream_follow(p->m.d, p->replica_stream, p->reduce_stream);
     if (!p->communicating || strategy_fused(p->s))
         return;
     if (p->s->grouped)
@@ -134,7 +134,7 @@ void parallel_norms(parallel *p)
         p->m.norms(p->m.user, p->norms, p->most_norms, p->m.main);
         return;
     }
-    parallel_follow(p, p->reduce_stream, p->m.main, &p->to_norms);
+    device_stream_follow(p->m.d, p->reduce_stream, p->m.main);
     comm_all_gather(p->norm_comm, p->norms, p->all_norms, (size_t)p->most_norms, COMM_FP32, p->reduce_stream);
     parallel_record(p, p->reduce_stream, &p->normed);
     parallel_main_waits(p, p->normed, WAIT_TAIL);
@@ -146,7 +146,7 @@ void parallel_norms(parallel *p)
 static void broadcast(parallel *p)
 {
     const parallel_plan *plan = p->plan;
-    parallel_follow(p, p->reduce_stream, p->m.main, &p->to_share);
+    device_stream_follow(p->m.d, p->reduce_stream, p->m.main);
     for (int i = 0; i < plan->tensors && p->communicating; i++) {
         void *tensor = parallel_at(p->m.param, p->m.param_dtype, plan->starts[i]);
         comm_broadcast(p->reduce_comm, tensor, tensor, (size_t)(plan->starts[i + 1] - plan->starts[i]),
@@ -160,7 +160,7 @@ static void broadcast(parallel *p)
  * waits here: parallel_need, parallel_join and the next update do. */
 static void gather(parallel *p)
 {
-    parallel_follow(p, p->gather_stream, p->m.main, &p->to_share);
+    device_stream_follow(p->m.d, p->gather_stream, p->m.main);
     for (int i = p->plan->b.n - 1; i >= 0; i--) {
         const owned_range own = p->plan->own.r[i];
         const comm_dtype t = p->m.param_dtype;
@@ -224,7 +224,7 @@ static void gather_unit(parallel *p, int unit, const source *x, void *to)
 {
     bucket_edges *e = &p->edges[unit];
     const void *slice = parallel_at((void *)x->arena, x->t, x->first);
-    parallel_follow(p, p->gather_stream, p->m.main, &e->to_gather);
+    device_stream_follow(p->m.d, p->gather_stream, p->m.main);
     const bool sent = p->communicating && !is_whole(p, unit);
     if (sent && x->peers)
         read_slices(p, x, to);
@@ -258,7 +258,7 @@ void parallel_agree(void *user, const void *own, void *all, size_t words)
         return;
     comm *slices = p->gather_comm ? p->gather_comm : p->reduce_comm;
     void *stream = p->gather_comm ? p->gather_stream : p->reduce_stream;
-    parallel_follow(p, stream, p->m.main, &p->to_agree);
+    device_stream_follow(p->m.d, stream, p->m.main);
     comm_all_reduce(p->all ? p->all : slices, own, all, words, COMM_INT32, COMM_MAX, stream);
     parallel_record(p, stream, &p->agreed);
     parallel_main_waits(p, p->agreed, WAIT_GATHER);

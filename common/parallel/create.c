@@ -259,24 +259,11 @@ static void drop_events(const parallel *p, device_event *const *e, int n)
 
 static void drop_all_events(const parallel *p)
 {
-    drop_events(p, p->produced, PRODUCERS);
-    drop_events(p, p->alone_done, 2);
-    drop_events(p, p->sync, 2);
-    drop_events(p,
-                (device_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed,
-                                   p->fused_over, p->meeting, p->to_agree, p->agreed},
-                10);
-    for (int i = 0; p->edges && i < p->plan->b.n; i++) {
-        drop_events(p, p->edges[i].ready, PRODUCERS);
-        drop_events(
-            p,
-            (device_event *[]){p->edges[i].gathered, p->edges[i].to_gather, p->edges[i].reduced, p->edges[i].scattered},
-            4);
-    }
-    for (int i = 0; i < p->range_count; i++) {
-        drop_events(p, (device_event *[]){p->ranges[i].done, p->ranges[i].open}, 2);
-        drop_events(p, p->ranges[i].unread_by, PRODUCERS + 1);
-    }
+    drop_events(p, (device_event *[]){p->opened, p->shared, p->normed, p->agreed, p->meeting}, 5);
+    for (int i = 0; p->edges && i < p->plan->b.n; i++)
+        drop_events(p, (device_event *[]){p->edges[i].gathered, p->edges[i].reduced}, 2);
+    for (int i = 0; i < p->range_count; i++)
+        device_event_destroy(p->m.d, p->ranges[i].done);
     for (int i = 0; i < p->wait_room; i++)
         drop_events(p, (device_event *[]){p->waits[i].from, p->waits[i].to}, 2);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Edges between the streams of a step. An edge is an event of its own, recorded behind what must be over and waited for by
- * what must not begin before; since one host thread enqueues a step in order, an event is never recorded again before its
- * waiters are enqueued. */
+/* Edges between the streams of a step: an event is recorded behind what must be over, and waited for by what must not begin
+ * before. Since one host thread enqueues a step in order, an event is never recorded again before its waiters are enqueued. */
 #include <string.h>
 
 #include "common/core/error.h"
@@ -12,14 +11,6 @@ void parallel_record(parallel *p, void *stream, device_event **edge)
     if (!*edge)
         *edge = device_event_create(p->m.d);
     device_stream_record(p->m.d, stream, *edge);
-}
-
-void parallel_follow(parallel *p, void *to, void *from, device_event **edge)
-{
-    if (to == from)
-        return;
-    parallel_record(p, from, edge);
-    device_stream_wait(p->m.d, to, *edge);
 }
 
 void parallel_meet(parallel *p, comm *c, void *stream)

@@ -115,7 +115,7 @@ void parallel_fused_bucket(parallel *p, int bucket, bool sums_only, int max_bloc
 
 void parallel_fused_end(parallel *p, void *stream)
 {
-    parallel_follow(p, p->reduce_stream, stream, &p->fused_over);
+    device_stream_follow(p->m.d, p->reduce_stream, stream);
     parallel_fused_gate(p);
     parallel_record(p, p->reduce_stream, &p->shared);
     parallel_main_waits(p, p->shared, WAIT_TAIL);

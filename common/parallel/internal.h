@@ -16,17 +16,13 @@ typedef struct producers {
     int n;
 } producers;
 
-/* One event per edge, created at its first use. */
 typedef struct bucket_edges {
-    device_event *ready[PRODUCERS]; /* producer -> collective */
-    device_event *gathered;         /* all-gather -> who reads or updates these parameters */
-    bool awaited;                   /* by main, in the last all-gather */
+    device_event *gathered; /* all-gather -> who reads or updates these parameters */
+    bool awaited;           /* by main, in the last all-gather */
     /* Where buckets are units: */
-    device_event *to_gather; /* main -> all-gather */
-    device_event *scattered; /* reduce-scatter -> all-reduce between replicas */
-    device_event *reduced;   /* reduce-scatter -> who uses the memory of its gradients */
-    void *grads;             /* where they lie in this step */
-    int gathers;             /* in this step */
+    device_event *reduced; /* reduce-scatter -> who uses the memory of its gradients */
+    void *grads;           /* where they lie in this step */
+    int gathers;           /* in this step */
 } bucket_edges;
 
 typedef struct update_range { /* neighbouring buckets, updated together */
@@ -34,9 +30,7 @@ typedef struct update_range { /* neighbouring buckets, updated together */
     int64_t from, to;         /* elements */
     int owned;                /* the first owned range that does not end before it */
     producers made_by;
-    device_event *done;                     /* last collective -> update */
-    device_event *open;                     /* of a fused update: gate -> update */
-    device_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
+    device_event *done; /* last collective -> update */
 } update_range;
 
 typedef enum wait_kind { WAIT_TAIL, WAIT_GATHER, WAIT_REDUCED } wait_kind;
@@ -81,9 +75,8 @@ struct parallel {
     bucket_edges *edges; /* of each bucket */
     update_range *ranges;
     int range_count;
-    /* Edges of a whole step, and of what runs between steps. */
-    device_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone_done[2],
-        *sync[2], *fused_over, *meeting, *to_agree, *agreed;
+    /* What main waits for in a step: of a fused update the gate; parameters that are shared; norms; numbers that ranks agree on. */
+    device_event *opened, *shared, *normed, *agreed, *meeting;
 
     bool first_batch, last_batch; /* of the step */
 
@@ -110,8 +103,7 @@ static inline void *parallel_at(void *arena, comm_dtype t, int64_t element)
     return (char *)arena + (size_t)element * comm_dtype_bytes(t);
 }
 
-/* edges.c. Later work on `to` waits for everything that has been enqueued on `from`. */
-void parallel_follow(parallel *p, void *to, void *from, device_event **edge);
+/* edges.c. The event is made by its first record. */
 void parallel_record(parallel *p, void *stream, device_event **edge);
 /* The host waits until all ranks of c are over with what this stream of each has by now. */
 void parallel_meet(parallel *p, comm *c, void *stream);

@@ -65,8 +65,8 @@ static void update_closed(parallel *p, int max_blocks)
     for (; p->ranges_updated < p->ranges_closed; p->ranges_updated++) {
         update_range *u = &p->ranges[p->ranges_updated];
         for (int i = 0; i < u->made_by.n; i++)
-            parallel_follow(p, p->update_stream, u->made_by.stream[i], &u->unread_by[i]);
-        parallel_follow(p, p->update_stream, p->m.main, &u->unread_by[PRODUCERS]);
+            device_stream_follow(p->m.d, p->update_stream, u->made_by.stream[i]);
+        device_stream_follow(p->m.d, p->update_stream, p->m.main);
         range_update(p, u, max_blocks, p->update_stream);
     }
 }
@@ -88,21 +88,21 @@ static void fused_closed(parallel *p, int max_blocks)
     for (; p->ranges_updated < p->ranges_closed; p->ranges_updated++) {
         update_range *u = &p->ranges[p->ranges_updated];
         for (int i = 0; i < u->made_by.n; i++)
-            parallel_follow(p, p->reduce_stream, u->made_by.stream[i], &u->unread_by[i]);
-        parallel_follow(p, p->reduce_stream, p->m.main, &u->unread_by[PRODUCERS]);
+            device_stream_follow(p->m.d, p->reduce_stream, u->made_by.stream[i]);
+        device_stream_follow(p->m.d, p->reduce_stream, p->m.main);
         parallel_fused_gate(p);
-        parallel_follow(p, p->update_stream, p->reduce_stream, &u->open);
+        device_stream_follow(p->m.d, p->update_stream, p->reduce_stream);
         range_fused_update(p, u, max_blocks, p->update_stream);
     }
 }
 
 /* Main waits until all ranks have made their gradients. */
-static void await_all(parallel *p, device_event **edge)
+static void await_all(parallel *p)
 {
-    parallel_follow(p, p->reduce_stream, p->m.main, edge);
+    device_stream_follow(p->m.d, p->reduce_stream, p->m.main);
     parallel_fused_gate(p);
-    parallel_record(p, p->reduce_stream, &p->ranges[0].open);
-    parallel_main_waits(p, p->ranges[0].open, WAIT_TAIL);
+    parallel_record(p, p->reduce_stream, &p->opened);
+    parallel_main_waits(p, p->opened, WAIT_TAIL);
 }
 
 static void fused_all(parallel *p)
@@ -112,7 +112,7 @@ static void fused_all(parallel *p)
         parallel_fused_end(p, p->update_stream);
         return;
     }
-    await_all(p, &p->backward_over);
+    await_all(p);
     for (int i = 0; i < p->range_count; i++)
         range_fused_update(p, &p->ranges[i], 0, p->m.main);
     parallel_fused_end(p, p->m.main);
@@ -189,7 +189,7 @@ static void close_bucket(parallel *p, int i)
 {
     update_range *u = &p->ranges[p->ranges_closed];
     for (int k = 0; k < p->open.n; k++) {
-        parallel_follow(p, p->reduce_stream, p->open.stream[k], &p->edges[i].ready[k]);
+        device_stream_follow(p->m.d, p->reduce_stream, p->open.stream[k]);
         add_producer(&u->made_by, p->open.stream[k]);
     }
     parallel_reduce(p, i, 1);
@@ -226,9 +226,9 @@ void parallel_ready(void *user, int64_t first, int64_t count, void *stream)
 static void reduce_after_backward(parallel *p)
 {
     for (int k = 0; k < p->open.n; k++)
-        parallel_follow(p, p->m.main, p->open.stream[k], &p->produced[k]);
+        device_stream_follow(p->m.d, p->m.main, p->open.stream[k]);
     parallel_pack(p);
-    parallel_follow(p, p->reduce_stream, p->m.main, &p->backward_over);
+    device_stream_follow(p->m.d, p->reduce_stream, p->m.main);
     for (int i = 0; i < p->range_count; i++) {
         parallel_reduce(p, p->ranges[i].first, p->ranges[i].count);
         parallel_record(p, p->reduce_stream, &p->ranges[i].done);
@@ -249,7 +249,7 @@ void parallel_update(void *user)
     } else if (p->order == UPDATE_BACKWARD) {
         update_closed(p, 0); /* backward is over, so there is no limit */
         parallel_main_waits(p, p->ranges[p->range_count - 1].done, WAIT_TAIL);
-        parallel_follow(p, p->m.main, p->update_stream, &p->updated);
+        device_stream_follow(p->m.d, p->m.main, p->update_stream);
     } else {
         for (int i = 0; i < p->range_count; i++)
             range_update(p, &p->ranges[i], 0, p->m.main);
@@ -274,10 +274,10 @@ void parallel_sync(parallel *p)
     if (p->s->parameters != PARAMETERS_RESIDENT)
         return; /* no rank has those of another */
     parallel_join(p);
-    parallel_follow(p, p->reduce_stream, p->m.main, &p->sync[0]);
+    device_stream_follow(p->m.d, p->reduce_stream, p->m.main);
     comm_broadcast(p->reduce_comm, p->m.param, p->m.param, (size_t)p->plan->elements, p->m.param_dtype, 0,
                    p->reduce_stream);
-    parallel_follow(p, p->m.main, p->reduce_stream, &p->sync[1]);
+    device_stream_follow(p->m.d, p->m.main, p->reduce_stream);
 }
 
 static void gather_between(parallel *p, int unit, void *to, void (*gather)(parallel *p, int unit, void *to))
@@ -299,7 +299,7 @@ void parallel_gather_now(parallel *p, int unit, void *to)
     if (!p->peers)
         return;
     comm_barrier(p->gather_comm, p->gather_stream);
-    parallel_follow(p, p->m.main, p->gather_stream, &p->meeting);
+    device_stream_follow(p->m.d, p->m.main, p->gather_stream);
 }
 
 void parallel_communicate(parallel *p, bool on)
@@ -333,7 +333,7 @@ static int reductions(const parallel *p)
 
 static void fused_alone(parallel *p)
 {
-    await_all(p, &p->alone_done[0]);
+    await_all(p);
     for (int i = 0; i < p->plan->b.n; i++)
         parallel_fused_bucket(p, i, true, 0, p->m.main);
     parallel_fused_end(p, p->m.main);
@@ -350,12 +350,12 @@ void parallel_collectives_alone(parallel *p)
         fused_alone(p);
     } else {
         gather_alone(p);
-        parallel_follow(p, p->reduce_stream, p->m.main, &p->alone_done[0]);
+        device_stream_follow(p->m.d, p->reduce_stream, p->m.main);
         for (int batch = 0; batch < reductions(p); batch++) {
             p->last_batch = batch == reductions(p) - 1; /* replicas sum once */
             parallel_reduce(p, 0, p->plan->b.n);
         }
-        parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone_done[1]);
+        device_stream_follow(p->m.d, p->m.main, parallel_sums_stream(p));
         parallel_share(p);
         parallel_join(p);
     }

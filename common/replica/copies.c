@@ -23,7 +23,6 @@ struct copies {
     void *sends[SENDS];  /* streams; NULL: not used yet */
     void *opens;         /* which tells others that places are open */
     device_event **sent; /* (2, stages): the last tensor over a boundary has left */
-    device_event *now;   /* what main has so far */
 };
 
 typedef struct message {
@@ -61,12 +60,6 @@ static void *stream_to(copies *c, int to, bool backward)
     return c->sends[i];
 }
 
-static void behind_main(copies *c, void *stream)
-{
-    device_event_record(c->d, c->now);
-    device_stream_wait(c->d, stream, c->now);
-}
-
 /* ---- hooks ---- */
 
 static void on_place(void *user, const step_hop *h)
@@ -79,7 +72,7 @@ static void on_open(void *user, const step_hop *h)
 {
     copies *c = user;
     const message m = message_of(c, h);
-    behind_main(c, c->opens);
+    device_stream_follow(c->d, c->opens, device_stream(c->d));
     device_flag_raise(c->d, c->opens, open_word(c, &m));
 }
 
@@ -95,7 +88,7 @@ static void on_send(void *user, const step_hop *h)
     copies *c = user;
     const message m = message_of(c, h);
     void *stream = stream_to(c, m.to, h->backward);
-    behind_main(c, stream);
+    device_stream_follow(c->d, stream, device_stream(c->d));
     device_flag_lower(c->d, stream, open_word(c, &m));
     device_stream_copy(c->d, stream, c->of[m.to].base + c->places[m.to * c->count + m.number], h->at, h->bytes);
     device_flag_raise(c->d, stream, full_word(c, &m));
@@ -132,7 +125,6 @@ copies *copies_create(device *d, const pipeline_shape *s, const int *ends, int r
     c->sent = xcalloc((size_t)crossings, sizeof(device_event *));
     for (int i = 0; i < crossings; i++)
         c->sent[i] = device_event_create(d);
-    c->now = device_event_create(d);
     c->opens = device_stream_create(d, STREAM_URGENT, "opens");
     return c;
 }
@@ -146,7 +138,6 @@ void copies_free(copies *c)
     device_stream_destroy(c->d, c->opens);
     for (int i = 0; i < 2 * pipeline_stages(&c->shape); i++)
         device_event_destroy(c->d, c->sent[i]);
-    device_event_destroy(c->d, c->now);
     free(c->sent);
     free(c->own);
     free(c->of);

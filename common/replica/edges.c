@@ -41,7 +41,6 @@ struct edges {
     const int *ends;
     crossing *crossings; /* (stages, 2) */
     int room;
-    device_event *now; /* what main has so far */
 
     bool copy;
     copies *copies;              /* of the same trainer; NULL: the library moves tensors, or there is no trainer */
@@ -79,7 +78,6 @@ edges *edges_open(launch *l, device *d, mesh m, bool copy, int max_ctas, char *w
                  .ring = {rank % inside, inside},
                  .copy = copy};
     e->of = xcalloc(4 * (size_t)ranks, sizeof *e->of);
-    e->now = device_event_create(d);
     bool ok = (e->all = comm_create(l, d, &(comm_options){.name = "pipeline", .ranks = all}, why, why_bytes));
     for (int from = 0; from < ranks && ok && !copy; from++)
         for (int side = 0; side < 2 && ok; side++) {
@@ -117,7 +115,6 @@ void edges_close(edges *e)
     }
     comm_destroy(e->all);
     drop_crossings(e);
-    device_event_destroy(e->d, e->now);
     free(e->of);
     free(e);
 }
@@ -161,18 +158,12 @@ static size_t words_of(size_t bytes)
     return bytes / comm_dtype_bytes(COMM_INT32);
 }
 
-static void behind_main(edges *e, void *stream)
-{
-    device_event_record(e->d, e->now);
-    device_stream_wait(e->d, stream, e->now);
-}
-
 static void on_open(void *user, const step_hop *h)
 {
     edges *e = user;
     edge *w = edge_of(e, h);
     crossing *x = crossing_of(e, h);
-    behind_main(e, w->stream);
+    device_stream_follow(e->d, w->stream, device_stream(e->d));
     comm_recv(w->c, h->at, words_of(h->bytes), COMM_INT32, FROM, w->stream);
     device_stream_record(e->d, w->stream, x->arrived[x->opened++ % AHEAD]);
 }
@@ -188,7 +179,7 @@ static void on_send(void *user, const step_hop *h)
 {
     edges *e = user;
     edge *w = edge_of(e, h);
-    behind_main(e, w->stream);
+    device_stream_follow(e->d, w->stream, device_stream(e->d));
     comm_send(w->c, h->at, words_of(h->bytes), COMM_INT32, TO, w->stream);
     device_stream_record(e->d, w->stream, crossing_of(e, h)->sent);
 }

@@ -31,7 +31,6 @@ struct offload {
     char *host;
     int64_t bytes;
     void *stream;
-    device_event *reached; /* main, when a copy is enqueued */
 };
 
 typedef struct tensor {
@@ -93,7 +92,6 @@ bool offload_allocate(step *s, char *why, size_t why_bytes)
         return false;
     }
     o->stream = device_stream_create(s->dev, STREAM_NORMAL, "offload");
-    o->reached = device_event_create(s->dev);
     for (int l = 0; l < s->o.config.layers; l++) {
         away *a = &o->blocks[l];
         if (!s->schedule.away[l])
@@ -119,17 +117,9 @@ void offload_free(step *s)
         for (int i = 0; i < 4; i++)
             device_event_destroy(s->dev, a->waits[i]);
     }
-    device_event_destroy(s->dev, o->reached);
     device_host_free(s->dev, o->host);
     free(o->blocks);
     s->offload = NULL;
-}
-
-/* The stream goes on from where main is. */
-static void follow_main(step *s)
-{
-    device_stream_record(s->dev, s->main, s->offload->reached);
-    device_stream_wait(s->dev, s->offload->stream, s->offload->reached);
 }
 
 static void wait_for(step *s, device_event *copied, device_event *const *between)
@@ -152,7 +142,7 @@ static void send(step *s, int layer)
     tensor x[TENSORS];
     const int n = tensors_of(s, &s->micro->blocks[layer], x);
     if (step_launching(s))
-        follow_main(s);
+        device_stream_follow(s->dev, o->stream, s->main);
     for (int i = 0; i < n; i++) {
         const bool leaves = (x[i].kind & s->schedule.away[layer]) && *x[i].slot >= 0;
         if (arena_planning(s->arena)) {
@@ -210,7 +200,7 @@ static void fetch(step *s, int layer)
     tensor x[TENSORS];
     const int n = tensors_of(s, &s->micro->blocks[layer], x);
     if (step_launching(s))
-        follow_main(s);
+        device_stream_follow(s->dev, o->stream, s->main);
     for (int i = 0; i < n; i++) {
         if (a->at[i] < 0)
             continue;

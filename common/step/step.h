@@ -149,9 +149,7 @@ typedef struct step {
     void *main, *side, *back; /* streams: the chain of the step, weight gradients, AdamW; those beside may be main */
     void *own_side, *own_back;
     overlap overlap;          /* in use; never OVERLAP_AUTO */
-    device_event *ready;      /* a gradient's inputs are enqueued on main */
     device_event **side_done; /* of each block's weight gradients; index layers is the head's */
-    device_event *joined;
 
     step_part *parts;
     step_action *actions;

@@ -22,19 +22,10 @@ void overlap_use(step *s, overlap o)
     s->back = s->overlap == OVERLAP_ALL || (s->o.update_units && !s->eager) ? s->own_back : s->main;
 }
 
-/* What `to` enqueues from here on waits for all that `from` has enqueued. */
-static void follow(step *s, void *to, void *from)
-{
-    if (to == from)
-        return;
-    device_stream_record(s->dev, from, s->ready);
-    device_stream_wait(s->dev, to, s->ready);
-}
-
 void side_join(step *s)
 {
     if (step_launching(s))
-        follow(s, s->main, s->side);
+        device_stream_follow(s->dev, s->main, s->side);
 }
 
 static void drop_pending(step *s, int layer)
@@ -55,15 +46,15 @@ void side_begin(step *s, int top, size_t workspace_bytes)
         return;
     s->work.workspace = step_take(s, workspace_bytes, MEMORY_WORKSPACE, -1, "matmul of weight gradients");
     if (step_launching(s)) {
-        follow(s, s->side, s->main);
-        follow(s, s->back, s->main);
+        device_stream_follow(s->dev, s->side, s->main);
+        device_stream_follow(s->dev, s->back, s->main);
     }
 }
 
 void *side_fork(step *s)
 {
     if (step_launching(s))
-        follow(s, s->side, s->main);
+        device_stream_follow(s->dev, s->side, s->main);
     return s->side;
 }
 
@@ -109,7 +100,7 @@ void back_follow(step *s, int unit)
 {
     if (!step_launching(s))
         return;
-    follow(s, s->back, s->main);
+    device_stream_follow(s->dev, s->back, s->main);
     if (s->side != s->main && unit >= 0)
         device_stream_wait(s->dev, s->back, s->side_done[unit]);
 }
@@ -119,7 +110,7 @@ void side_end(step *s)
     if (!side_separate(s))
         return;
     if (step_launching(s))
-        follow(s, s->main, s->side);
+        device_stream_follow(s->dev, s->main, s->side);
     for (int i = 0; i <= LAG; i++)
         drop_pending(s, i);
     step_drop(s, &s->work.workspace);

@@ -270,8 +270,6 @@ static void make_streams(trainer *t)
     overlap_use(s, s->o.overlap == OVERLAP_AUTO ? OVERLAP_ALL : s->o.overlap);
     for (int i = 0; i < 4; i++)
         t->mark[i] = device_event_create(s->dev);
-    s->ready = device_event_create(s->dev);
-    s->joined = device_event_create(s->dev);
     s->side_done = xcalloc((size_t)s->o.config.layers + 1, sizeof *s->side_done);
     for (int i = 0; i <= s->o.config.layers; i++)
         s->side_done[i] = device_event_create(s->dev);
@@ -442,8 +440,6 @@ void trainer_free(trainer *t)
     release(t, s->v, MEMORY_MOMENT2);
     for (int i = 0; i < 4; i++)
         device_event_destroy(s->dev, t->mark[i]);
-    device_event_destroy(s->dev, s->ready);
-    device_event_destroy(s->dev, s->joined);
     for (int i = 0; i <= s->o.config.layers; i++)
         device_event_destroy(s->dev, s->side_done[i]);
     device_stream_destroy(s->dev, s->own_side);

@@ -24,9 +24,8 @@ static void update(step *s)
             s->hooks.update(s->hooks.user);
     } else if (!optimizer_overlaps(s)) {
         optimizer_all(s);
-    } else if (step_launching(s) && s->back != s->main) {
-        device_stream_record(s->dev, s->back, s->joined);
-        device_stream_wait(s->dev, s->main, s->joined);
+    } else if (step_launching(s)) {
+        device_stream_follow(s->dev, s->main, s->back);
     }
     optimizer_drop_workspace(s);
     range_pop();

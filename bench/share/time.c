@@ -25,8 +25,7 @@ void share_times_free(share_times *m)
 /* all: (ranks of the job, n). */
 static void add_slowest(const share_case *k, const double *mine, int n, samples *out)
 {
-    OWNED double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
-    launch_gather(k->l, "times", mine, (size_t)n * sizeof *mine, all);
+    OWNED double *all = launch_gathered(k->l, "times", mine, (size_t)n * sizeof *mine);
     for (int i = 0; i < n; i++) {
         double most = 0;
         for (int r = 0; r < k->ranks; r++)
@@ -95,10 +94,9 @@ static void communicate(team *x, bool on)
 /* Ranks that share layers have the same loss: they compute it of the same numbers. */
 static bool same_loss(share_case *k, team *x, int b, share_times *m)
 {
-    OWNED double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
     const double loss = x->member ? trainer_loss(x->t) : NAN;
     m->loss_last = b == 0 ? loss : m->loss_last;
-    launch_gather(k->l, "loss", &loss, sizeof loss, all);
+    OWNED double *all = launch_gathered(k->l, "loss", &loss, sizeof loss);
     for (int r = 0; r < k->ranks && row_status_get(k->w) == ROW_OK; r++) {
         const int first = r - r % k->m.tp; /* of those that have the same tokens */
         if (!isfinite(all[r]) || all[r] != all[first])

@@ -27,14 +27,13 @@ static const comm_backend_ops *const between_cpus = NULL;
 /* Whether all members of this rank's group gave the same list. */
 static bool agreed(const comm *c)
 {
-    uint64_t mine = 0xcbf29ce484222325u, *all = xcalloc((unsigned long)launch_size(c->l), sizeof *all);
+    uint64_t mine = 0xcbf29ce484222325u;
     bool same = true;
     for (int i = 0; i < c->size; i++)
         mine = (mine ^ (uint64_t)c->members[i]) * 0x100000001b3u;
-    launch_gather(c->l, "members", &mine, sizeof mine, all);
+    OWNED uint64_t *all = launch_gathered(c->l, "members", &mine, sizeof mine);
     for (int i = 0; i < c->size && c->rank >= 0; i++)
         same = same && all[c->members[i]] == mine;
-    free(all);
     return same;
 }
 

@@ -168,17 +168,16 @@ static void make_mark(comm *c, cudaStream_t stream, launch_number number, size_t
 /* Ranks with different libraries can't talk, or worse, can for a while. */
 static bool same_version(comm *c, char *why, size_t why_bytes)
 {
-    int mine = 0, *all = xcalloc((unsigned long)launch_size(c->l), sizeof *all), other = -1;
+    int mine = 0, other = -1;
     if (ncclGetVersion(&mine) != ncclSuccess)
         mine = 0;
-    launch_gather(c->l, "NCCL version", &mine, sizeof mine, all);
+    OWNED int *all = launch_gathered(c->l, "NCCL version", &mine, sizeof mine);
     for (int r = 0; r < launch_size(c->l); r++)
         other = all[r] != mine ? r : other;
     if (other >= 0)
         snprintf(why, why_bytes, "rank %d has NCCL %d and this rank %d; all must load the same library", other,
                  all[other], mine);
     snprintf(c->backend, sizeof c->backend, "nccl %d.%d.%d", mine / 10000, mine % 10000 / 100, mine % 100);
-    free(all);
     return other < 0;
 }
 
@@ -199,15 +198,14 @@ static ncclConfig_t config_of(const comm *c, const comm_options *o)
 static bool make_first(comm *c, ncclConfig_t *config, char *why, size_t why_bytes)
 {
     nccl_state *s = c->state;
-    struct {
+    struct first {
         ncclUniqueId id;
         int got; /* the first member's result */
-    } mine = {.got = ncclSuccess}, *all = xcalloc((unsigned long)launch_size(c->l), sizeof *all);
+    } mine = {.got = ncclSuccess};
     if (c->rank == 0)
         mine.got = ncclGetUniqueId(&mine.id);
-    launch_gather(c->l, "NCCL id", &mine, sizeof mine, all);
+    OWNED struct first *all = launch_gathered(c->l, "NCCL id", &mine, sizeof mine);
     mine = all[c->members[0]];
-    free(all);
     if (mine.got != ncclSuccess) {
         snprintf(why, why_bytes, "rank %d can't make an NCCL id: %s", c->members[0],
                  ncclGetErrorString((ncclResult_t)mine.got));

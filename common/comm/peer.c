@@ -40,17 +40,16 @@ static bool all_agree(launch *l, bool mine, char *why, size_t why_bytes)
         bool good;
         char why[240];
     } answer;
-    answer own = {.good = mine}, *all = xcalloc((unsigned long)launch_size(l), sizeof *all);
+    answer own = {.good = mine};
     bool every = true;
     if (!mine)
         snprintf(own.why, sizeof own.why, "%s", why);
-    launch_gather(l, "peers", &own, sizeof own, all);
+    OWNED answer *all = launch_gathered(l, "peers", &own, sizeof own);
     for (int r = launch_size(l); r-- > 0;)
         if (!all[r].good) {
             every = false;
             snprintf(why, why_bytes, "%s", all[r].why);
         }
-    free(all);
     return every;
 }
 
@@ -181,18 +180,17 @@ static void unmap_others(peer_memory *m)
 /* m->at[m->rank] is this rank's; a mailbox is all of an allocation, and takes packets. */
 static bool map_all(peer_memory *m, launch *l, bool mailbox, char *why, size_t why_bytes)
 {
-    address mine = {0}, *all = xcalloc((unsigned long)launch_size(l), sizeof *all);
+    address mine = {0};
     const bool member = m->rank >= 0;
     bool open = all_agree(l, !member || make_address(m->at[m->rank], mailbox, &mine, why, why_bytes), why, why_bytes);
     if (open) {
-        launch_gather(l, "mailboxes", &mine, sizeof mine, all);
+        OWNED address *all = launch_gathered(l, "mailboxes", &mine, sizeof mine);
         open = all_agree(l, !member || map_others(m, all, mailbox, why, why_bytes), why, why_bytes);
         if (!open) {
             unmap_others(m);
             launch_barrier(l, "nothing is mapped"); /* the owners free it next */
         }
     }
-    free(all);
     return open;
 }
 

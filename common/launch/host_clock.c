@@ -25,7 +25,7 @@ static void ping(launch *l, clock_reading *best)
 
 clock_reading launch_clock(launch *l)
 {
-    clock_reading mine = {.at_s = l->now()}, *all = xcalloc((size_t)l->size, sizeof *all);
+    clock_reading mine = {.at_s = l->now()};
     for (int host = 1; host < l->hosts; host++) { /* one after another: the coordinator answers at once */
         launch_barrier(l, "clock of a host");
         if (l->first_of_host != l->rank || l->host != host)
@@ -34,8 +34,6 @@ clock_reading launch_clock(launch *l)
         for (int i = 0; i < PINGS; i++)
             ping(l, &mine);
     }
-    launch_gather(l, "clocks of hosts", &mine, sizeof mine, all);
-    mine = all[l->first_of_host]; /* ranks of one host share its clock and so its reading */
-    free(all);
-    return mine;
+    OWNED clock_reading *all = launch_gathered(l, "clocks of hosts", &mine, sizeof mine);
+    return all[l->first_of_host]; /* ranks of one host share its clock and so its reading */
 }

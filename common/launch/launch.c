@@ -73,10 +73,16 @@ void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, 
     pthread_mutex_unlock(&l->lock);
 }
 
+void *launch_gathered(launch *l, const char *name, const void *mine, size_t bytes)
+{
+    void *all = xmalloc((size_t)l->size * bytes);
+    launch_gather(l, name, mine, bytes, all);
+    return all;
+}
+
 void launch_share(launch *l, const char *name, void *data, size_t bytes, int root)
 {
-    OWNED char *all = xmalloc((size_t)l->size * bytes);
-    launch_gather(l, name, data, bytes, all);
+    OWNED char *all = launch_gathered(l, name, data, bytes);
     memcpy(data, all + (size_t)root * bytes, bytes);
 }
 
@@ -89,8 +95,7 @@ bool launch_all(launch *l, const char *name, bool mine)
 {
     const char own = mine;
     bool every = true;
-    OWNED char *all = xmalloc((size_t)l->size);
-    launch_gather(l, name, &own, 1, all);
+    OWNED char *all = launch_gathered(l, name, &own, 1);
     for (int r = 0; r < l->size; r++)
         every = every && all[r];
     return every;
@@ -98,11 +103,10 @@ bool launch_all(launch *l, const char *name, bool mine)
 
 double launch_most(launch *l, const char *name, double mine, int ranks)
 {
-    double *all = xcalloc((unsigned long)l->size, sizeof *all), most = 0;
-    launch_gather(l, name, &mine, sizeof mine, all);
+    OWNED double *all = launch_gathered(l, name, &mine, sizeof mine);
+    double most = 0;
     for (int r = 0; r < ranks; r++)
         most = all[r] > most || isnan(all[r]) ? all[r] : most;
-    free(all);
     return most;
 }
 

@@ -52,6 +52,7 @@ double launch_timeout_s(const launch *l);    /* --timeout */
 
 /* Exchanges, which every rank of the job must enter in the same order. `name` (at most 31 bytes) is compared, too. */
 void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, void *all); /* all: size x bytes */
+void *launch_gathered(launch *l, const char *name, const void *mine, size_t bytes);         /* the same; caller frees */
 void launch_share(launch *l, const char *name, void *data, size_t bytes, int root);         /* root's, to everyone */
 void launch_barrier(launch *l, const char *name);
 bool launch_all(launch *l, const char *name, bool mine); /* true on every rank when it is on every rank */

@@ -78,8 +78,7 @@ static void check_gpus(void *user, device *d)
     launch *l = user;
     const device_info *info = device_get_info(d);
     const size_t bytes = sizeof info->uuid;
-    OWNED char *all = xmalloc((size_t)l->size * bytes);
-    launch_gather(l, "GPUs", info->uuid, bytes, all);
+    OWNED char *all = launch_gathered(l, "GPUs", info->uuid, bytes);
     for (int r = 0; r < l->size; r++)
         for (int k = 0; k < r; k++)
             if (device_kind_of(d) == DEVICE_CUDA && all[(size_t)r * bytes] &&

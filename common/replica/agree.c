@@ -16,16 +16,14 @@ bool replica_agree(const replica_place *at, const char *name, bool ok, const cha
     size_t asked = 0;
     const char *tag = "";
     const int n = at->l ? launch_size(at->l) : 1;
-    opinion mine = {.ok = ok}, *all = xcalloc((unsigned long)n, sizeof *all);
+    opinion mine = {.ok = ok};
     mine.no_memory = !ok && memory_failed(at->mem, &asked, &tag);
     if (mine.no_memory)
         snprintf(mine.why, sizeof mine.why, "%s needs %zu bytes", tag, asked);
     else if (!ok)
         snprintf(mine.why, sizeof mine.why, "%s", why);
-    if (at->l)
-        launch_gather(at->l, name, &mine, sizeof mine, all);
-    else
-        all[0] = mine;
+    OWNED opinion *gathered = at->l ? launch_gathered(at->l, name, &mine, sizeof mine) : NULL;
+    const opinion *all = gathered ? gathered : &mine;
     int r = 0;
     while (r < n && all[r].ok)
         r++;
@@ -33,7 +31,6 @@ bool replica_agree(const replica_place *at, const char *name, bool ok, const cha
         problem->no_memory = all[r].no_memory;
         snprintf(problem->text, sizeof problem->text, "rank %d: %s", r, all[r].why);
     }
-    free(all);
     return r == n;
 }
 
@@ -59,14 +56,12 @@ static row_opinion row_opinion_of(const replica_place *at, const row *w, int wro
 bool replica_agree_row(const replica_place *at, const char *name, row *w, int members, int wrong)
 {
     const row_opinion mine = row_opinion_of(at, w, wrong);
-    row_opinion *all = xcalloc((unsigned long)launch_size(at->l), sizeof *all), *bad = NULL;
-    launch_gather(at->l, name, &mine, sizeof mine, all);
+    OWNED row_opinion *all = launch_gathered(at->l, name, &mine, sizeof mine);
+    row_opinion *bad = NULL;
     for (int r = 0; r < members; r++)
         if (all[r].status != ROW_OK && (!bad || all[r].wrong < bad->wrong))
             bad = &all[r];
     if (bad)
         row_status_set(w, bad->status, "%s", bad->why);
-    const bool agreed = !bad;
-    free(all);
-    return agreed;
+    return !bad;
 }

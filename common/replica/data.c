@@ -137,8 +137,7 @@ int replica_odd_rank(const replica *r, uint64_t checksum)
 {
     if (!r->at.l)
         return -1;
-    OWNED uint64_t *all = xcalloc((unsigned long)launch_size(r->at.l), sizeof *all);
-    launch_gather(r->at.l, "checksums", &checksum, sizeof checksum, all);
+    OWNED uint64_t *all = launch_gathered(r->at.l, "checksums", &checksum, sizeof checksum);
     int odd = -1;
     for (int k = r->plan->o.ranks - 1; k > 0; k--)
         odd = all[k] != all[0] ? k : odd;

@@ -226,8 +226,7 @@ bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, siz
     if (!e->copy)
         return true;
     const size_t n = (size_t)copies_count(s);
-    OWNED int64_t *mine = xcalloc(n, sizeof *mine), *all = xcalloc(n * (size_t)launch_size(e->l), sizeof *all);
-    OWNED int64_t *ring = xcalloc(n * (size_t)s->ranks, sizeof *ring);
+    OWNED int64_t *mine = xcalloc(n, sizeof *mine), *ring = xcalloc(n * (size_t)s->ranks, sizeof *ring);
     copies_memory of[SB_DIRECT_RANKS_MAX] = {{NULL, NULL}};
     int members[SB_DIRECT_RANKS_MAX];
     if (t) {
@@ -235,7 +234,7 @@ bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, siz
         trainer_rehearse(t);
         copies_places(e->copies, trainer_scratch(t), mine);
     }
-    launch_gather(e->l, "places", mine, n * sizeof *mine, all);
+    OWNED int64_t *all = launch_gathered(e->l, "places", mine, n * sizeof *mine);
     for (int p = 0; p < s->ranks; p++) {
         members[p] = e->ring[0] + e->ring[1] * p;
         memcpy(ring + (size_t)p * n, all + (size_t)members[p] * n, n * sizeof *ring);

@@ -183,8 +183,7 @@ static bool same_parts(const replica *r, const parallel_options *p, replica_prob
     char why[160] = "";
     params *mine = params_of(&r->o, p);
     const uint64_t hash = hash_of(mine);
-    OWNED uint64_t *all = xcalloc((unsigned long)launch_size(r->at.l), sizeof *all);
-    launch_gather(r->at.l, "parts", &hash, sizeof hash, all);
+    OWNED uint64_t *all = launch_gathered(r->at.l, "parts", &hash, sizeof hash);
     mesh_group g = mesh_group_of(p->m, r->member ? launch_rank(r->at.l) : 0, MESH_DATA);
     for (int i = 0; i < g.count && r->member && !why[0]; i++)
         if (all[g.ranks[i]] != hash)

@@ -119,7 +119,7 @@ static void say_text(void *to, const char *word, const char *bench, const char *
 
 void compare_write_text(FILE *out, const comparison *c, const char *const names[2], bool all)
 {
-    const compare_entry **list = ranked(c);
+    OWNED const compare_entry **list = ranked(c);
     OWNED char *summary = summary_of(c);
     fprintf(out, "A %s\nB %s\n%s\n", names[0], names[1], summary);
     for (size_t i = 0; i < c->n; i++)
@@ -131,7 +131,6 @@ void compare_write_text(FILE *out, const comparison *c, const char *const names[
         }
     if (!all)
         each_group(list, c->n, out, say_text);
-    free(list);
 }
 
 /* ---- CSV ---- */
@@ -147,7 +146,7 @@ void compare_write_csv(FILE *out, const comparison *c, const char *const names[2
     (void)names;
     (void)all;
     fputs("verdict,bench,case,metric,a,b,change_pct,lo_pct,hi_pct,runs_a,runs_b,runs_needed,reason\n", out);
-    const compare_entry **list = ranked(c);
+    OWNED const compare_entry **list = ranked(c);
     for (size_t i = 0; i < c->n; i++) {
         const compare_entry *e = list[i];
         const bool timed = e->kind == COMPARE_TIME;
@@ -160,7 +159,6 @@ void compare_write_csv(FILE *out, const comparison *c, const char *const names[2
                 timed ? percent(e->judged.hi) : NAN, e->runs_a, e->runs_b, timed ? e->judged.runs_needed : 0);
         csv_text(out, timed ? e->judged.reason : e->why, '\n');
     }
-    free(list);
 }
 
 /* ---- Markdown ---- */
@@ -193,7 +191,7 @@ static void say_row(void *to, const char *word, const char *bench, const char *w
 
 void compare_write_markdown(FILE *out, const comparison *c, const char *const names[2], bool all)
 {
-    const compare_entry **list = ranked(c);
+    OWNED const compare_entry **list = ranked(c);
     OWNED char *summary = summary_of(c);
     fprintf(out, "# Comparison\n\n- A: `%s`\n- B: `%s`\n\n%s\n\n", names[0], names[1], summary);
     bool begun = false;
@@ -218,5 +216,4 @@ void compare_write_markdown(FILE *out, const comparison *c, const char *const na
         each_group(list, c->n, out, say_row);
         fputc('\n', out);
     }
-    free(list);
 }

@@ -127,7 +127,6 @@ void context_connect(context *k, comm *c, void *const *at)
     }
     k->reached = device_event_create(k->as.d);
     k->side = device_stream_create(k->as.d, STREAM_URGENT, "context");
-    k->begun = device_event_create(k->as.d);
     each_event(k, device_event_create, NULL);
 }
 
@@ -140,7 +139,6 @@ void context_free(context *k)
             device_event_destroy(k->as.d, k->sent[r]);
         }
         device_event_destroy(k->as.d, k->reached);
-        device_event_destroy(k->as.d, k->begun);
         each_event(k, NULL, device_event_destroy);
     }
     free(k);
@@ -166,8 +164,7 @@ bool context_run(context *k, const context_pass *p, bool backward, void *main)
     k->passes[backward]++;
     k->main = main;
     k->carved = (char *)p->workspace + context_aligned(k->op_workspace[backward]);
-    record(k, main, k->begun);
-    await(k, k->side, k->begun);
+    device_stream_follow(k->as.d, k->side, main);
     (backward ? k->row->backward : k->row->forward)(k);
     return k->status == SB_OK;
 }

@@ -81,7 +81,7 @@ struct context {
     int64_t passes[2];                /* so far */
     char *carved;                     /* of the workspace, so far */
     void *main, *side;
-    device_event *begun, *arrived[CONTEXT_PLACES], *first_arrived[CONTEXT_PLACES], *used[CONTEXT_PLACES],
+    device_event *arrived[CONTEXT_PLACES], *first_arrived[CONTEXT_PLACES], *used[CONTEXT_PLACES],
         *computed[CONTEXT_PLACES], *returned[CONTEXT_PLACES];
     char *at_rank[SB_DIRECT_RANKS_MAX]; /* of context_connect; NULL: the communicator moves */
     void *push[SB_DIRECT_RANKS_MAX];    /* streams of copies to each rank */

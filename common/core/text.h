@@ -21,6 +21,11 @@ static inline bool text_ends(const char *text, const char *with)
     return n >= m && strcmp(text + n - m, with) == 0;
 }
 
+/* A file of the tree as part of the program, so that it finds the text wherever it lies. */
+#define TEXT_OF_FILE(symbol, path)                                                                                     \
+    extern const char symbol[] __attribute__((visibility("hidden")));                                                  \
+    __asm__(".pushsection .rodata\n" #symbol ":\n.incbin \"" path "\"\n.byte 0\n.popsection\n")
+
 /* Whether a list parted by blanks has the word. */
 static inline bool text_has_word(const char *list, const char *word)
 {

@@ -6,14 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INCLUDE_TEXT(symbol, path)                                                                                     \
-    extern const char symbol[] __attribute__((visibility("hidden")));                                                  \
-    __asm__(".pushsection .rodata\n" #symbol ":\n.incbin \"" path "\"\n.byte 0\n.popsection\n")
+#include "common/core/text.h"
 
-INCLUDE_TEXT(reference_h200, "reference/h200.csv");
-INCLUDE_TEXT(reference_h100, "reference/h100.csv");
-INCLUDE_TEXT(reference_a100, "reference/a100.csv");
-INCLUDE_TEXT(reference_b200, "reference/b200.csv");
+TEXT_OF_FILE(reference_h200, "reference/h200.csv");
+TEXT_OF_FILE(reference_h100, "reference/h100.csv");
+TEXT_OF_FILE(reference_a100, "reference/a100.csv");
+TEXT_OF_FILE(reference_b200, "reference/b200.csv");
 
 static const struct {
     const char *gpu, *text;

@@ -196,47 +196,41 @@ static void add_kernel(const CUpti_ActivityKernel10 *r)
     add_span(s, r->start, r->end);
 }
 
+static record_span moved(record_kind kind, record_lane lane, const char *name, uint32_t stream, uint64_t bytes,
+                         uint32_t correlation, uint64_t node)
+{
+    return (record_span){.kind = kind,
+                         .lane = lane,
+                         .stream = (int)stream,
+                         .name = name,
+                         .kernel = name,
+                         .bytes = (double)bytes,
+                         .correlation = correlation,
+                         .node = node};
+}
+
 static void add_copy(const CUpti_ActivityMemcpy6 *r)
 {
-    record_span s = {.kind = RECORD_COPY,
-                     .lane = LANE_COPY,
-                     .stream = (int)r->streamId,
-                     .bytes = (double)r->bytes,
-                     .correlation = r->correlationId,
-                     .node = r->graphNodeId};
-    if (r->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_PTOP)
-        s.lane = LANE_COMMUNICATION, s.name = "peer copy";
-    else if (r->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOD)
-        s.lane = LANE_COMPUTE, s.name = "copy";
-    else
-        s.name = r->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD ? "host to device" : "device to host";
-    s.kernel = s.name;
-    add_span(s, r->start, r->end);
+    const bool peers = r->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_PTOP;
+    const bool inside = r->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;
+    const record_lane lane = peers ? LANE_COMMUNICATION : inside ? LANE_COMPUTE : LANE_COPY;
+    const char *name = peers                                            ? "peer copy"
+                       : inside                                         ? "copy"
+                       : r->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD ? "host to device"
+                                                                        : "device to host";
+    add_span(moved(RECORD_COPY, lane, name, r->streamId, r->bytes, r->correlationId, r->graphNodeId), r->start, r->end);
 }
 
 static void add_peer_copy(const CUpti_ActivityMemcpyPtoP4 *r)
 {
-    add_span((record_span){.kind = RECORD_COPY,
-                           .lane = LANE_COMMUNICATION,
-                           .stream = (int)r->streamId,
-                           .name = "peer copy",
-                           .kernel = "peer copy",
-                           .bytes = (double)r->bytes,
-                           .correlation = r->correlationId,
-                           .node = r->graphNodeId},
-             r->start, r->end);
+    add_span(
+        moved(RECORD_COPY, LANE_COMMUNICATION, "peer copy", r->streamId, r->bytes, r->correlationId, r->graphNodeId),
+        r->start, r->end);
 }
 
 static void add_memset(const CUpti_ActivityMemset4 *r)
 {
-    add_span((record_span){.kind = RECORD_SET,
-                           .lane = LANE_COMPUTE,
-                           .stream = (int)r->streamId,
-                           .name = "memset",
-                           .kernel = "memset",
-                           .bytes = (double)r->bytes,
-                           .correlation = r->correlationId,
-                           .node = r->graphNodeId},
+    add_span(moved(RECORD_SET, LANE_COMPUTE, "memset", r->streamId, r->bytes, r->correlationId, r->graphNodeId),
              r->start, r->end);
 }
 

@@ -89,31 +89,19 @@ static void on_part(const char *part)
     }
 }
 
-static sb_status attention_forward(const sb_attention_op *op, sb_context *ctx, const sb_attention *a, void *stream)
+static sb_status attend(const sb_attention_op *op, sb_context *ctx, const sb_attention *a, void *stream, bool backward)
 {
     const sb_attention s = one_sequence(a);
-    const record_work work = {.op = "attention forward",
+    const int element = sb_dtype_bytes(a->dtype);
+    const double flops = backward ? attention_backward_flops(&s) : attention_forward_flops(&s);
+    const double bytes = backward ? attention_backward_bytes(&s, element) : attention_forward_bytes(&s, element);
+    const record_work work = {.op = backward ? "attention backward" : "attention forward",
                               .dtype = sb_dtype_name(a->dtype),
-                              .flops = known_flops(a, attention_forward_flops(&s)),
-                              .bytes = attention_forward_bytes(&s, sb_dtype_bytes(a->dtype))};
-    running = a, running_backward = false;
+                              .flops = known_flops(a, flops),
+                              .bytes = bytes};
+    running = a, running_backward = backward;
     op_push(work.op, &work);
-    const sb_status status = op->forward(ctx, a, stream);
-    op_pop();
-    running = NULL;
-    return status;
-}
-
-static sb_status attention_backward(const sb_attention_op *op, sb_context *ctx, const sb_attention *a, void *stream)
-{
-    const sb_attention s = one_sequence(a);
-    const record_work work = {.op = "attention backward",
-                              .dtype = sb_dtype_name(a->dtype),
-                              .flops = known_flops(a, attention_backward_flops(&s)),
-                              .bytes = attention_backward_bytes(&s, sb_dtype_bytes(a->dtype))};
-    running = a, running_backward = true;
-    op_push(work.op, &work);
-    const sb_status status = op->backward(ctx, a, stream);
+    const sb_status status = (backward ? op->backward : op->forward)(ctx, a, stream);
     op_pop();
     running = NULL;
     return status;
@@ -124,11 +112,11 @@ static sb_status attention_backward(const sb_attention_op *op, sb_context *ctx, 
 #define PAIR(i)                                                                                                        \
     static sb_status forward##i(sb_context *ctx, const sb_attention *a, void *stream)                                  \
     {                                                                                                                  \
-        return attention_forward(&inner->attention[i], ctx, a, stream);                                                \
+        return attend(&inner->attention[i], ctx, a, stream, false);                                                    \
     }                                                                                                                  \
     static sb_status backward##i(sb_context *ctx, const sb_attention *a, void *stream)                                 \
     {                                                                                                                  \
-        return attention_backward(&inner->attention[i], ctx, a, stream);                                               \
+        return attend(&inner->attention[i], ctx, a, stream, true);                                                     \
     }
 EACH_ATTENTION(PAIR)
 

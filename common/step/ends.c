@@ -48,9 +48,7 @@ void head_forward(step *s, step_micro *m)
     step_need(s, -1);
     unit_acquire(s, -1);
     head->rstd1 = take_rstd(s, -1);
-    head->n1 = take_stream(s, MEMORY_ACTIVATION, -1, "norm_final");
-    norm_forward(s, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
-    share_norm(s, -1, &head->n1);
+    head->n1 = norm_forward(s, PARAM_LN_FINAL, -1, MEMORY_ACTIVATION, "norm_final", head->x, head->rstd1);
     m->logits = -1;
     if (!s->o.loss_chunk) {
         m->logits = take_rows(s, s->vocab, MEMORY_ACTIVATION, -1, "logits");

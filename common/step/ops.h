@@ -9,7 +9,9 @@ arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const ch
 arena_slot take_stream(step *s, memory_kind kind, int layer,
                        const char *name); /* of the residual stream, or of a norm */
 arena_slot take_rstd(step *s, int layer);
-void norm_forward(step *s, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd);
+/* The norm of x, taken as `held`; all rows of it where ranks keep those (share_norm). */
+arena_slot norm_forward(step *s, param_kind kind, int layer, memory_kind held, const char *name, arena_slot x,
+                        arena_slot rstd);
 /* dx = d_residual (-1: none) + gradient through the norm; writes the gain's gradient. */
 void norm_backward(step *s, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,
                    arena_slot d_residual, arena_slot dx);

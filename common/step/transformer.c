@@ -65,9 +65,7 @@ static void drop_turned(step *s, const block_slots *b, int which, arena_slot *x)
 static void attention_half(step *s, int layer, block_slots *b, keep k)
 {
     b->rstd1 = take_rstd(s, layer);
-    b->n1 = take_stream(s, MEMORY_ACTIVATION, layer, "norm1");
-    norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
-    share_norm(s, layer, &b->n1);
+    b->n1 = norm_forward(s, PARAM_LN1, layer, MEMORY_ACTIVATION, "norm1", b->x, b->rstd1);
     b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
     forward_of(s, LINEAR_QKV, layer, b, b->n1, k.norms && k.attention, -1, b->qkv);
     drop_turned(s, b, LINEAR_QKV, &b->n1);
@@ -85,9 +83,7 @@ static void drop_attention_half(step *s, block_slots *b)
 static void mlp_half(step *s, int layer, block_slots *b, keep k)
 {
     b->rstd2 = take_rstd(s, layer);
-    b->n2 = take_stream(s, MEMORY_ACTIVATION, layer, "norm2");
-    norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
-    share_norm(s, layer, &b->n2);
+    b->n2 = norm_forward(s, PARAM_LN2, layer, MEMORY_ACTIVATION, "norm2", b->x_mid, b->rstd2);
     if (k.mlp || !s->swiglu_matmul)
         b->gate_up = take_rows(s, 2 * s->f, MEMORY_ACTIVATION, layer, "gate_up");
     if (!s->swiglu_matmul)
@@ -218,9 +214,7 @@ static void block_recompute(step *s, int layer, block_slots *b, keep k)
         mlp_half(s, layer, b, keep_inside);
     } else {
         if (!k.norms) {
-            b->n2 = take_stream(s, MEMORY_TEMPORARY, layer, "norm2");
-            norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
-            share_norm(s, layer, &b->n2);
+            b->n2 = norm_forward(s, PARAM_LN2, layer, MEMORY_TEMPORARY, "norm2", b->x_mid, b->rstd2);
         }
         if (!k.product)
             b->h = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "swiglu");
@@ -321,9 +315,7 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
         attention_half(s, layer, b, keep_inside);
         attention_forward(s, layer, 0, s->tokens);
     } else if (!k.norms) {
-        b->n1 = take_stream(s, MEMORY_TEMPORARY, layer, "norm1");
-        norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
-        share_norm(s, layer, &b->n1);
+        b->n1 = norm_forward(s, PARAM_LN1, layer, MEMORY_TEMPORARY, "norm1", b->x, b->rstd1);
     }
     arena_slot d_qkv;
     half h = {LINEAR_QKV, LINEAR_O, PARAM_LN1, &b->x, &b->n1, &b->rstd1, &d_qkv, &b->att, -1, "d_norm1", "d_residual"};

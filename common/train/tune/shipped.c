@@ -4,14 +4,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "common/core/text.h"
 #include "common/train/tune/choices.h"
 
-#define INCLUDE_TEXT(symbol, path)                                                                                     \
-    extern const char symbol[] __attribute__((visibility("hidden")));                                                  \
-    __asm__(".pushsection .rodata\n" #symbol ":\n.incbin \"" path "\"\n.byte 0\n.popsection\n")
-
-INCLUDE_TEXT(choices_h200, "common/train/tune/choices/h200.csv");
-INCLUDE_TEXT(choices_h100, "common/train/tune/choices/h100-80gb-hbm3.csv");
+TEXT_OF_FILE(choices_h200, "common/train/tune/choices/h200.csv");
+TEXT_OF_FILE(choices_h100, "common/train/tune/choices/h100-80gb-hbm3.csv");
 
 const char *choices_shipped(const char *gpu)
 {

@@ -122,6 +122,13 @@ static layout lay_out(const arena_event *events, size_t count, int64_t arena_byt
     return l;
 }
 
+static void put_no_frames(FILE *out)
+{
+    put_text(out, "frames");
+    list_begin(out);
+    list_end(out);
+}
+
 static void put_frames(FILE *out, const arena_event *e)
 {
     char name[128];
@@ -187,13 +194,10 @@ static void put_block(FILE *out, int64_t address, int64_t bytes, const arena_eve
     put_pair_int(out, "size", bytes);
     put_pair_int(out, "requested_size", taken ? bytes : 0);
     put_pair_text(out, "state", taken ? "active_allocated" : "inactive");
-    if (taken) {
+    if (taken)
         put_frames(out, taken);
-    } else {
-        put_text(out, "frames");
-        list_begin(out);
-        list_end(out);
-    }
+    else
+        put_no_frames(out);
     dict_end(out);
 }
 
@@ -218,9 +222,7 @@ static void put_segment(FILE *out, int64_t address, int64_t bytes, const placed 
     fputc(0x86, out); /* TUPLE2 */
     put_text(out, "is_expandable");
     fputc(0x89, out); /* NEWFALSE */
-    put_text(out, "frames");
-    list_begin(out);
-    list_end(out);
+    put_no_frames(out);
     put_text(out, "blocks");
     list_begin(out);
     size_t blocks = 0;
@@ -260,7 +262,7 @@ static size_t live_in_arena(const layout *l, const placed **live)
 
 static void put_segments(FILE *out, const layout *l)
 {
-    const placed **live = xmalloc((l->count ? l->count : 1) * sizeof *live);
+    OWNED const placed **live = xmalloc((l->count ? l->count : 1) * sizeof *live);
     size_t n = live_in_arena(l, live), segments = 0;
     list_begin(out);
     if (l->arena_bytes > 0) {
@@ -275,7 +277,6 @@ static void put_segments(FILE *out, const layout *l)
         put_segment(out, p->address, round_up(p->taken->bytes), &p, p->live);
     }
     list_end(out);
-    free(live);
 }
 
 bool snapshot_write(const char *path, const arena_event *events, size_t count, int64_t arena_bytes)

@@ -54,8 +54,7 @@ static bool same_build(const side *s, size_t a, size_t b)
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         if (!same_cells(s, a, b, columns[i]))
             return false;
-    char *why = conditions_differ(s, a, s, b, "");
-    free(why);
+    OWNED char *why = conditions_differ(s, a, s, b, "");
     return !why;
 }
 

@@ -46,7 +46,7 @@ int ascending(const void *a, const void *b)
 
 stats stats_of(const samples *s)
 {
-    stats r = {s->n, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    stats r = {s->n, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     size_t n = s->n;
     if (n == 0)
         return r;
@@ -61,8 +61,6 @@ stats stats_of(const samples *s)
     r.max = sorted[n - 1];
     r.p10 = quantile_nearest(sorted, n, 0.10);
     r.p90 = quantile_nearest(sorted, n, 0.90);
-    if (n >= 100)
-        r.p99 = quantile_nearest(sorted, n, 0.99);
     r.median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 
     double sum = 0, squares = 0;

@@ -9,9 +9,9 @@ typedef struct samples {
     size_t n, capacity;
 } samples;
 
-typedef struct stats { /* unit of the samples; every field NAN when n == 0, p99 NAN when n < 100 */
+typedef struct stats { /* unit of the samples; every field NAN when n == 0 */
     size_t n;
-    double min, p10, median, p90, p99, max, mean, stdev; /* stdev: n-1; 0 for n == 1 */
+    double min, p10, median, p90, max, mean, stdev; /* stdev: n-1; 0 for n == 1 */
 } stats;
 
 int ascending(const void *a, const void *b); /* of doubles, or of records that begin with one; for qsort */

@@ -25,7 +25,7 @@ struct loader {
 bool loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *targets, double *surprise, char *problem,
                  size_t problem_bytes)
 {
-    int32_t *window = xmalloc(((size_t)o->seq + 1) * sizeof *window);
+    OWNED int32_t *window = xmalloc(((size_t)o->seq + 1) * sizeof *window);
     const int64_t first = (o->same ? 0 : step) * o->global_batch + o->rank_first;
     double sum = 0;
     bool ok = true;
@@ -44,7 +44,6 @@ bool loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *t
         if (ok && data_made(o->from))
             sum += made_surprise(data_made(o->from), window, o->seq + 1);
     }
-    free(window);
     *surprise = data_made(o->from) ? sum / (double)o->batch : NAN;
     return ok;
 }

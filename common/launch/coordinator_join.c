@@ -38,14 +38,12 @@ static bool agree(coordinator *h, const member *first, const member *m)
 
 static void welcome_all(coordinator *h)
 {
-    control_place *places = xcalloc((unsigned long)h->o.ranks, sizeof *places);
+    OWNED control_place *places = xcalloc((unsigned long)h->o.ranks, sizeof *places);
     const size_t bytes = (size_t)h->o.ranks * sizeof *places;
     const double now = host_seconds();
     for (int r = 0; r < h->o.ranks; r++) {
-        if (!h->ranks[r].joined) {
-            free(places);
+        if (!h->ranks[r].joined)
             return;
-        }
         places[r].host = h->ranks[r].hello.host;
     }
     for (int r = 0; r < h->o.ranks; r++) {
@@ -53,7 +51,6 @@ static void welcome_all(coordinator *h)
         channel_put(&h->ranks[r].c, CONTROL_WELCOME, places, bytes, NULL, 0);
     }
     h->welcomed = true;
-    free(places);
 }
 
 static void turn_away(member *m, int code, const char *text)

@@ -131,7 +131,7 @@ bench_case *case_at(const options *o, size_t index)
     c->o = o;
     c->picked = xcalloc(o->params_n, sizeof *c->picked);
     c->variant = take_variant(o, &index);
-    const char **texts = xcalloc(o->params_n, sizeof *texts);
+    OWNED const char **texts = xcalloc(o->params_n, sizeof *texts);
     for (int adjacent = 1; adjacent >= 0; adjacent--)
         for (size_t i = o->params_n; i-- > 0;) {
             if (((o->params[i]->spec.flags & OPTION_ADJACENT) != 0) != adjacent)
@@ -144,7 +144,6 @@ bench_case *case_at(const options *o, size_t index)
         }
     c->key = joined(o, texts, c->variant, true);
     c->name = joined(o, texts, c->variant, false);
-    free(texts);
     settle(c);
     return c;
 }

@@ -283,11 +283,6 @@ bool profile_write_idle(const char *folder, const profile_identity *id, const id
 
 /* ---- ranks ---- */
 
-static double compute_union(const sweep_sums *s)
-{
-    return sweep_lane_us(s, LANE_COMPUTE);
-}
-
 bool profile_write_overlap(const char *folder, const profile_identity *id, const profile_overlap *o)
 {
     static const char *const sets[SWEEP_SETS] = {
@@ -297,7 +292,7 @@ bool profile_write_overlap(const char *folder, const profile_identity *id, const
     const sweep_sums *a = &o->own, *b = &o->twin;
     const double comm = sweep_lane_us(a, LANE_COMMUNICATION), exposed = sweep_exposed_us(a);
     const double none = o->has_twin ? 0 : NAN;
-    const double compute = none + compute_union(a) - compute_union(b),
+    const double compute = none + sweep_lane_us(a, LANE_COMPUTE) - sweep_lane_us(b, LANE_COMPUTE),
                  copy = none + sweep_copy_alone_us(a) - sweep_copy_alone_us(b), idle = none + a->us[0] - b->us[0],
                  slower_ms = none + o->step_ms - o->twin_ms;
     begin_row(s);

@@ -45,12 +45,11 @@ static void read_kept(row_writer *r, const char *campaign)
     OWNED_CSV csv *file = csv_read(r->info.csv_path);
     if (!file)
         return;
-    char *machine = results_machine(r->info.csv_path);
+    OWNED char *machine = results_machine(r->info.csv_path);
     results_join(file, machine, (const char *const[]){"campaign", "machine", "device", NULL});
-    free(machine);
     csv_warn_lost(file, r->info.csv_path);
     size_t params = options_param_count(r->o);
-    const char **values = xcalloc(params, sizeof *values);
+    OWNED const char **values = xcalloc(params, sizeof *values);
     r->kept = xcalloc(file->rows, sizeof *r->kept);
     for (size_t i = 0; i < file->rows; i++) {
         if (!csv_is(file, i, "bench", options_bench(r->o)->name) || csv_real(file, i, "method") != ROWS_METHOD ||
@@ -74,7 +73,6 @@ static void read_kept(row_writer *r, const char *campaign)
     if (others && !r->info.silent)
         warn("--resume: %zu row%s of another commit, GPU or run in %s %s", others, others == 1 ? "" : "s",
              r->info.csv_path, others == 1 ? "does not count" : "do not count");
-    free(values);
 }
 
 /* Before a file of other columns is moved aside. */
@@ -123,12 +121,10 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
 static char *row_key(const options *o, const bench_case *c)
 {
     const size_t params = options_param_count(o);
-    const char **values = xcalloc(params, sizeof *values);
+    OWNED const char **values = xcalloc(params, sizeof *values);
     for (size_t p = 0; p < params; p++)
         values[p] = case_cell(c, p);
-    char *key = case_key_of(o, values, case_variant(c));
-    free(values);
-    return key;
+    return case_key_of(o, values, case_variant(c));
 }
 
 bool rows_has(row_writer *r, const bench_case *c)

@@ -99,7 +99,7 @@ static int64_t step_of(const char *line)
 static int64_t take_lines(const char *path, int64_t last, FILE *out)
 {
     FILE *f = fopen(path, "r");
-    char *line = NULL;
+    OWNED char *line = NULL;
     size_t room = 0;
     int64_t step, most = 0;
     for (ssize_t n; f && (n = getline(&line, &room, f)) > 0 && line[n - 1] == '\n' && (step = step_of(line)) <= last;)
@@ -108,7 +108,6 @@ static int64_t take_lines(const char *path, int64_t last, FILE *out)
             if (out)
                 fputs(line, out);
         }
-    free(line);
     if (f)
         fclose(f);
     return most;

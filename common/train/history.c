@@ -70,7 +70,7 @@ static bool apart(const arena_event *a, const arena_event *b)
 
 bool timeline_valid(const timeline *x, char *why, size_t why_bytes)
 {
-    const arena_event **held = xmalloc((x->count ? x->count : 1) * sizeof *held);
+    OWNED const arena_event **held = xmalloc((x->count ? x->count : 1) * sizeof *held);
     size_t n = 0;
     bool valid = true;
     for (size_t i = 0; i < x->count && valid; i++) {
@@ -99,7 +99,6 @@ bool timeline_valid(const timeline *x, char *why, size_t why_bytes)
         }
         held[n++] = e;
     }
-    free(held);
     return valid;
 }
 

@@ -153,7 +153,7 @@ static int by_bytes(const void *a, const void *b)
 /* Meshes without any plan that has room: those that lack least. */
 static void nearest(search *s, mesh_found *list, int *count)
 {
-    const candidate **first = xmalloc((s->count + 1) * sizeof *first);
+    OWNED const candidate **first = xmalloc((s->count + 1) * sizeof *first);
     size_t n = 0;
     qsort(s->all, s->count, sizeof *s->all, by_mesh);
     for (size_t i = 0; i < s->count; i++)
@@ -162,7 +162,6 @@ static void nearest(search *s, mesh_found *list, int *count)
     qsort(first, n, sizeof *first, by_bytes);
     for (*count = 0; *count < MESH_FOUND && (size_t)*count < n; ++*count)
         list[*count] = (mesh_found){first[*count]->plan, mesh_predict(&s->q->job, &first[*count]->plan, s->r, true)};
-    free(first);
 }
 
 mesh_answer mesh_search(const mesh_question *q, const mesh_rates *r)

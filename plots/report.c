@@ -51,8 +51,7 @@ static void write_page(const char *dir, const char *name, const document *doc, c
     if (!out)
         die(EXIT_CODE_FAILURE, "%s: %s", partial, strerror(errno));
     doc_write(doc, writer, &(doc_output){.file = out, .folder = dir});
-    bool wrote = !ferror(out);
-    if (fclose(out) != 0 || !wrote || rename(partial, path) != 0)
+    if (!file_close(out) || rename(partial, path) != 0)
         die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
     printf("wrote %s\n", path);
 }

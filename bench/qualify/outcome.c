@@ -127,8 +127,7 @@ void outcome_write(const char *path, const char *metrics, const outcome *o, int 
         begin(f, "qualify_end_time_seconds", "When it ended, since 1970.");
         fprintf(f, "stepbench_qualify_end_time_seconds %lld\n# EOF\n", (long long)time(NULL));
     }
-    const bool failed = !f || ferror(f);
-    if ((f && fclose(f) != 0) || failed || rename(beside, path) != 0) {
+    if (!file_close(f) || rename(beside, path) != 0) {
         const int error = errno;
         unlink(beside);
         die(EXIT_CODE_FAILURE, "--metrics %s can't be written: %s", path, strerror(error));

@@ -21,8 +21,7 @@ static FILE *file_of(run *x, const char *folder, const char *name)
 
 static void close_file(run *x, FILE *f, const char *name)
 {
-    const bool ok = !ferror(f);
-    if (fclose(f) != 0 || !ok)
+    if (!file_close(f))
         launch_fail(x->k.l, EXIT_CODE_FAILURE, "--dump: %s can't be written: %s", name, strerror(errno));
 }
 

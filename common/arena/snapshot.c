@@ -296,6 +296,5 @@ bool snapshot_write(const char *path, const arena_event *events, size_t count, i
     dict_end(out);
     fputc('.', out); /* STOP */
     free(l.of_event);
-    bool wrote = !ferror(out);
-    return fclose(out) == 0 && wrote;
+    return file_close(out);
 }

@@ -4,6 +4,7 @@
  * starts become /dev/null, so that no file of ours takes their place. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -60,4 +61,19 @@ char *file_read(const char *path, unsigned long *bytes);
 static inline void owned_free(void *pointer)
 {
     free(*(void **)pointer);
+}
+
+/* A file that is closed where its name ends; it may be none. */
+#define OWNED_FILE __attribute__((cleanup(owned_close)))
+static inline void owned_close(FILE **file)
+{
+    if (*file)
+        fclose(*file);
+}
+
+/* Closes a file that was written. False: there is none, or a part of it was lost, now or earlier. */
+static inline bool file_close(FILE *file)
+{
+    const bool whole = file && !ferror(file);
+    return file && fclose(file) == 0 && whole;
 }

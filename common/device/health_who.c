@@ -9,15 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/core/error.h"
+
 /* The first bytes of a file of /proc/PID; false where there is none. Zeros between words become blanks. */
 static bool proc_read(int pid, const char *name, char *out, size_t bytes)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
-    FILE *f = fopen(path, "r");
+    OWNED_FILE FILE *f = fopen(path, "r");
     const size_t n = f ? fread(out, 1, bytes - 1, f) : 0;
-    if (f)
-        fclose(f);
     out[n] = 0;
     for (size_t i = 0; i + 1 < n; i++)
         out[i] = out[i] == 0 || out[i] == '\n' ? ' ' : out[i];
@@ -31,10 +31,8 @@ static time_t started(int pid)
     unsigned long long ticks;
     double up;
     const char *behind_name = proc_read(pid, "stat", stat, sizeof stat) ? strrchr(stat, ')') : NULL;
-    FILE *f = fopen("/proc/uptime", "r");
+    OWNED_FILE FILE *f = fopen("/proc/uptime", "r");
     const bool known = f && fgets(uptime, sizeof uptime, f) && sscanf(uptime, "%lf", &up) == 1;
-    if (f)
-        fclose(f);
     if (!known || !behind_name ||
         sscanf(behind_name, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
                &ticks) != 1)

@@ -12,11 +12,13 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "common/core/error.h"
+
 void host_cpu_model(char *out, size_t bytes)
 {
     struct utsname u;
     snprintf(out, bytes, "%s", uname(&u) == 0 ? u.machine : "unknown");
-    FILE *f = fopen("/proc/cpuinfo", "r");
+    OWNED_FILE FILE *f = fopen("/proc/cpuinfo", "r");
     char line[512];
     while (f && fgets(line, sizeof line, f)) {
         char *colon = strchr(line, ':');
@@ -27,8 +29,6 @@ void host_cpu_model(char *out, size_t bytes)
             break;
         }
     }
-    if (f)
-        fclose(f);
 }
 
 int host_cores(void)
@@ -46,11 +46,9 @@ int host_cores_allowed(void)
 /* First number in a file of one number; SIZE_MAX for "max" or no such file. */
 static size_t number_in(const char *path)
 {
-    FILE *f = fopen(path, "r");
+    OWNED_FILE FILE *f = fopen(path, "r");
     unsigned long long x;
     int got = f ? fscanf(f, "%llu", &x) : 0;
-    if (f)
-        fclose(f);
     return got == 1 ? (size_t)x : SIZE_MAX;
 }
 
@@ -59,12 +57,10 @@ static bool numbers_in(const char *folder, const char *name, double *x, int n)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "r");
+    OWNED_FILE FILE *f = fopen(path, "r");
     int got = 0;
     while (f && got < n && fscanf(f, "%lf", &x[got]) == 1)
         got++;
-    if (f)
-        fclose(f);
     return got == n;
 }
 
@@ -97,7 +93,7 @@ double host_cpu_quota(const char *root)
     double least = NAN;
     char path[4096], line[4096];
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    FILE *f = fopen(path, "r");
+    OWNED_FILE FILE *f = fopen(path, "r");
     while (f && fgets(line, sizeof line, f)) { /* "0::/group", or of version 1 "4:cpu,cpuacct:/group" */
         const char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
         line[strcspn(line, "\n")] = '\0';
@@ -106,22 +102,18 @@ double host_cpu_quota(const char *root)
                 (i == 0 || strncmp(controllers, ":cpu:", 5) == 0 || strncmp(controllers, ":cpu,", 5) == 0))
                 least = fmin(least, least_quota(root, hierarchies[i], group + 1));
     }
-    if (f)
-        fclose(f);
     return least;
 }
 
 /* The number after `field` at the start of a line; 0 when absent. */
 static size_t field_in(const char *path, const char *field)
 {
-    FILE *f = fopen(path, "r");
+    OWNED_FILE FILE *f = fopen(path, "r");
     char line[256];
     size_t x = 0, length = strlen(field);
     while (f && fgets(line, sizeof line, f))
         if (strncmp(line, field, length) == 0)
             x = (size_t)strtoull(line + length, NULL, 10);
-    if (f)
-        fclose(f);
     return x;
 }
 

@@ -64,12 +64,9 @@ static uint64_t host_hash(void)
 {
     char boot[64] = "";
     struct stat net = {0};
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (f) {
-        if (!fgets(boot, sizeof boot, f))
-            boot[0] = 0;
-        fclose(f);
-    }
+    OWNED_FILE FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (f && !fgets(boot, sizeof boot, f))
+        boot[0] = 0;
     stat("/proc/self/ns/net", &net);
     return rng_hash((uint64_t)net.st_ino, boot);
 }

@@ -129,10 +129,9 @@ bool events_close(events *e)
 {
     if (!e)
         return true;
-    const bool ok = !ferror(e->file);
-    const bool closed = fclose(e->file) == 0;
+    const bool ok = file_close(e->file);
     free(e);
-    return ok && closed;
+    return ok;
 }
 
 void events_plant(events *e)
@@ -176,7 +175,7 @@ static int64_t step_of(const message *m)
 
 void events_copy(events *e, const char *path, int64_t last)
 {
-    FILE *f = fopen(path, "rb");
+    OWNED_FILE FILE *f = fopen(path, "rb");
     message m;
     bool end = false, version = true; /* which ours has already */
     while (f && !problem_of(f, &m, &end) && !end) {
@@ -184,13 +183,11 @@ void events_copy(events *e, const char *path, int64_t last)
             write_record(e, &m);
         version = false;
     }
-    if (f)
-        fclose(f);
 }
 
 bool events_check(const char *path, char *why, size_t why_bytes)
 {
-    FILE *f = fopen(path, "rb");
+    OWNED_FILE FILE *f = fopen(path, "rb");
     const char *problem = NULL;
     message m;
     bool end = false;
@@ -203,7 +200,6 @@ bool events_check(const char *path, char *why, size_t why_bytes)
         problem = problem_of(f, &m, &end);
         record += !problem;
     }
-    fclose(f);
     if (problem)
         snprintf(why, why_bytes, "%s: record %ld %s", path, record, problem);
     return !problem;

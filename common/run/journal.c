@@ -98,7 +98,7 @@ static int64_t step_of(const char *line)
 /* Lines that are whole and not of later steps than `last` go to `out`, if any. Returns the last one's step. */
 static int64_t take_lines(const char *path, int64_t last, FILE *out)
 {
-    FILE *f = fopen(path, "r");
+    OWNED_FILE FILE *f = fopen(path, "r");
     OWNED char *line = NULL;
     size_t room = 0;
     int64_t step, most = 0;
@@ -108,8 +108,6 @@ static int64_t take_lines(const char *path, int64_t last, FILE *out)
             if (out)
                 fputs(line, out);
         }
-    if (f)
-        fclose(f);
     return most;
 }
 
@@ -192,19 +190,13 @@ void journal_write(journal *j, const journal_record *r)
     fflush(j->csv); /* last, see journal_open */
 }
 
-static bool close_file(FILE *f)
-{
-    const bool ok = !f || !ferror(f);
-    return (!f || fclose(f) == 0) && ok;
-}
-
 bool journal_close(journal *j, char *why, size_t why_bytes)
 {
     if (!j)
         return true;
     const bool whole = j->events;
-    bool ok = close_file(j->csv);
-    ok = close_file(j->jsonl) && ok;
+    bool ok = file_close(j->csv);
+    ok = file_close(j->jsonl) && ok;
     ok = events_close(j->events) && ok;
     if (!ok && why)
         snprintf(why, why_bytes, "the log beside %s could not be written", j->events_path);

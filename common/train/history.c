@@ -197,6 +197,5 @@ bool timeline_write(const timeline *x, const char *path, const char *title)
             fprintf(out, ",%lld", (long long)now.held[k]);
         fputc('\n', out);
     }
-    const bool wrote = !ferror(out);
-    return fclose(out) == 0 && wrote;
+    return file_close(out);
 }

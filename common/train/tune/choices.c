@@ -241,8 +241,7 @@ static void convert(const choices *c, int first)
         write_header(f);
         for (int i = first; i < c->count; i++)
             write_choice(f, &c->list[i]);
-        const bool written = !ferror(f);
-        if (fclose(f) == 0 && written)
+        if (file_close(f))
             (void)rename(anew, c->path);
         else
             (void)remove(anew);

@@ -7,7 +7,6 @@
  * pipeline.
  * Limits: `measured` needs the rows of the benches that run such steps; see docs/planner.md. */
 #include <stdio.h>
-#include <string.h>
 
 #include "bench/mesh/machine.h"
 #include "bench/model/context.h"

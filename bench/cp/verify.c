@@ -11,7 +11,6 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/spread.h"
-#include "common/model/dtypes.h"
 #include "common/record/nvtx.h"
 
 enum { BACK_TO_BACK = 3 }; /* passes before the last check: races show under load */

@@ -14,7 +14,6 @@
 #include "common/core/output.h"
 #include "common/core/stats.h"
 #include "common/core/text.h"
-#include "common/core/units.h"
 
 /* ---- the ways ---- */
 

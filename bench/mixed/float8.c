@@ -6,13 +6,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/model/beside.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/core/text.h"
-#include "common/formulas/attention.h"
 #include "common/formulas/model.h"
 #include "common/session/measure.h"
 

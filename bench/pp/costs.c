@@ -8,7 +8,6 @@
 #include "bench/pp/verify.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
-#include "common/record/nvtx.h"
 #include "common/session/watchdog.h"
 
 enum { PIECES = 3, BLOCKS = 4, MICROS = 2, ACTIONS = 2 * PIECES * MICROS, COST_STEPS = 5 };

@@ -18,7 +18,6 @@
 #include "common/record/nvtx.h"
 #include "common/session/measure.h"
 #include "common/session/profile.h"
-#include "common/session/watchdog.h"
 
 /* What a rank notes of a sample: these, then of each action when it begins, when its last op on the compute stream is over, behind which
  * it gives what it makes, and when it ends, with weight gradients beside. NAN: a W that is part of its B. */

@@ -13,7 +13,6 @@
 #include "bench/share/compare.h"
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
-#include "common/session/watchdog.h"
 
 enum { CHECK_STEPS = 3 };
 static const double bound_norm = 1e-5; /* relative */

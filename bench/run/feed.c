@@ -6,7 +6,6 @@
 
 #include "bench/run/run.h"
 #include "common/core/error.h"
-#include "common/core/text.h"
 #include "common/train/feed.h"
 
 static size_t micro(const run *x)

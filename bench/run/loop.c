@@ -9,7 +9,6 @@
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
 #include "common/session/watchdog.h"
-#include "common/train/feed.h"
 
 enum { BLOCKS = 4 };
 

@@ -4,14 +4,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "bench/run/save.h"
 #include "common/checkpoint/folder.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
-#include "common/train/feed.h"
 
 enum { READERS = 4 };
 

@@ -20,7 +20,6 @@
 #include "common/core/numeric.h"
 #include "common/record/nvtx.h"
 #include "common/replica/parts.h"
-#include "common/session/watchdog.h"
 
 enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, STEPS = 3 };
 static const double check_eps = 1e-5; /* of AdamW: small gradients' signs are not magnified */

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* What each kind is called in CS336's state_dict, and its shape in terms of the model's dimensions. */
 typedef enum dimension { DIM_ONE, DIM_D, DIM_A, DIM_KV, DIM_F, DIM_V } dimension; /* DIM_A: of attention's heads */

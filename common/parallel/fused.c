@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "common/comm/peer.h"
-#include "common/core/error.h"
 #include "common/parallel/internal.h"
 #include "common/record/nvtx.h"
 #include "common/record/record.h"

@@ -2,7 +2,6 @@
 /* Makes, steps and frees a trainer with its strategy on every rank; see replica.h. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/core/error.h"
 #include "common/core/rng.h"

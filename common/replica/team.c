@@ -4,12 +4,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/core/error.h"
 #include "common/core/text.h"
 #include "common/record/nvtx.h"
-#include "common/session/watchdog.h"
 
 /* clang-format off */
 const team_way team_ways[] = {

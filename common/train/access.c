@@ -2,7 +2,6 @@
 /* What comes into a trainer and out of it: initial values, tokens, parameters, gradients, logits, the loss. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"

@@ -7,9 +7,7 @@
 
 static csv *rows_of(const char *folder, const char *arguments)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED char *all = xasprintf("--warmup 1 --iters 3 %s", arguments);
     csv *c = bench_rows(folder, "bench_allreduce", "", all, EXIT_CODE_OK);
     assert_non_null(c);

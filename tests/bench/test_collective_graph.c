@@ -127,9 +127,7 @@ void __wrap_device_graph_destroy(device *d, device_graph *g)
 
 static void rows_are(const char *fault, const char *in_place, const char *mode, const char *status, const char *reason)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     remove("rows.csv");
     OWNED char *arguments =
         xasprintf("FAULT=%s --device cpu --machine test-x1 --quiet --csv rows.csv --ranks 2 --bytes 4000 "

@@ -8,9 +8,7 @@
 
 static csv *rows_of(const char *folder, int code, const char *arguments)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED char *all = xasprintf("--warmup 1 %s", arguments);
     csv *c = bench_rows(folder, "bench_cp", "", all, code);
     return c;
@@ -99,9 +97,7 @@ TEST_IN_FOLDER(planted_errors_are_found)
 
 static csv *steps_of(const char *folder, int code, const char *arguments)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED char *all = xasprintf("--heads 6 --d-model 96 --precision fp32 --grad-dtype policy --iters 0 %s", arguments);
     csv *c = bench_rows(folder, "bench_fsdp", "", all, code);
     return c;

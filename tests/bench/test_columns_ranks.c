@@ -9,9 +9,7 @@
 
 static csv *rows_of(const char *folder, const char *bench, const char *arguments)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     return bench_rows(folder, bench, "", arguments, EXIT_CODE_OK);
 }
 
@@ -499,9 +497,7 @@ static const column_rule qualify_rules[] = {
 /* Four ranks, so that each is compared with the others; one may well be slow here. */
 TEST_IN_FOLDER(qualify)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     columns_have_rules(*state, "bench_qualify", qualify_rules);
     columns_hold(bench_rows(*state, "bench_qualify", "",
                             "--ranks 4 --dtype fp32 --variant gemm,copy,flash,step --gemm-size 64 --bytes 64K --seq 32 "

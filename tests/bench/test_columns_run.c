@@ -81,9 +81,7 @@ static const column_rule rules[] = {
 
 TEST(columns)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     columns_have_rules(*state, "bench_run", rules);
     columns_run(*state, "bench_run", "",
                 "--size tiny --precision fp32 --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 --d-ff "

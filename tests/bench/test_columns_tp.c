@@ -79,9 +79,7 @@ static const column_rule rules[] = {
 
 TEST(columns)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     csv *c = bench_rows(*state, "bench_tp", "",
                         "--ranks 2,4 --precision bf16 --micro-batches 2 --iters 4 --warmup 1 --seq 16 "
                         "--loss parallel,gathered --regather 1,0 --peak-tflops 0.5 --grad-dtype policy",
@@ -121,9 +119,7 @@ static char *output_of(const char *arguments, int *code)
 TEST(numbers_stay_finite)
 {
     int code;
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     (void)state;
     OWNED char *text =
         output_with("--layers 40 --seq 16 --batch 2 --check 0 --iters 1 --warmup 1 --precision bf16-pure ",
@@ -135,9 +131,7 @@ TEST(numbers_stay_finite)
 TEST(sound)
 {
     int code;
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED char *text =
         output_of(SHARED FP32 "--recompute none,block,selective --loss-chunk 0,10 --regather 1,0", &code);
     if (code != EXIT_CODE_OK || strstr(text, "skip"))
@@ -149,9 +143,7 @@ TEST(sound_with_other_axes)
 {
     static const char *const jobs[] = {MESH "--variant copy,push --strategy ddp,zero1,fsdp",
                                        SEQUENCES "--variant nccl,push --strategy fsdp"};
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     for (int i = 0; i < 2; i++) {
         int code;
         OWNED char *arguments = xasprintf("%s --heads-kv 1 --micro-batches 2 --clip 0.01", jobs[i]);
@@ -197,9 +189,7 @@ TEST(faults)
                                             {"groups", "nccl", "which holds other parts", MESH},
                                             {"order", "nccl", "which holds other parts", MESH},
                                             {"own", "nccl", "gradient of", SEQUENCES}};
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
         int code;
         OWNED char *arguments = xasprintf("%s --plant-error %s --variant %s", plants[i][3], plants[i][0], plants[i][1]);

@@ -82,9 +82,7 @@ static csv *sharded(void **state, size_t rows, const char *options)
  * halves the bytes, and keeps what one rank's own casts have. Either way a step is compared with that of bf16. */
 TEST(shards_agree_with_one_rank)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     double whole = 0;
     OWNED_CSV csv *c =
         sharded(state, 6,
@@ -107,9 +105,7 @@ TEST(shards_agree_with_one_rank)
 /* So says a row of every other bench of steps. */
 TEST(every_step_says_what_float8_gained)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     static const char *const of[][2] = {
         {"bench_ddp_flat", ""}, {"bench_zero1", "--variant zero1"}, {"bench_pp", "--variant gpipe --micro-batches 2"}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -131,9 +127,7 @@ TEST(every_step_says_what_float8_gained)
  * histories: two steps have the bits of one rank. */
 TEST(other_recipes_gather_parameters)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED_CSV csv *c = sharded(state, 4,
                                "--ranks 4 --size tiny --variant fsdp --gather-dtype float8 "
                                "--precision fp8-tensorwise,fp8-rowwise,fp8-block,fp8-delayed");

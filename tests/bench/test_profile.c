@@ -203,10 +203,7 @@ TEST_IN_FOLDER(without_it_there_is_nothing)
 
 TEST_IN_FOLDER(two_ranks)
 {
-#ifndef HAVE_GLOO
-    print_message("built without Gloo\n");
-    skip();
-#endif
+    needs_gloo();
     run(*state, "bench_ddp_overlap",
         "--ranks 2 --size tiny --seq 16 --batch 2 --iters 2 --warmup 1 --precision fp32 --profile --quiet");
     check_sums(*state);

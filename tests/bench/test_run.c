@@ -11,9 +11,7 @@
 
 static csv *rows_of(const char *folder, const char *arguments, int code)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     return bench_rows(folder, "bench_run", "", arguments, code);
 }
 

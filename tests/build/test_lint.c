@@ -62,29 +62,24 @@ TEST_WITH(a_good_tree_passes, tree_create, folder_remove)
         expect(*state, rules[i], NULL);
 }
 
-TEST_WITH(an_upward_include_is_found, tree_create, folder_remove)
-{
-    plant(*state, "common/core/stats.c", "int n;\n#include \"common/device/device.h\"\n");
-    expect(*state, "includes", "common/core/stats.c:2: \"common/device/device.h\" points upward");
-}
+/* A file is planted, of which the rule says this. */
+#define BREACH(name, file, text, rule, said)                                                                           \
+    TEST_WITH(name, tree_create, folder_remove)                                                                        \
+    {                                                                                                                  \
+        plant(*state, file, text);                                                                                     \
+        expect(*state, rule, said);                                                                                    \
+    }
 
-TEST_WITH(an_include_that_the_table_lacks_is_found, tree_create, folder_remove)
-{
-    plant(*state, "common/build/rooms.txt", "common/core:\ncommon/device: common/core\ncommon/train: common/core\n");
-    expect(*state, "includes", "common/train/trainer.c:1: \"common/device/device.h\" is not allowed");
-}
-
-TEST_WITH(a_table_that_looks_up_is_found, tree_create, folder_remove)
-{
-    plant(*state, "common/build/rooms.txt", "common/core: common/train\ncommon/device: common/core\ncommon/train:\n");
-    expect(*state, "table", "common/core allows common/train, which is no room above this line");
-}
-
-TEST_WITH(a_folder_without_a_room_is_found, tree_create, folder_remove)
-{
-    plant(*state, "common/spare/spare.c", "int spare;\n");
-    expect(*state, "table", "common/spare: this folder has no line");
-}
+BREACH(an_upward_include_is_found, "common/core/stats.c", "int n;\n#include \"common/device/device.h\"\n", "includes",
+       "common/core/stats.c:2: \"common/device/device.h\" points upward")
+BREACH(an_include_that_the_table_lacks_is_found, "common/build/rooms.txt",
+       "common/core:\ncommon/device: common/core\ncommon/train: common/core\n", "includes",
+       "common/train/trainer.c:1: \"common/device/device.h\" is not allowed")
+BREACH(a_table_that_looks_up_is_found, "common/build/rooms.txt",
+       "common/core: common/train\ncommon/device: common/core\ncommon/train:\n", "table",
+       "common/core allows common/train, which is no room above this line")
+BREACH(a_folder_without_a_room_is_found, "common/spare/spare.c", "int spare;\n", "table",
+       "common/spare: this folder has no line")
 
 TEST_WITH(circles_are_found, tree_create, folder_remove)
 {

@@ -568,16 +568,6 @@ static int rank_main(int argc, char **argv)
 
 #define CPU "--device cpu --csv rows.csv "
 
-static bool no_gloo(void)
-{
-#ifdef HAVE_GLOO
-    return false;
-#else
-    print_message("built without Gloo\n");
-    return true;
-#endif
-}
-
 static void expect(const char *arguments, int code)
 {
     const int got = ranks_run("bench_comm", arguments);
@@ -587,8 +577,7 @@ static void expect(const char *arguments, int code)
 
 TEST_IN_RANKS_FOLDER(every_op_on_one_to_four_ranks)
 {
-    if (no_gloo())
-        skip();
+    needs_gloo();
     expect(CPU "--ranks 1 --variant ops,bits,streams", EXIT_CODE_OK);
     expect(CPU "--ranks 2 --variant ops,bits,streams", EXIT_CODE_OK);
     expect(CPU "--ranks 3 --variant ops,bits,streams", EXIT_CODE_OK);
@@ -598,16 +587,14 @@ TEST_IN_RANKS_FOLDER(every_op_on_one_to_four_ranks)
 
 TEST_IN_RANKS_FOLDER(the_first_ranks_alone)
 {
-    if (no_gloo())
-        skip();
+    needs_gloo();
     expect(CPU "--ranks 2,3,1 --variant ops,bits,streams", EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3 * 3);
 }
 
 TEST_IN_RANKS_FOLDER(sends_and_receives)
 {
-    if (no_gloo())
-        skip();
+    needs_gloo();
     expect(CPU "--ranks 2,3,4 --variant pairs --timeout 20", EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
 }
@@ -615,8 +602,7 @@ TEST_IN_RANKS_FOLDER(sends_and_receives)
 /* Ranks 0 to 7 are a mesh, and in the second case ranks 0 to 3 of them. */
 TEST_IN_RANKS_FOLDER(groups_of_a_mesh)
 {
-    if (no_gloo())
-        skip();
+    needs_gloo();
     expect(CPU "--ranks 8,4 --variant axes --timeout 20", EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 2);
 }
@@ -632,8 +618,7 @@ TEST_IN_RANKS_FOLDER(shared_memory_has_room_or_is_refused)
 /* Whoever notices first, the rank that is gone is named, and not those that lost their connection to it. */
 TEST_IN_RANKS_FOLDER(a_killed_rank_is_named)
 {
-    if (no_gloo())
-        skip();
+    needs_gloo();
     const double start = ranks_seconds();
     expect(CPU "--ranks 3 --variant killed", EXIT_CODE_TIMEOUT);
     assert_true(ranks_seconds() - start < 5);
@@ -646,8 +631,7 @@ TEST_IN_RANKS_FOLDER(a_killed_rank_is_named)
 
 TEST_IN_RANKS_FOLDER(a_stopped_rank_is_named)
 {
-    if (no_gloo())
-        skip();
+    needs_gloo();
     const double start = ranks_seconds();
     expect(CPU "--ranks 2 --variant stopped --timeout 1.5", EXIT_CODE_TIMEOUT);
     assert_true(ranks_seconds() - start < 6);
@@ -706,8 +690,7 @@ TEST_WITH(two_hosts, ranks_enter_folder, leave_two_hosts)
 {
     char self[512] = "", arguments[1024];
     pid_t pids[3];
-    if (no_gloo())
-        skip();
+    needs_gloo();
     if (!make_two_hosts()) {
         print_message("network namespaces can't be made here\n");
         skip();

@@ -100,9 +100,7 @@ static void run(session *s, const bench_case *c, row *w)
 
 TEST_IN_RANKS_FOLDER(the_rank_is_named)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     static const char *const axes[] = {"pp", "dp", "tp"}, *const fates[] = {"killed", "stopped", "delayed"},
                              *const says[] = {"was killed by signal 9", "does not run", "makes no progress"};
     for (int axis = 0; axis < 3; axis++)

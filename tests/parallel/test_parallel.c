@@ -480,18 +480,14 @@ static void parallel_run(session *s, const bench_case *c, row *w)
     rank = launch_rank(job);
     ranks = (int)case_int(c, "ranks");
     runs = 0;
-    if (strcmp(variant, "toy") == 0)
-        toy_all();
-    if (strcmp(variant, "steps") == 0)
-        steps_all();
-    if (strcmp(variant, "hybrid") == 0)
-        hybrid_all();
-    if (strcmp(variant, "compute-only") == 0)
-        compute_only_all();
-    if (strcmp(variant, "reads") == 0)
-        reads_all();
-    if (strcmp(variant, "tail") == 0)
-        tail_all();
+    const struct {
+        const char *name;
+        void (*run)(void);
+    } all[] = {{"toy", toy_all},     {"steps", steps_all}, {"hybrid", hybrid_all}, {"compute-only", compute_only_all},
+               {"reads", reads_all}, {"tail", tail_all}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(variant, all[i].name) == 0)
+            all[i].run();
     if (strcmp(variant, "killed") == 0 || strcmp(variant, "stopped") == 0 || strcmp(variant, "stuck") == 0)
         lose_a_rank(variant);
     row_int(w, "runs", runs);
@@ -614,52 +610,30 @@ TEST(what_a_plan_says)
 
 static void expect(const char *arguments, int rows)
 {
-#ifndef HAVE_GLOO
-    print_message("built without Gloo\n");
-    skip();
-#endif
+    needs_gloo();
     const int got = ranks_run("bench_parallel", arguments);
     if (got != EXIT_CODE_OK)
         fail_msg("%s: exit code %d: %s", arguments, got, ranks_text("err.txt"));
     assert_int_equal(ranks_lines("rows.csv"), 1 + rows);
 }
 
-TEST_IN_RANKS_FOLDER(toy_models_equal_a_single_process)
-{
-    expect(CPU "--ranks 2,3,4 --variant toy", 3);
-}
+#define RUN(name, arguments, rows)                                                                                     \
+    TEST_IN_RANKS_FOLDER(name)                                                                                         \
+    {                                                                                                                  \
+        expect(CPU arguments, rows);                                                                                   \
+    }
 
-TEST_IN_RANKS_FOLDER(sums_and_updates_are_exact)
-{
-    expect(CPU "--ranks 1,2,3 --variant steps", 3);
-}
-
-TEST_IN_RANKS_FOLDER(replicas_in_slices_are_exact)
-{
-    expect(CPU "--ranks 4 --variant hybrid", 1);
-}
-
-TEST_IN_RANKS_FOLDER(the_compute_only_step_has_no_collective)
-{
-    expect(CPU "--ranks 3,2 --variant compute-only", 2);
-}
-
-TEST_IN_RANKS_FOLDER(slices_are_read_when_they_are_updated)
-{
-    expect(CPU "--ranks 2,3,4 --variant reads", 3);
-}
-
-TEST_IN_RANKS_FOLDER(a_late_rank_makes_a_tail)
-{
-    expect(CPU "--ranks 2 --variant tail", 1);
-}
+RUN(toy_models_equal_a_single_process, "--ranks 2,3,4 --variant toy", 3)
+RUN(sums_and_updates_are_exact, "--ranks 1,2,3 --variant steps", 3)
+RUN(replicas_in_slices_are_exact, "--ranks 4 --variant hybrid", 1)
+RUN(the_compute_only_step_has_no_collective, "--ranks 3,2 --variant compute-only", 2)
+RUN(slices_are_read_when_they_are_updated, "--ranks 2,3,4 --variant reads", 3)
+RUN(a_late_rank_makes_a_tail, "--ranks 2 --variant tail", 1)
 
 /* The others name it within --timeout, with what it did last. */
 static void expect_loss(const char *arguments, double seconds, const char *const *words)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     const double start = ranks_seconds();
     const int got = ranks_run("bench_parallel", arguments);
     const char *said = ranks_text("err.txt");

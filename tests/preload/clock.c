@@ -49,33 +49,18 @@ int clock_gettime(clockid_t id, struct timespec *now)
     return 0;
 }
 
-static sb_status flash_forward(sb_context *ctx, const sb_attention *a, void *stream)
-{
-    static int calls;
-    cycle(&calls, 1);
-    return flash->forward(ctx, a, stream);
-}
+#define ATTENTION(op, pass, times)                                                                                     \
+    static sb_status op##_##pass(sb_context *ctx, const sb_attention *a, void *stream)                                 \
+    {                                                                                                                  \
+        static int calls;                                                                                              \
+        cycle(&calls, times);                                                                                          \
+        return op->pass(ctx, a, stream);                                                                               \
+    }
 
-static sb_status flash_backward(sb_context *ctx, const sb_attention *a, void *stream)
-{
-    static int calls;
-    cycle(&calls, 1);
-    return flash->backward(ctx, a, stream);
-}
-
-static sb_status unfused_forward(sb_context *ctx, const sb_attention *a, void *stream)
-{
-    static int calls;
-    cycle(&calls, 2);
-    return unfused->forward(ctx, a, stream);
-}
-
-static sb_status unfused_backward(sb_context *ctx, const sb_attention *a, void *stream)
-{
-    static int calls;
-    cycle(&calls, 3);
-    return unfused->backward(ctx, a, stream);
-}
+ATTENTION(flash, forward, 1)
+ATTENTION(flash, backward, 1)
+ATTENTION(unfused, forward, 2)
+ATTENTION(unfused, backward, 3)
 
 static sb_status gemm(sb_context *ctx, sb_dtype dtype, int m, int n, int k, const void *a, const void *b, void *c,
                       void *stream)

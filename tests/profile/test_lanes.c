@@ -227,10 +227,7 @@ static void record(session *s, const bench_case *c, row *w)
 
 TEST_IN_RANKS_FOLDER(two_ranks_record_a_step)
 {
-#ifndef HAVE_GLOO
-    print_message("built without Gloo\n");
-    skip();
-#endif
+    needs_gloo();
     const int code = ranks_run("bench_lanes", "--device cpu --csv rows.csv --ranks 2");
     if (code != 0)
         fail_msg("exit code %d: %s", code, ranks_text("err.txt"));

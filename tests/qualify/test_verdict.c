@@ -143,76 +143,30 @@ static verdict health_with(void (*change)(gpu_health *h), const char *throttle, 
     return qualify_health(gpus, 4, 2, throttle, why, bytes);
 }
 
-static void nothing(gpu_health *h)
-{
-    (void)h;
-}
-static void load(gpu_health *h)
-{
-    h->used_pct = 97;
-}
-static void taken(gpu_health *h)
-{
-    h->used_bytes = 3 * 0x1p30;
-}
-static void ecc(gpu_health *h)
-{
-    h->ecc_uncorrected = 2;
-}
-static void pending(gpu_health *h)
-{
-    h->remap_pending = 1;
-}
-static void failed(gpu_health *h)
-{
-    h->remap_failed = 1;
-}
-static void link_down(gpu_health *h)
-{
-    h->links_up = 17;
-}
-static void narrow(gpu_health *h)
-{
-    h->pcie_width = 8;
-}
-static void no_nvml(gpu_health *h)
-{
-    *h = health_unknown();
-}
-static void link_replays(gpu_health *h)
-{
-    h->nvlink_errors = 3;
-}
-static void few_checksums(gpu_health *h) /* 100 a second are what a good link may have */
-{
-    h->nvlink_crc = 6000;
-}
-static void many_checksums(gpu_health *h)
-{
-    h->nvlink_crc = 6001;
-}
-static void few_replays(gpu_health *h) /* 8 a minute */
-{
-    h->pcie_replays = 8;
-}
-static void many_replays(gpu_health *h)
-{
-    h->pcie_replays = 9;
-}
-static void program_xid(gpu_health *h)
-{
-    snprintf(h->xids, sizeof h->xids, "31+13+43");
-}
-static void hardware_xid(gpu_health *h)
-{
-    snprintf(h->xids, sizeof h->xids, "31+79");
-}
-static void all_at_once(gpu_health *h)
-{
-    load(h);
-    ecc(h);
-    narrow(h);
-}
+/* A GPU of which a change is what the driver says. */
+#define CHANGE(name, ...)                                                                                              \
+    static void name(gpu_health *h)                                                                                    \
+    {                                                                                                                  \
+        __VA_ARGS__;                                                                                                   \
+    }
+
+CHANGE(nothing, (void)h)
+CHANGE(load, h->used_pct = 97)
+CHANGE(taken, h->used_bytes = 3 * 0x1p30)
+CHANGE(ecc, h->ecc_uncorrected = 2)
+CHANGE(pending, h->remap_pending = 1)
+CHANGE(failed, h->remap_failed = 1)
+CHANGE(link_down, h->links_up = 17)
+CHANGE(narrow, h->pcie_width = 8)
+CHANGE(no_nvml, *h = health_unknown())
+CHANGE(link_replays, h->nvlink_errors = 3)
+CHANGE(few_checksums, h->nvlink_crc = 6000) /* 100 a second are what a good link may have */
+CHANGE(many_checksums, h->nvlink_crc = 6001)
+CHANGE(few_replays, h->pcie_replays = 8) /* 8 a minute */
+CHANGE(many_replays, h->pcie_replays = 9)
+CHANGE(program_xid, snprintf(h->xids, sizeof h->xids, "31+13+43"))
+CHANGE(hardware_xid, snprintf(h->xids, sizeof h->xids, "31+79"))
+CHANGE(all_at_once, load(h), ecc(h), narrow(h))
 
 TEST(what_the_driver_says)
 {

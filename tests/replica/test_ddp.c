@@ -37,30 +37,17 @@ static void every_strategy(const char *bench, const char *more, int variants, in
     free(arguments);
 }
 
-TEST_IN_RANKS_FOLDER(naive)
-{
-    every_strategy("bench_ddp_naive", "", 2, 12);
-}
+#define EVERY_STRATEGY(name, bench, more, variants, buckets)                                                           \
+    TEST_IN_RANKS_FOLDER(name)                                                                                         \
+    {                                                                                                                  \
+        every_strategy(bench, more, variants, buckets);                                                                \
+    }
 
-TEST_IN_RANKS_FOLDER(flat)
-{
-    every_strategy("bench_ddp_flat", "", 2, 1);
-}
-
-TEST_IN_RANKS_FOLDER(overlapped)
-{
-    every_strategy("bench_ddp_overlap", "--overlap gradients", 1, 12);
-}
-
-TEST_IN_RANKS_FOLDER(bucketed)
-{
-    every_strategy("bench_ddp_bucketed", "--bucket-mb 0.02", 1, 4);
-}
-
-TEST_IN_RANKS_FOLDER(sharded)
-{
-    every_strategy("bench_zero1", "--bucket-mb 0.02 --variant all", 4, 4);
-}
+EVERY_STRATEGY(naive, "bench_ddp_naive", "", 2, 12)
+EVERY_STRATEGY(flat, "bench_ddp_flat", "", 2, 1)
+EVERY_STRATEGY(overlapped, "bench_ddp_overlap", "--overlap gradients", 1, 12)
+EVERY_STRATEGY(bucketed, "bench_ddp_bucketed", "--bucket-mb 0.02", 1, 4)
+EVERY_STRATEGY(sharded, "bench_zero1", "--bucket-mb 0.02 --variant all", 4, 4)
 
 /* Each case has a check of its own: with the loss in chunks, gradients are rounded in another order. */
 TEST_IN_RANKS_FOLDER(loss_in_chunks)

@@ -250,9 +250,7 @@ TEST_IN_RANKS_FOLDER(memory_before_it_starts)
         "--device cpu --machine test-x1 --size tiny --d-model 128 --layers 6 --vocab 1000 --seq 16 "
         "--batch 1 --ranks 4 --precision bf16 --grad-dtype policy --variant all "
         "--iters 1 --warmup 1 --check 0";
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED char *path = bench_path("bench_fsdp"), *dry = xasprintf("%s --dry-run", arguments),
                *real_run = xasprintf("%s --quiet --csv rows.csv", arguments);
     assert_int_equal(ranks_wait(ranks_start(path, "bench_fsdp", "", dry)), EXIT_CODE_OK);

@@ -153,9 +153,7 @@ static int rank_main(int argc, char **argv)
 
 TEST_IN_RANKS_FOLDER(replicas_on_ranks)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     const int code = ranks_run("bench_replica", "--device cpu --csv rows.csv --ranks 1,2,3");
     if (code != EXIT_CODE_OK)
         fail_msg("exit code %d: %s", code, ranks_text("err.txt"));

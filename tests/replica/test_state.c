@@ -128,9 +128,7 @@ static void run(session *s, const bench_case *c, row *w)
 
 TEST_IN_RANKS_FOLDER(every_way_writes_the_same_bytes)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     const int code = ranks_run("bench_state", "--device cpu --ranks 4 --csv none");
     if (code != EXIT_CODE_OK)
         fail_msg("exit code %d: %s %s", code, ranks_text("out.txt"), ranks_text("err.txt"));

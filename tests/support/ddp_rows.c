@@ -13,9 +13,7 @@
 csv *ddp_rows_of_model(const char *bench, const char *model, const char *arguments, int code)
 {
     OWNED char *path = bench_path(bench), *all = xasprintf(WHERE "%s%s", model, arguments);
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     remove("rows.csv");
     const int got = ranks_wait(ranks_start(path, bench, "", all));
     if (got != code)

@@ -57,6 +57,14 @@ int skip_program(void)
     return cmocka_run_group_tests(skipped, NULL, NULL);
 }
 
+void needs_gloo(void)
+{
+#ifndef HAVE_GLOO
+    print_message("built without Gloo\n");
+    skip();
+#endif
+}
+
 int tests_run(void)
 {
     if (need && !need())

@@ -66,6 +66,7 @@ void program_add(const char *name, int (*main)(int argc, char **argv));
 int tests_run(void); /* for a program with a main of its own */
 /* The main of a program whose subject this build has not: one test, which is skipped. */
 int skip_program(void);
+void needs_gloo(void); /* skips the test in a build without it, which has no ranks on the CPU */
 
 /* For setup and teardown of a test or group: *state is the path of a new folder, removed with all that is in it. */
 int folder_create(void **state);

@@ -49,7 +49,7 @@ FORMULA(sustained_gb_s, isfinite(product_flops(c, row)) ? NAN : 2 * N("bytes") /
 FORMULA(sustained_tflop_per_j, product_flops(c, row) / N("sustained_j") / 1e12)
 
 static const column_rule roofline_rules[] = {
-    {"time_us", MEASURED, roofline_us, 0},
+    {"time_us sustained_us", MEASURED, roofline_us, 0},
     {"time_p10_us", MEASURED, roofline_p10, 0},
     {"time_p90_us", MEASURED, roofline_p90, 0},
     {"tflops", DERIVED, roofline_tflops, 0},
@@ -59,7 +59,6 @@ static const column_rule roofline_rules[] = {
     {"energy_j", MEASURED, NULL, 0}, /* no CPU has the sensors */
     {"tflop_per_j", MEASURED, gemm_tflop_per_j, 0},
     {"sustain_s", DERIVED, sustain_s, 0},
-    {"sustained_us", MEASURED, roofline_us, 0},
     {"sustained_gb_s", DERIVED, sustained_gb_s, 0},
     {"sustained_drift_pct", MEASURED, no_drift, 1e-6},
     {"sustained_tflop_per_j", MEASURED, sustained_tflop_per_j, 0},
@@ -161,31 +160,29 @@ FORMULA(speedup_bwd, unfused_over(c, row, "bwd_ms"))
 FORMULA(speedup_fwd_bwd, unfused_over(c, row, "fwd_bwd_ms"))
 FORMULA(err_ratio, 1 / unfused_over(c, row, "err_fwd"))
 
+/* What both benches have. */
+#define PASS_RULES                                                                                                     \
+    {"fwd_p10_ms", MEASURED, fwd_p10_ms, 0}, {"fwd_p90_ms", MEASURED, fwd_p90_ms, 0},                                  \
+        {"bwd_p10_ms", MEASURED, bwd_p10_ms, 0}, {"bwd_p90_ms", MEASURED, bwd_p90_ms, 0},                              \
+        {"fwd_tflops", DERIVED, fwd_tflops, 0}, {"bwd_tflops", DERIVED, bwd_tflops, 0},                                \
+        {"fwd_tflop_per_j", MEASURED, fwd_tflop_per_j, 0},                                                             \
+    {                                                                                                                  \
+        "bwd_tflop_per_j", MEASURED, bwd_tflop_per_j, 0                                                                \
+    }
+
 static const column_rule flash_rules[] = {
-    {"fwd_ms", MEASURED, fwd_ms, 0},
-    {"fwd_p10_ms", MEASURED, fwd_p10_ms, 0},
-    {"fwd_p90_ms", MEASURED, fwd_p90_ms, 0},
-    {"n_fwd", MEASURED, ten, 0},
-    {"bwd_ms", MEASURED, bwd_ms, 0},
-    {"bwd_p10_ms", MEASURED, bwd_p10_ms, 0},
-    {"bwd_p90_ms", MEASURED, bwd_p90_ms, 0},
-    {"n_bwd", MEASURED, ten, 0},
-    {"n_fwd_bwd", MEASURED, ten, 0},
-    {"fwd_tflops", DERIVED, fwd_tflops, 0},
-    {"bwd_tflops", DERIVED, bwd_tflops, 0},
+    PASS_RULES,
+    {"fwd_ms sustained_fwd_ms", MEASURED, fwd_ms, 0},
+    {"bwd_ms sustained_bwd_ms", MEASURED, bwd_ms, 0},
+    {"n_fwd n_bwd n_fwd_bwd", MEASURED, ten, 0},
     {"ceiling_tflops", DERIVED, flash_ceiling, 0},
     {"fwd_ceiling_pct", DERIVED, fwd_ceiling_pct, 0},
     {"bwd_ceiling_pct", DERIVED, bwd_ceiling_pct, 0},
     {"speedup_fwd", DERIVED, speedup_fwd, 0},
     {"speedup_bwd", DERIVED, speedup_bwd, 0},
     {"speedup_fwd_bwd", DERIVED, speedup_fwd_bwd, 0},
-    {"fwd_tflop_per_j", MEASURED, fwd_tflop_per_j, 0},
-    {"bwd_tflop_per_j", MEASURED, bwd_tflop_per_j, 0},
     {"sustain_s", DERIVED, sustain_s, 0},
-    {"sustained_fwd_ms", MEASURED, fwd_ms, 0},
-    {"sustained_fwd_drift_pct", MEASURED, no_drift, 1e-6},
-    {"sustained_bwd_ms", MEASURED, bwd_ms, 0},
-    {"sustained_bwd_drift_pct", MEASURED, no_drift, 1e-6},
+    {"sustained_fwd_drift_pct sustained_bwd_drift_pct", MEASURED, no_drift, 1e-6},
     {"err_ratio", DERIVED, err_ratio, 0},
     {"fwd_bwd_ms fwd_bwd_p10_ms fwd_bwd_p90_ms fwd_j bwd_j fwd_bwd_j fwd_bwd_tflop_per_j "
      "sustained_fwd_sm_mhz sustained_fwd_power_w sustained_bwd_sm_mhz sustained_bwd_power_w "
@@ -215,19 +212,11 @@ FORMULA(mem_over_s2,
         (N("mem_before_bwd_bytes") - qkvo_bytes(c, row) - lse_bytes(c, row)) / N("batch") / pow(N("seq"), 2))
 
 static const column_rule attention_rules[] = {
+    PASS_RULES,
     {"fwd_ms", MEASURED, fwd_ms, 0},
-    {"fwd_p10_ms", MEASURED, fwd_p10_ms, 0},
-    {"fwd_p90_ms", MEASURED, fwd_p90_ms, 0},
-    {"n_fwd", MEASURED, ten, 0},
     {"bwd_ms", MEASURED, bwd_ms, 0},
-    {"bwd_p10_ms", MEASURED, bwd_p10_ms, 0},
-    {"bwd_p90_ms", MEASURED, bwd_p90_ms, 0},
-    {"n_bwd", MEASURED, ten, 0},
+    {"n_fwd n_bwd", MEASURED, ten, 0},
     {"mem_over_s2", DERIVED, mem_over_s2, 1e-6},
-    {"fwd_tflops", DERIVED, fwd_tflops, 0},
-    {"bwd_tflops", DERIVED, bwd_tflops, 0},
-    {"fwd_tflop_per_j", MEASURED, fwd_tflop_per_j, 0},
-    {"bwd_tflop_per_j", MEASURED, bwd_tflop_per_j, 0},
     {"mem_before_bwd_bytes peak_bytes fwd_j bwd_j err_fwd err_bwd", MEASURED, NULL, 0},
     {0}};
 
@@ -357,23 +346,14 @@ static double float8_speedup(const csv *c, size_t row)
 }
 
 static const column_rule transformer_rules[] = {
-    {"fwd_ms", MEASURED, model_fwd, 0},
-    {"fwd_mean_ms", MEASURED, model_fwd, 0},
-    {"fwd_std_ms", MEASURED, model_deviation, 0},
-    {"bwd_ms", MEASURED, model_bwd, 0},
-    {"bwd_mean_ms", MEASURED, model_bwd, 0},
-    {"opt_ms", MEASURED, model_opt, 0},
-    {"opt_mean_ms", MEASURED, model_opt, 0},
-    {"step_ms", MEASURED, model_step, 0},
-    {"step_mean_ms", MEASURED, model_step, 0},
-    {"step_std_ms", MEASURED, model_deviation, 0},
+    {"fwd_ms fwd_mean_ms", MEASURED, model_fwd, 0},
+    {"bwd_ms bwd_mean_ms", MEASURED, model_bwd, 0},
+    {"opt_ms opt_mean_ms opt_alone_ms", MEASURED, model_opt, 0},
+    {"step_ms step_mean_ms host_step_ms host_step_mean_ms sustained_step_ms", MEASURED, model_step, 0},
+    {"fwd_std_ms step_std_ms host_step_std_ms", MEASURED, model_deviation, 0},
     {"step_p10_ms", MEASURED, model_step_p10, 0},
     {"step_p90_ms", MEASURED, model_step_p90, 0},
-    {"host_step_ms", MEASURED, model_step, 0},
-    {"host_step_mean_ms", MEASURED, model_step, 0},
-    {"host_step_std_ms", MEASURED, model_deviation, 0},
     {"n_steps", MEASURED, five, 0},
-    {"opt_alone_ms", MEASURED, model_opt, 0},
     {"opt_tb_s", DERIVED, opt_tb_s, 0},
     {"tokens_per_s", DERIVED, tokens_per_s, 0},
     {"tflops", DERIVED, step_tflops, 0},
@@ -385,7 +365,6 @@ static const column_rule transformer_rules[] = {
     {"speedup_bf16", DERIVED, float8_speedup, 1e-6},
     {"tokens_per_j", MEASURED, tokens_per_j, 0},
     {"sustain_s", DERIVED, sustain_s, 0},
-    {"sustained_step_ms", MEASURED, model_step, 0},
     {"sustained_step_drift_pct", MEASURED, no_drift, 1e-6},
     {"init_bytes", DERIVED, init_bytes, 0},
     {"offloaded_bytes", DERIVED, offloaded_by_option, 0},
@@ -615,8 +594,7 @@ static const column_rule memory_rules[] = {
     {"predicted_bytes", DERIVED, memory_predicted, 0},
     {"err_pct", DERIVED, memory_err, 1e-7},
     {"param_bytes", MEASURED, param_bytes, 0},
-    {"moment1_bytes", MEASURED, moment_bytes, 0},
-    {"moment2_bytes", MEASURED, moment_bytes, 0},
+    {"moment1_bytes moment2_bytes", MEASURED, moment_bytes, 0},
     {"other_bytes", DERIVED, other_bytes, 0},
     {"driver_over_counted_bytes", MEASURED, over_counted, 0},
     {"residual_bytes", DERIVED, residual, 0},

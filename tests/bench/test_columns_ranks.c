@@ -109,27 +109,20 @@ FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 :
 
 /* Differences of times are those of cells with nine digits. */
 #define DDP_RULES_OF(wire_formula)                                                                                     \
-    {"step_ms", MEASURED, NULL, 0}, {"global_batch", DERIVED, global_batch, 0}, {"buckets", MEASURED, NULL, 0},        \
-        {"bucket_bytes", MEASURED, NULL, 0}, {"step_mean_ms", MEASURED, NULL, 0}, {"step_std_ms", MEASURED, NULL, 0},  \
-        {"step_p5_ms", MEASURED, NULL, 0}, {"step_p95_ms", MEASURED, NULL, 0}, {"n_steps", MEASURED, two, 0},          \
-        {"compute_ms", MEASURED, NULL, 0}, {"exposed_ms", DERIVED, exposed, 1e-4},                                     \
-        {"exposed_lo_ms", MEASURED, NULL, 0}, {"exposed_hi_ms", MEASURED, NULL, 0}, {"tail_ms", MEASURED, NULL, 0},    \
-        {"contention_ms", DERIVED, contention, 1e-4}, {"comm_alone_ms", MEASURED, NULL, 0},                            \
-        {"hidden_pct", DERIVED, hidden, 1e-4}, {"comm_pct", DERIVED, comm_pct, 1e-4},                                  \
-        {"wire_bytes", MEASURED, wire_formula, 0}, {"wire_gb_s", DERIVED, wire_gb_s, 0},                               \
-        {"fwd_ms", MEASURED, NULL, 0}, {"bwd_ms", MEASURED, NULL, 0}, {"after_ms", MEASURED, NULL, 0},                 \
-        {"opt_ms", DERIVED, opt_ms, 1e-4}, {"phase_rank", MEASURED, NULL, 0}, {"opt_alone_ms", MEASURED, NULL, 0},     \
+    {"global_batch", DERIVED, global_batch, 0}, {"n_steps", MEASURED, two, 0}, {"exposed_ms", DERIVED, exposed, 1e-4}, \
+        {"contention_ms", DERIVED, contention, 1e-4}, {"hidden_pct", DERIVED, hidden, 1e-4},                           \
+        {"comm_pct", DERIVED, comm_pct, 1e-4}, {"wire_bytes", MEASURED, wire_formula, 0},                              \
+        {"wire_gb_s", DERIVED, wire_gb_s, 0}, {"opt_ms", DERIVED, opt_ms, 1e-4},                                       \
         {"slowest_rank", DERIVED, slowest_rank, 0}, {"tokens_per_s", DERIVED, tokens_per_s, 0},                        \
         {"tflops", DERIVED, tflops, 0}, {"mfu_causal_pct", DERIVED, mfu_causal, 0},                                    \
-        {"mfu_full_pct", DERIVED, mfu_full, 0}, {"peak_bytes", MEASURED, NULL, 0},                                     \
-        {"fp8_share_pct mfu_bf16_pct speedup_bf16", MEASURED, NULL, 0}, {"device_used_bytes", MEASURED, NULL, 0},      \
-        {"recorded_comm_ms", MEASURED, NULL, 0}, {"recorded_exposed_ms", MEASURED, NULL, 0},                           \
-        {"overlapped_pct", MEASURED, NULL, 0}, {"step_j", MEASURED, NULL, 0},                                          \
-        {"tokens_per_j", MEASURED, tokens_per_j, 0}, {"clock_err_us", MEASURED, NULL, 0},                              \
-        {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0}, {"loss_first", MEASURED, NULL, 0},                \
-        {"loss_third", MEASURED, NULL, 0}, {"loss_last", MEASURED, NULL, 0}, {"err_grad", MEASURED, NULL, 0},          \
+        {"mfu_full_pct", DERIVED, mfu_full, 0}, {"tokens_per_j", MEASURED, tokens_per_j, 0},                           \
+        {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0},                                                   \
     {                                                                                                                  \
-        "err_param", MEASURED, NULL, 0                                                                                 \
+        "step_ms buckets bucket_bytes step_mean_ms step_std_ms step_p5_ms step_p95_ms compute_ms exposed_lo_ms "       \
+        "exposed_hi_ms tail_ms comm_alone_ms fwd_ms bwd_ms after_ms phase_rank opt_alone_ms peak_bytes "               \
+        "fp8_share_pct mfu_bf16_pct speedup_bf16 device_used_bytes recorded_comm_ms recorded_exposed_ms "              \
+        "overlapped_pct step_j clock_err_us loss_first loss_third loss_last err_grad err_param",                       \
+            MEASURED, NULL, 0                                                                                          \
     }
 
 #define DDP_RULES DDP_RULES_OF(wire)
@@ -175,7 +168,7 @@ TEST_IN_FOLDER(recorded)
     const double slack_ms = 0.01, slack_pct = 0.5; /* of spans in a file with fewer digits */
     OWNED_CSV csv *c =
         rows_of(*state, "bench_ddp_overlap", MODEL "--ranks 2 --precision fp32 --grad-dtype policy --timeline 1");
-    char *path = folder_path(*state, "results/test-x1/timeline/overlap.csv");
+    OWNED char *path = folder_path(*state, "results/test-x1/timeline/overlap.csv");
     OWNED_CSV csv *spans = csv_read(path);
     assert_true(c && spans && c->rows == 1);
     double communication = 0, exposed = 0, share = 0;
@@ -190,23 +183,20 @@ TEST_IN_FOLDER(recorded)
     assert_true(fabs(csv_real(c, 0, "recorded_exposed_ms") - exposed) < slack_ms);
     assert_true(fabs(csv_real(c, 0, "overlapped_pct") - (100 - share)) < slack_pct);
     const double peak = csv_real(c, 0, "peak_bytes");
-    free(path);
     trace_summary trace;
-    char why[256] = "", *json = folder_path(*state, "results/test-x1/timeline/overlap.json"), *text = file_text(json);
+    char why[256] = "";
+    OWNED char *text = folder_text(*state, "results/test-x1/timeline/overlap.json");
     if (!trace_check(text, &trace, why, sizeof why))
         fail_msg("%s", why);
     assert_int_equal(trace.ranks, RANKS);
     assert_true(trace.first_us == 0 && trace.ranges > 0);
-    free(text);
-    free(json);
     for (int rank = 0; rank < RANKS; rank++) {
-        path = xasprintf("%s/results/test-x1/memory/overlap_rank%d.csv", (const char *)*state, rank);
-        OWNED_CSV csv *held = csv_read(path);
+        OWNED char *memory = xasprintf("%s/results/test-x1/memory/overlap_rank%d.csv", (const char *)*state, rank);
+        OWNED_CSV csv *held = csv_read(memory);
         double most = 0;
         for (size_t i = 0; held && i < held->rows; i++)
             most = fmax(most, csv_real(held, i, "live_bytes"));
         assert_true(most > 0.9 * peak && most <= peak); /* beside what lies between the tensors */
-        free(path);
     }
 }
 

@@ -79,28 +79,25 @@ static bool near(double got, double want, double slack)
     return got == want || fabs(got - want) <= relative * fabs(want) + slack;
 }
 
-static void are_there(const csv *c, const char *bench, const char *names)
+static bool column_holds(const csv *c, size_t row, const char *bench, const column_rule *rule, const char *name)
 {
-    OWNED char *copy = xstrdup(names);
-    char *rest = copy;
-    for (char *name = strtok_r(rest, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
-        if (csv_column(c, name) < 0)
-            fail_msg("%s has no column %s", bench, name);
+    if (csv_column(c, name) < 0)
+        fail_msg("%s has no column %s", bench, name);
+    const double want = rule->value ? rule->value(c, row) : NAN, got = csv_real(c, row, name);
+    if (rule->kind != MEASURED || !isnan(want))
+        if (!near(got, want, rule->slack))
+            fail_msg("%s, row %zu (%s): %s is %.9g, and should be %.9g", bench, row, csv_cell(c, row, "variant"), name,
+                     got, want);
+    return !isnan(got);
 }
 
 static void row_holds(const csv *c, size_t row, const char *bench, const column_rule *rules)
 {
     for (size_t i = 0; rules[i].name; i++) {
-        are_there(c, bench, rules[i].name);
-        if (!rules[i].value && rules[i].kind == MEASURED)
-            continue;
-        const double want = rules[i].value ? rules[i].value(c, row) : NAN, got = csv_real(c, row, rules[i].name);
-        if (rules[i].kind == MEASURED && isnan(want))
-            continue;
-        if (!near(got, want, rules[i].slack))
-            fail_msg("%s, row %zu (%s): %s is %.9g, and should be %.9g", bench, row, csv_cell(c, row, "variant"),
-                     rules[i].name, got, want);
-        seen[i] = seen[i] || !isnan(got);
+        OWNED char *copy = xstrdup(rules[i].name);
+        char *rest = copy;
+        for (char *name = strtok_r(rest, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+            seen[i] = column_holds(c, row, bench, &rules[i], name) || seen[i];
     }
 }
 

@@ -14,7 +14,7 @@ typedef enum column_source {
 } column_source;
 
 typedef struct column_rule {
-    const char *name; /* of what is measured and not known, several, with blanks between */
+    const char *name; /* of what is measured, and of equal values, several, with blanks between */
     column_source kind;
     double (*value)(const csv *c, size_t row); /* NULL: measured and not known */
     double slack;                              /* absolute, for small differences of large numbers */

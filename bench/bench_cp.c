@@ -15,8 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/cp/time.h"
-#include "bench/cp/verify.h"
+#include "bench/cp/case.h"
 #include "common/formulas/model.h"
 #include "common/session/ceiling.h"
 #include "common/session/profile.h"

@@ -13,7 +13,7 @@
 #include "bench/run/dump.h"
 #include "bench/run/row.h"
 #include "bench/run/save.h"
-#include "bench/ddp/profile.h"
+#include "bench/ddp/time.h"
 #include "bench/ddp/verify.h"
 #include "common/core/error.h"
 #include "common/core/text.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/attention/verify.h"
+#include "bench/attention/problem.h"
 #include "common/core/error.h"
 #include "common/formulas/attention.h"
 #include "common/record/nvtx.h"

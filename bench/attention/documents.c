@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See documents.h. */
-#include "bench/attention/documents.h"
+#include "bench/attention/problem.h"
 
 #include <stdlib.h>
 

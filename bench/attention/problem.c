@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/attention/documents.h"
 #include "common/core/rng.h"
 #include "common/record/nvtx.h"
 #include "common/session/status.h"

@@ -2,6 +2,9 @@
 /* One attention problem on the device: its tensors, and one forward and backward over them. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "common/formulas/attention.h"
 #include "common/session/session.h"
 #include "kernels/kernels.h"
@@ -52,3 +55,12 @@ bool attention_workspace(attention_case *ac, size_t bytes);
 
 /* For --dry-run: the tensors of a case and the S x S matrices of the variants that keep them; no smaller workspaces. */
 double attention_estimate_bytes(const attention_problem *problem, const char *variant);
+
+/* Compares o, lse, dq, dk and dv (o and lse with a.forward_only) of a case whose step has run. Sets the case's errors;
+ * false when one is out of bounds (the row is `fail`) or the oracle had no memory. */
+bool attention_verify(attention_case *ac);
+
+/* Begins of n documents that share `total` tokens, and the end (n + 1): of lengths that differ by one at most, or between random
+ * borders, each of which is equally likely anywhere, so that some documents are short and a few long. The same for the same seed
+ * and stream. The caller frees it. */
+int *documents_draw(int n, int total, bool random, uint64_t seed, uint32_t stream);

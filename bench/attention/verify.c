@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Checks the attention benches' outputs against the fp64 oracle on sampled rows. See verify.h. */
-#include "bench/attention/verify.h"
+#include "bench/attention/problem.h"
 
 #include <math.h>
 #include <stdio.h>

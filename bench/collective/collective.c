@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/collective/data.h"
-#include "bench/collective/time.h"
 #include "common/core/error.h"
 #include "common/session/measure.h"
 #include "common/session/profile.h"

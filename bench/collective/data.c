@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/collective/data.h"
+#include "bench/collective/collective.h"
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 

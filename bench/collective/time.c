@@ -4,7 +4,7 @@
  * the host's clock on a CPU. A graph of the calls is replayed twice and the second replay counts, because its launch
  * is hidden behind the first one. So at least some twenty calls of a small op lie between two events, on up to eight
  * ranks. */
-#include "bench/collective/time.h"
+#include "bench/collective/collective.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"

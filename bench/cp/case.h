@@ -9,6 +9,7 @@
 #include "bench/attention/case.h"
 #include "common/comm/shared.h"
 #include "common/context/context.h"
+#include "common/core/stats.h"
 #include "common/launch/launch.h"
 
 typedef struct cp_tensor {
@@ -49,3 +50,30 @@ void cp_take_piece(cp_case *k, const cp_tensor *t, void *piece, int group, int w
 
 /* A pass of the whole case; false after a failure. Does not wait. */
 bool cp_pass(cp_case *k, bool backward);
+
+typedef struct cp_results { /* of the whole sequence; tensors (B, S, heads, D) */
+    sb_tensor o, dq, dk, dv;
+    float *lse; /* (B, H, S), in host memory */
+} cp_results;
+
+/* Runs forward and backward once and compares. Fills the error columns; false, the same on all ranks, after making the
+ * row `fail`. */
+bool cp_verify(cp_case *k);
+/* Compares once more after the timing, what passes back to back leave. */
+bool cp_verify_again(cp_case *k);
+
+/* The whole sequence by the parts that the ranks compute, on this rank alone (parts.c). lse is the caller's to free, tensors
+ * are released with the case. False after a failure, or without memory. */
+bool cp_parts(cp_case *k, cp_results *out);
+
+enum { CP_ALL, CP_COMPUTE, CP_MOVES, CP_KINDS }; /* what a sample runs */
+
+typedef struct cp_times {
+    samples fwd[CP_KINDS], bwd[CP_KINDS]; /* ms of the slowest rank */
+    double one_fwd, one_bwd;              /* ms of the whole sequence on one rank */
+    double moved_bytes;                   /* that the rank which receives most receives in a forward and backward */
+} cp_times;
+
+/* False, the same on all ranks, after setting the row's status, or where a profile was made instead. */
+bool cp_time(cp_case *k, cp_times *t);
+void cp_times_free(cp_times *t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The whole sequence on one rank, as the ranks compute it: the calls of each rank one after another, by the same op in the same
  * shapes, and sums of dk and dv rounded where the ranks round them. It knows neither pieces nor moves. */
-#include "bench/cp/verify.h"
+#include "bench/cp/case.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* See time.h. A sample starts after a barrier and is one pass; kinds of passes alternate, so that clocks and neighbours are
+/* The clock of a case: forward and backward of the ranks together, the same without moves, the moves alone, and the whole
+ * sequence on one rank. A sample starts after a barrier and is one pass; kinds of passes alternate, so that clocks and neighbours are
  * the same for all. */
-#include "bench/cp/time.h"
+#include "bench/cp/case.h"
 
 #include <math.h>
 #include <stdio.h>

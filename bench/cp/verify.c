@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* See verify.h. */
-#include "bench/cp/verify.h"
+/* The check of a case: this rank's o, lse, dq, dk and dv against the whole sequence on one rank, which was itself verified
+ * against the fp64 oracle; and, of ways that merge nothing, against the same parts of it, computed by one rank in the same
+ * order, bit for bit. */
+#include "bench/cp/case.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares the results of the ranks with those of one rank that computed everything; see compare.h. */
+/* Compares the results of the ranks with those of one rank that computed everything; see verify.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/ddp/compare.h"
+#include "bench/ddp/verify.h"
 #include "common/core/numeric.h"
 #include "common/core/spread.h"
 #include "common/train/update.h"

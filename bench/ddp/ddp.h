@@ -5,9 +5,6 @@
  * communication (time.c), and written down (row.c). */
 #pragma once
 
-#include "bench/ddp/case.h"
-#include "bench/ddp/fit.h"
-#include "bench/ddp/memory.h"
 #include "bench/ddp/row.h"
 
 /* clang-format off */

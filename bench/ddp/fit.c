@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The model of buckets: what an all-reduce costs per call and per byte on these ranks, fitted to measurements of this
- * run, and what that predicts for a case; see fit.h and formulas/accounting.h. */
+ * run, and what that predicts for a case; see row.h and formulas/accounting.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp/fit.h"
+#include "bench/ddp/row.h"
 #include "common/core/error.h"
 #include "common/core/units.h"
 #include "common/formulas/accounting.h"

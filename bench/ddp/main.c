@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "bench/ddp/ddp.h"
-#include "bench/ddp/profile.h"
-#include "bench/ddp/timeline.h"
+#include "bench/ddp/time.h"
 #include "bench/ddp/verify.h"
 #include "bench/model/context.h"
 #include "common/core/error.h"

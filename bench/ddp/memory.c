@@ -3,7 +3,7 @@
  * would hold them, beside a formula. Measured: what the driver has given out since before the replica was made, beside what
  * the replica planned to take. Contexts and kernels are loaded before (by the check, unless it is switched off); what the
  * strategy takes is measured apart: communicators allocate when they are made and when they are first used. */
-#include "bench/ddp/memory.h"
+#include "bench/ddp/row.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The profile of a case of data parallelism: its steps, and its twin's, the same steps without communication, so that
  * what a step loses is explained: communication without compute, slower compute, idleness. */
-#include "bench/ddp/profile.h"
+#include "bench/ddp/time.h"
 
 #include "common/core/error.h"
 #include "common/session/profile.h"

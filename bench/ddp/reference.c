@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/ddp/reference.h"
+#include "bench/ddp/verify.h"
 #include "bench/model/context.h"
 #include "common/core/error.h"
 #include "common/core/spread.h"

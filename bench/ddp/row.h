@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The row of a case: its columns, and how they are filled. */
+/* The row of a case, the model of buckets, and what a replica holds: their columns, and how they are filled; see the sources of
+ * these names. */
 #pragma once
 
+#include "bench/ddp/case.h"
 #include "bench/ddp/time.h"
 #include "bench/model/timing.h"
 
@@ -71,6 +73,70 @@
      "check: worst tensor of summed gradients, relative L2 error against one rank that computes everything"},          \
     {"err_param", COLUMN_REAL, false,                                                                                  \
      "check: worst tensor after 3 steps, difference from that one rank, relative to how far it moved"}
+#define DDP_MODEL_COLUMNS                                                                                              \
+    {"fit_bytes", COLUMN_TEXT, false, "sizes of the all-reduces that this run measured for the model, in bytes"},      \
+    {"fit_ms", COLUMN_TEXT, false, "what each of them took: median of the slowest rank"},                              \
+    {"o_us", COLUMN_REAL, false, "o of t = o + bytes / w, fitted to this run's all-reduces"},                          \
+    {"w_gb_s", COLUMN_REAL, false, "w of the same fit"},                                                               \
+    {"fit_residual_pct", COLUMN_REAL, false, "largest deviation from the fit, relative to the measured time"},         \
+    {"predicted_ms", COLUMN_REAL, true,                                                                                \
+     "overhead by the handout's model, n o + s / (n w); compare it with exposed_ms"},                                  \
+    {"predicted_best_mb", COLUMN_REAL, false, "best bucket by that model, sqrt(s o w), in MB of 2^20 bytes"},          \
+    {"kappa", COLUMN_REAL, false, "contention_ms / comm_alone_ms of this row"},                                        \
+    {"predicted_contention_ms", COLUMN_REAL, false,                                                                    \
+     "o + b/w + kappa (n o + s/w), with kappa from the first row of the sweep; nan in that row"},                      \
+    {"predicted_alone_ms", COLUMN_REAL, false,                                                                         \
+     "comm_alone_ms as this run's all-reduces say, by interpolation between their sizes"},                             \
+    {"predicted_exposed_ms", COLUMN_REAL, true,                                                                        \
+     "exposed_ms from predicted_alone_ms and the contention of the first row of the sweep; nan in that row"},          \
+    {"err_exposed_pct", COLUMN_REAL, true, "100 (predicted_exposed_ms / exposed_ms - 1)"}
+#define DDP_MEMORY_COLUMNS                                                                                             \
+    {"param_bytes", COLUMN_INT, false, "parameters, largest of all ranks"},                                            \
+    {"grad_bytes", COLUMN_INT, false, "gradients"},                                                                    \
+    {"state_bytes", COLUMN_INT, true, "master weights and moments"},                                                   \
+    {"after_init_bytes", COLUMN_INT, false, "held before the first step: parameters"},                                 \
+    {"before_step_bytes", COLUMN_INT, false, "held before an update: parameters and gradients; activations are gone"}, \
+    {"after_step_bytes", COLUMN_INT, true, "held after an update: parameters, gradients and the optimizer's state"},   \
+    {"predicted_init_bytes", COLUMN_REAL, false,                                                                       \
+     "p P; P is the index space, p, g and k are bytes of a parameter, its gradient and its state"},                    \
+    {"predicted_before_bytes", COLUMN_REAL, false, "(p + g) P"},                                                       \
+    {"predicted_after_bytes", COLUMN_REAL, false,                                                                      \
+     "(p + g + k) P; with the state divided among n ranks (p + g + k/n) P"},                                           \
+    {"err_pct", COLUMN_REAL, true, "largest deviation of the three from the prediction"},                              \
+    {"comm_bytes", COLUMN_REAL, false,                                                                                 \
+     "given out by the driver while the communicators were made and first used; nan on the CPU"},                      \
+    {"measured_after_init_bytes", COLUMN_REAL, false,                                                                  \
+     "given out by the driver since before the model was made, less comm_bytes (on the CPU: the benches' own count). A "\
+     "model takes all its memory at once, so this and the next two should be peak_bytes"},                             \
+    {"measured_before_step_bytes", COLUMN_REAL, false, "the same after a backward, before the first update"},          \
+    {"measured_after_step_bytes", COLUMN_REAL, false, "the same after the measured steps"},                            \
+    {"err_measured_pct", COLUMN_REAL, true, "largest deviation of the three from peak_bytes, on any rank"}
+#define DDP_UNIT_COLUMNS                                                                                               \
+    {"gathered_dtype", COLUMN_TEXT, false, "as which blocks are gathered: the parameters' dtype, or codes of float8"},    \
+    {"gathered_bytes", COLUMN_INT, true, "parameters that a step gathers, counted as often as it does"},               \
+    {"gathered_peak_bytes", COLUMN_REAL, false, "most of gathered parameters that are there at a time"},               \
+    {"gather_wait_ms", COLUMN_REAL, true, "time that compute stands still for parameters to be gathered"},             \
+    {"reduced_wait_ms", COLUMN_REAL, false,                                                                            \
+     "time that compute stands still in the backward until gradients have been reduced and their memory is free"},     \
+    {"forward_peak_bytes", COLUMN_REAL, false, "memory of the model at the worst moment of the forward"},              \
+    {"backward_peak_bytes", COLUMN_REAL, false, "the same for the backward"},                                           \
+    {"update_peak_bytes", COLUMN_REAL, false, "the same after the backward"}
 /* clang-format on */
 
 void ddp_fill_row(ddp_case *k, const replica *r, const ddp_times *m);
+/* Times all-reduces of many sizes, once per number of ranks, dtype and --max-ctas, and remembers the fit. Call it before
+ * the case's replica is made. */
+void ddp_fit_make(ddp_case *k);
+void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m);
+
+/* Bytes of this rank: held when measured, less what was held at `start`. */
+typedef struct ddp_held {
+    double start, comm, init, before, after;
+} ddp_held;
+
+void ddp_held_start(const ddp_case *k, ddp_held *h); /* before a replica is made */
+/* What a new replica holds: uses its communicators and runs a step without an update; neither changes its parameters. */
+void ddp_held_init(const ddp_case *k, replica *r, ddp_held *h);
+void ddp_held_after(const ddp_case *k, ddp_held *h); /* after its steps */
+/* Fills in DDP_MEMORY_COLUMNS. */
+void ddp_fill_memory(ddp_case *k, const replica *r, const ddp_held *h);

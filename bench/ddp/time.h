@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The times of a case: see time.c. */
+/* The times of a case, its profile, and a recorded step; see the sources of these names. */
 #pragma once
 
 #include "bench/ddp/case.h"
@@ -22,3 +22,10 @@ typedef struct ddp_times {
  * to `fail`. */
 bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m);
 void ddp_times_free(ddp_times *m);
+
+/* A profile of its steps, in place of the timing. All ranks together. */
+void ddp_profile(ddp_case *k, replica *r);
+
+/* Records a step, fills the recorded_ columns and writes the files. Call it after timing: launches are slower once a
+ * recorder is on. */
+void ddp_record(ddp_case *k, replica *r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A recorded step of a case: what ran when on which stream of each rank, as files to draw and as how much of the
- * communication ran beside compute; see timeline.h. */
+ * communication ran beside compute; see time.h. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/ddp/timeline.h"
+#include "bench/ddp/time.h"
 #include "common/train/history.h"
 #include "common/profile/files.h"
 #include "common/profile/lanes.h"

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "bench/ddp/verify.h"
-#include "bench/ddp/compare.h"
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
 

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/collective/data.h"
-#include "bench/collective/time.h"
+#include "bench/collective/collective.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
 

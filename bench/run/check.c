@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The checks after a run: the loss against the entropy, the rate, the tokens on the device, the log, the ranks against each
  * other. What is compared with is computed anew, not what the run has used. See check.h. */
-#include "bench/run/check.h"
+#include "bench/run/row.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The columns of bench_run, and how they are filled. */
+/* The columns of bench_run, and how they are filled; what must hold after a run, and what its numbers say of its loss. */
 #pragma once
 
-#include "bench/run/check.h"
+#include "bench/run/run.h"
 
 /* clang-format off */
 #define RUN_COLUMNS                                                                                                    \
@@ -66,4 +66,18 @@
     {"err_param", COLUMN_REAL, false, "check of a slice: parameters after 3 steps, as in bench_fsdp"}
 /* clang-format on */
 
+typedef struct run_result {
+    double loss_first,
+        loss_last;     /* mean over ranks: of the first step, of the last tenth of the run (10 steps at least) */
+    double entropy[3]; /* of the source for who knows 0, 1 and 2 tokens; NAN: no generated tokens */
+    double floor;      /* of a window's mean loss */
+    double excess,
+        sigma; /* loss - surprise, mean of the last quarter of the steps, and how sure that is; NAN likewise */
+    uint64_t checksum;
+    int64_t updates;
+    double norm, rate; /* of the last update */
+} run_result;
+
+/* False after making the row `fail`. */
+bool run_check(run *x, run_result *out);
 void run_fill_row(run *x, const run_result *out);

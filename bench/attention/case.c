@@ -12,6 +12,7 @@
 #include "common/record/nvtx.h"
 #include "common/session/measure.h"
 #include "common/session/profile.h"
+#include "common/session/status.h"
 
 void attention_start(session *s)
 {
@@ -55,14 +56,14 @@ bool attention_check(attention_case *ac)
 static bool run_forward(void *arg)
 {
     attention_case *ac = arg;
-    ac->last = attention_case_forward(ac);
+    ac->last = attention_case_run(ac, false);
     return ac->last == SB_OK;
 }
 
 static bool run_backward(void *arg)
 {
     attention_case *ac = arg;
-    ac->last = attention_case_backward(ac);
+    ac->last = attention_case_run(ac, true);
     return ac->last == SB_OK;
 }
 
@@ -102,8 +103,7 @@ bool attention_time(attention_case *ac, attention_part part, double *median_ms)
 
     const char *name = parts[part].name;
     const measure_how how = how_of(ac, part);
-    return measure_with(ac->s, ac->w, name, &how, parts[part].run, ac, median_ms) ||
-           attention_status_ok(ac, ac->last, name);
+    return measure_with(ac->s, ac->w, name, &how, parts[part].run, ac, median_ms) || status_ok(ac->w, ac->last, name);
 }
 
 bool attention_sustain(attention_case *ac, attention_part part)
@@ -113,5 +113,5 @@ bool attention_sustain(attention_case *ac, attention_part part)
         return true;
     const measure_how how = how_of(ac, part);
     return measure_sustained(ac->s, ac->w, parts[part].sustained, &how, parts[part].run, ac, &ms) ||
-           attention_status_ok(ac, ac->last, parts[part].sustained);
+           status_ok(ac->w, ac->last, parts[part].sustained);
 }

@@ -36,11 +36,6 @@ double attention_estimate_bytes(const attention_problem *problem, const char *va
     return tensors + matrices * attention_matrix_bytes(s, elem);
 }
 
-bool attention_status_ok(attention_case *ac, sb_status status, const char *what)
-{
-    return status_ok(ac->w, status, what);
-}
-
 int attention_columns(const attention_case *ac, const sb_tensor *t)
 {
     const sb_attention *a = &ac->a;
@@ -71,7 +66,7 @@ static bool tensor_fill(attention_case *ac, const sb_tensor *t, bool keys, uint3
     attention_context *b = attention_context_of(ac);
     sb_status status = b->kernels->fill_normal(b->ctx, ac->a.dtype, t->data, (size_t)elements(ac, t, keys), seed,
                                                stream_id, 1.0f, device_stream(ac->s->dev));
-    return attention_status_ok(ac, status, "fill");
+    return status_ok(ac->w, status, "fill");
 }
 
 /* All-ones bytes are NaN in every dtype: what a kernel fails to write can't pass the check. */
@@ -93,18 +88,11 @@ bool attention_workspace(attention_case *ac, size_t bytes)
     return ac->a.workspace != NULL;
 }
 
-sb_status attention_case_forward(attention_case *ac)
+sb_status attention_case_run(attention_case *ac, bool backward)
 {
-    range_push("forward");
-    sb_status status = ac->op->forward(attention_context_of(ac)->ctx, &ac->a, device_stream(ac->s->dev));
-    range_pop();
-    return status;
-}
-
-sb_status attention_case_backward(attention_case *ac)
-{
-    range_push("backward");
-    sb_status status = ac->op->backward(attention_context_of(ac)->ctx, &ac->a, device_stream(ac->s->dev));
+    range_push(backward ? "backward" : "forward");
+    sb_status status = (backward ? ac->op->backward : ac->op->forward)(attention_context_of(ac)->ctx, &ac->a,
+                                                                       device_stream(ac->s->dev));
     range_pop();
     return status;
 }
@@ -120,7 +108,7 @@ static bool step_backward(attention_case *ac)
     tensor_poison(ac, &a->dq, false);
     tensor_poison(ac, &a->dk, true);
     tensor_poison(ac, &a->dv, true);
-    if (!attention_status_ok(ac, attention_case_backward(ac), "backward"))
+    if (!status_ok(ac->w, attention_case_run(ac, true), "backward"))
         return false;
     device_sync(ac->s->dev);
     return true;
@@ -190,7 +178,7 @@ bool attention_step(attention_case *ac)
     device_memset(s->dev, a->lse, 0xff, lse_bytes);
     if (ac->saved_bytes)
         device_memset(s->dev, a->saved, 0xff, ac->saved_bytes);
-    if (!attention_status_ok(ac, attention_case_forward(ac), "forward") || !attention_workspace(ac, 0))
+    if (!status_ok(ac->w, attention_case_run(ac, false), "forward") || !attention_workspace(ac, 0))
         return false;
     device_sync(s->dev);
     ac->before_backward_bytes = memory_current(s->mem);
@@ -206,11 +194,11 @@ static bool supported(attention_case *ac)
     sb_context *ctx = attention_context_of(ac)->ctx;
     const sb_status both = ac->op->supported(ctx, &ac->a);
     if (both != SB_UNSUPPORTED)
-        return attention_status_ok(ac, both, NULL);
+        return status_ok(ac->w, both, NULL);
     char why[256];
     snprintf(why, sizeof why, "%s", sb_last_message());
     ac->a.forward_only = true;
-    if (!attention_status_ok(ac, ac->op->supported(ctx, &ac->a), NULL))
+    if (!status_ok(ac->w, ac->op->supported(ctx, &ac->a), NULL))
         return false;
     row_status_set(ac->w, ROW_OK, "forward only: %s", why);
     return true;

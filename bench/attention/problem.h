@@ -46,10 +46,8 @@ bool attention_describe(attention_case *ac, session *s, const bench_case *c, row
  * backward's tensors do not exist before forward is done. False after setting the row's status, or without memory. */
 bool attention_step(attention_case *ac);
 
-sb_status attention_case_forward(attention_case *ac);
-sb_status attention_case_backward(attention_case *ac);
-/* True for SB_OK; else the row gets its status and the reason, after `what` unless that is NULL. */
-bool attention_status_ok(attention_case *ac, sb_status status, const char *what);
+sb_status attention_case_run(attention_case *ac, bool backward);
+double attention_element(sb_dtype dtype, const void *data, size_t i); /* of a tensor in host memory */
 /* Replaces the op's workspace by one of `bytes`; false when there is no memory. */
 bool attention_workspace(attention_case *ac, size_t bytes);
 

@@ -11,6 +11,7 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
+#include "common/session/status.h"
 
 enum {
     SAMPLED_ROWS = 32, /* query rows and key rows compared on a large shape */
@@ -114,13 +115,13 @@ static bool oracle_ask(attention_case *ac)
     o->backward = backward;
     oracle_choose(ac, o);
     if (!attention_workspace(ac, b->kernels->reference_workspace(b->ctx, &ac->a, backward)) ||
-        !attention_status_ok(ac, b->kernels->reference(b->ctx, &ac->a, &o->rows, device_stream(ac->s->dev)), "oracle"))
+        !status_ok(ac->w, b->kernels->reference(b->ctx, &ac->a, &o->rows, device_stream(ac->s->dev)), "oracle"))
         return false;
     snprintf(o->key, sizeof o->key, "%s", ac->key);
     return attention_workspace(ac, 0);
 }
 
-static double element(sb_dtype dtype, const void *data, int i)
+double attention_element(sb_dtype dtype, const void *data, size_t i)
 {
     if (dtype == SB_BF16)
         return bf16_to_float(((const uint16_t *)data)[i]);
@@ -159,7 +160,7 @@ static bool compare(attention_case *ac, const char *name, const sb_tensor *t, bo
         int64_t at = bh / heads * t->stride_b + bh % heads * t->stride_h + seq * t->stride_s;
         device_download(ac->s->dev, raw, (const char *)t->data + (size_t)at * elem, (size_t)d * elem);
         for (int j = 0; j < d; j++)
-            got[(size_t)i * (size_t)d + (size_t)j] = element(a->dtype, raw, j);
+            got[(size_t)i * (size_t)d + (size_t)j] = attention_element(a->dtype, raw, (size_t)j);
     }
     const double *terms = t == &a->dq ? r->dq_terms : t == &a->dk ? r->dk_terms : NULL;
     check_bound bound = bound_of(ac, t != &a->o, terms);

@@ -29,12 +29,12 @@ void cp_times_free(cp_times *t)
 
 static bool whole_forward(void *arg)
 {
-    return attention_case_forward(arg) == SB_OK;
+    return attention_case_run(arg, false) == SB_OK;
 }
 
 static bool whole_backward(void *arg)
 {
-    return attention_case_backward(arg) == SB_OK;
+    return attention_case_run(arg, true) == SB_OK;
 }
 
 typedef struct one_rank {

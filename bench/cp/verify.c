@@ -30,15 +30,6 @@ typedef struct compared {
     size_t unequal; /* elements so far; 0 and -0 are equal */
 } compared;
 
-static double element(sb_dtype dtype, const void *data, size_t i)
-{
-    if (dtype == SB_BF16)
-        return bf16_to_float(((const uint16_t *)data)[i]);
-    if (dtype == SB_FP16)
-        return fp16_to_float(((const uint16_t *)data)[i]);
-    return ((const float *)data)[i];
-}
-
 /* Whether no element is NaN or infinite; a loop without branches, for large tensors that are equal as a rule. */
 static bool all_finite(sb_dtype dtype, const void *data, size_t n)
 {
@@ -70,7 +61,7 @@ static spread_sums differences(const void *arg, size_t first, size_t count)
     const both *of = arg;
     spread_sums sums = {{0}};
     for (size_t i = first; i < first + count; i++) {
-        const double x = element(of->dtype, of->got, i), y = element(of->dtype, of->want, i);
+        const double x = attention_element(of->dtype, of->got, i), y = attention_element(of->dtype, of->want, i);
         sums.x[0] += (x - y) * (x - y);
         sums.x[1] += y * y;
         sums.x[2] += !(x == y);

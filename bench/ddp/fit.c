@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/ddp/row.h"
+#include "bench/model/beside.h"
 #include "common/core/error.h"
 #include "common/core/units.h"
 #include "common/formulas/accounting.h"
@@ -145,19 +146,6 @@ static void clear_sweep(void *sweep)
     free(((bucket_sweep *)sweep)->key);
 }
 
-/* The parameters of the case without its bucket size. */
-static char *sweep_key(const ddp_case *k)
-{
-    char *key = xstrdup(case_variant(k->c));
-    for (size_t i = 0; i < options_param_count(k->s->opt); i++)
-        if (strcmp(options_param_name(k->s->opt, i), "bucket_mb") != 0) {
-            char *longer = xasprintf("%s %s", key, case_param(k->c, i));
-            free(key);
-            key = longer;
-        }
-    return key;
-}
-
 /* What the plan's buckets should take, by all-reduces of the fit. */
 static bucket_load load_of(const ddp_case *k, const bucket_fit *f, const replica *r, const ddp_times *m)
 {
@@ -196,7 +184,7 @@ void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m)
         .bytes = bytes, .rate = f->cost.rate, .overhead_s = f->cost.overhead_s, .kappa = sweep->kappa};
     const double bucket = bytes / r->plan->b.n, exposed = stats_of(&m->step).median - stats_of(&m->compute).median;
     const double kappa = (exposed - m->tail) / m->comm_alone;
-    key = sweep_key(k);
+    key = key_without(k->c, (const char *const[]){"bucket_mb", NULL});
     const bool goes_on = sweep->key && strcmp(sweep->key, key) == 0;
     double ms[SIZES_MAX];
     for (int i = 0; i < f->sizes; i++)

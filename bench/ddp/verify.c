@@ -11,23 +11,16 @@
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
 
-enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, SLICE_VOCAB = 1 << 15, SLICE_BUCKETS = 4 };
-static const double check_eps = 1e-5; /* keeps small gradients from being magnified, see compare.c */
+enum { SLICE_VOCAB = 1 << 15, SLICE_BUCKETS = 4 };
 
 /* ---- the slice ---- */
 
 static step_options slice_of(const step_options *o)
 {
-    step_options slice = *o;
-    slice.batch = o->batch < SLICE_BATCH ? o->batch : SLICE_BATCH;
-    slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
+    step_options slice = model_slice(o);
     slice.config.vocab = o->config.vocab < SLICE_VOCAB ? o->config.vocab : SLICE_VOCAB;
     slice.loss_chunk = model_slice_chunk(&slice);
     slice.offload_every = 1;
-    slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;
-    slice.deterministic = true;
-    slice.lr = 1e-3;
-    slice.eps = check_eps;
     return slice;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/model/beside.h"
 #include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "bench/model/timing.h"
@@ -14,6 +15,7 @@
 #include "common/core/cache.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "common/session/ceiling.h"
 
 static const char *const phases[] = {"fwd", "bwd", "opt", "step"};
@@ -26,23 +28,8 @@ typedef struct baseline {
     double ms[PHASES];
 } baseline;
 
-/* Whether a parameter column tells what speed-ups compare, and so is no part of the shape. */
-static bool compared(const char *column)
-{
-    return strcmp(column, "precision") == 0 || strcmp(column, "fp32_products") == 0;
-}
-
-static char *shape_of(const options *o, const bench_case *c)
-{
-    char *key = xstrdup("");
-    for (size_t i = 0; i < options_param_count(o); i++)
-        if (!compared(options_param_name(o, i))) {
-            char *longer = xasprintf("%s %s", key, case_param(c, i));
-            free(key);
-            key = longer;
-        }
-    return key;
-}
+/* What speed-ups compare, and so is no part of the shape. */
+static const char *const compared[] = {"precision", "fp32_products", NULL};
 
 static void forget(baseline *b)
 {
@@ -53,7 +40,7 @@ static void forget(baseline *b)
 /* That of a case's shape; added with NAN where there is none, and *added says so. */
 static baseline *baseline_of(const session *s, const bench_case *c, bool *added)
 {
-    OWNED char *shape = shape_of(s->opt, c);
+    OWNED char *shape = key_without(c, compared);
     baseline *b = cache_find(s->kept, "fp32 steps", shape);
     *added = !b;
     if (!b) {
@@ -74,8 +61,10 @@ static bool is_baseline_of(const csv *t, size_t r, const session *s, const bench
     const options *o = s->opt;
     bool is = csv_is(t, r, "variant", "timing") && csv_is(t, r, "status", "ok") && same_run(s, t, r) &&
               csv_is(t, r, "precision", "fp32") && csv_is(t, r, "fp32_products", "fma");
-    for (size_t i = 0; is && i < options_param_count(o); i++)
-        is = compared(options_param_name(o, i)) || csv_is(t, r, options_param_name(o, i), case_cell(c, i));
+    for (size_t i = 0; is && i < options_param_count(o); i++) {
+        const char *name = options_param_name(o, i);
+        is = text_is(name, compared[0]) || text_is(name, compared[1]) || csv_is(t, r, name, case_cell(c, i));
+    }
     return is;
 }
 

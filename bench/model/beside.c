@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values of cases in bf16 by their keys without the precision; see beside.h. */
+/* Values of cases in bf16 by their keys without the precision, and such keys; see beside.h. */
 #include "bench/model/beside.h"
 
 #include <math.h>
@@ -8,13 +8,12 @@
 #include "common/core/cache.h"
 #include "common/core/error.h"
 
-/* A case of bf16 has no gathers of codes to compare with. Caller frees. */
-static char *key_without_precision(const bench_case *c)
+char *key_without(const bench_case *c, const char *const *columns)
 {
-    static const char *const gone[] = {"precision=", "product=", "gather_dtype="};
-    char *key = xstrdup(case_key(c));
-    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
-        char *at = strstr(key, gone[i]), *end = at ? at + strcspn(at, " ") : NULL;
+    char *key = xasprintf(" %s", case_key(c));
+    for (; *columns; columns++) {
+        OWNED char *name = xasprintf(" %s=", *columns);
+        char *at = strstr(key, name), *end = at ? at + 1 + strcspn(at + 1, " ") : NULL;
         if (at)
             memmove(at, end, strlen(end) + 1);
     }
@@ -23,7 +22,8 @@ static char *key_without_precision(const bench_case *c)
 
 double of_bf16(session *s, const bench_case *c, const char *what, double value)
 {
-    OWNED char *key = key_without_precision(c);
+    /* A case of bf16 has no gathers of codes to compare with. */
+    OWNED char *key = key_without(c, (const char *const[]){"precision", "product", "gather_dtype", NULL});
     double *of_16 = cache_find(s->kept, what, key);
     if (strcmp(case_text(c, case_has(c, "product") ? "product" : "precision"), "bf16") != 0)
         return of_16 ? value / *of_16 : NAN;

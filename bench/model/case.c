@@ -217,6 +217,19 @@ bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
+step_options model_slice(const step_options *o)
+{
+    enum { LAYERS = 2, BATCH = 2 };
+    step_options slice = *o;
+    slice.config.layers = o->config.layers < LAYERS ? o->config.layers : LAYERS;
+    slice.batch = o->batch < BATCH ? o->batch : BATCH;
+    slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;
+    slice.deterministic = true;
+    slice.lr = 1e-3;
+    slice.eps = 1e-5;
+    return slice;
+}
+
 int model_slice_chunk(const step_options *slice)
 {
     const int tokens = slice->batch * slice->seq, half = (tokens + 1) / 2;

@@ -99,6 +99,9 @@ typedef struct model_slices {
 } model_slices;
 double model_estimate(const step_options *o, const model_slices *s);
 
+/* The part of a model that ranks are compared with one rank on: at most two blocks and two sequences; with an eps that keeps small
+ * gradients from being magnified. */
+step_options model_slice(const step_options *o);
 /* --loss-chunk for the check of a slice: so small that it makes two chunks at least. */
 int model_slice_chunk(const step_options *slice);
 /* What the formulas want to know: the shape of a whole step, all its micro-batches. Of forward alone nothing is repeated. */

@@ -12,6 +12,7 @@
 #include "bench/model/context.h"
 #include "bench/model/float8.h"
 #include "bench/model/reference.h"
+#include "common/core/cache.h"
 #include "common/core/error.h"
 #include "common/core/spread.h"
 #include "common/formulas/offload.h"
@@ -71,30 +72,22 @@ static bound bound_of(const step_options *o)
 /* ---- what is remembered ---- */
 
 typedef struct outcome {
-    char key[512];
     double err_loss, err_tensor, err_param;
     double grad_norm; /* of all gradients together; of a forward nothing */
     bool ok;
     char reason[256];
 } outcome;
 
-typedef struct model_checks {
-    reference refs[2]; /* of fused slices, and of eager ones */
-    outcome *outcomes;
-    size_t n;
-} model_checks;
-
-static void checks_clear(void *data)
+static void references_clear(void *refs)
 {
-    model_checks *checks = data;
     for (size_t i = 0; i < 2; i++)
-        reference_clear(&checks->refs[i]);
-    free(checks->outcomes);
+        reference_clear((reference *)refs + i);
 }
 
-static model_checks *checks_of(session *s)
+/* Two: that of fused slices, that of eager ones. */
+static reference *references(session *s)
 {
-    return session_cache(s, "model checks", sizeof(model_checks), checks_clear);
+    return session_cache(s, "model references", 2 * sizeof(reference), references_clear);
 }
 
 /* The first block that is offloaded, or that is not; -1: none. */
@@ -394,25 +387,25 @@ static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
 }
 
 /* False after setting the row's status. */
-static bool check_slice(session *s, const step_options *slice, row *w, outcome *out)
+static bool check_slice(session *s, const step_options *slice, const char *key, row *w, outcome *out)
 {
-    reference *r = &checks_of(s)->refs[slice->fusion == FUSION_NONE];
+    reference *r = &references(s)[slice->fusion == FUSION_NONE];
     if (!reference_make(s, slice, r, w))
         return false;
     if (slice->precision->float8) {
-        phase_set("check: casts and products in float8 of a slice: %s", out->key);
+        phase_set("check: casts and products in float8 of a slice: %s", key);
         out->ok = model_float8_check(s, slice, ((model_bench *)s->user)->planted, out->reason, sizeof out->reason);
         if (!out->ok)
             return true;
     }
-    phase_set("check: set-up of a slice: %s", out->key);
+    phase_set("check: set-up of a slice: %s", key);
     trainer *t = model_trainer_untimed(s, slice, w);
     if (!t)
         return false;
-    phase_set("check: steps of a slice: %s", out->key);
+    phase_set("check: steps of a slice: %s", key);
     sample updated = {.n = 0};
     bool ok = run_slice(t, &updated);
-    phase_set("check: comparing with plain fp32: %s", out->key);
+    phase_set("check: comparing with plain fp32: %s", key);
     if (ok)
         compare(t, r, bound_of(slice), out);
     else
@@ -427,32 +420,23 @@ static bool check_slice(session *s, const step_options *slice, row *w, outcome *
     return ok;
 }
 
-static outcome *outcome_find(model_checks *checks, const char *key)
-{
-    for (size_t i = 0; i < checks->n; i++)
-        if (strcmp(checks->outcomes[i].key, key) == 0)
-            return &checks->outcomes[i];
-    return NULL;
-}
-
 bool model_verify(session *s, const step_options *o, row *w)
 {
     if (!option_flag(s->opt, "check"))
         return true;
-    model_checks *checks = checks_of(s);
+    char key[512];
     const recompute_schedule schedule = slice_schedule(o);
     const step_options slice = slice_of(o, &schedule);
-    outcome new = {.err_param = NAN};
-    outcome_key(&slice, new.key, sizeof new.key);
-    outcome *known = outcome_find(checks, new.key);
+    outcome_key(&slice, key, sizeof key);
+    outcome *known = cache_find(s->kept, "model check", key);
     if (!known) {
+        outcome new = {.err_param = NAN};
         scope_push("verify");
-        bool compared = check_slice(s, &slice, w, &new);
+        bool compared = check_slice(s, &slice, key, w, &new);
         scope_pop();
         if (!compared)
             return false;
-        checks->outcomes = xrealloc(checks->outcomes, (checks->n + 1) * sizeof new);
-        known = &checks->outcomes[checks->n++];
+        known = cache_add(s->kept, "model check", key, sizeof *known, NULL);
         *known = new;
     }
     row_real(w, "err_loss", known->err_loss);

@@ -7,6 +7,7 @@
  *
  * Sums over ranks are rounded in another order than sums within a product, so results differ by roundings. The bounds are at
  * least six times what sound runs show, and at most half of what the least planted error makes (tests/bench/test_columns_tp.c). */
+#include "bench/model/case.h"
 #include "bench/share/compare.h"
 #include "bench/share/share.h"
 
@@ -21,8 +22,7 @@
 #include "common/record/nvtx.h"
 #include "common/replica/parts.h"
 
-enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, STEPS = 3 };
-static const double check_eps = 1e-5; /* of AdamW: small gradients' signs are not magnified */
+enum { STEPS = 3 };
 
 typedef struct outcome {
     bool ok;
@@ -36,18 +36,6 @@ typedef struct seen {
     float *grads, *start, *after;
     double losses[STEPS], norm; /* of the first step's gradients */
 } seen;
-
-static step_options slice_of(const step_options *o)
-{
-    step_options slice = *o;
-    slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
-    slice.batch = o->batch < SLICE_BATCH ? o->batch : SLICE_BATCH;
-    slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;
-    slice.deterministic = true;
-    slice.lr = 1e-3;
-    slice.eps = check_eps;
-    return slice;
-}
 
 /* False after setting the row's status. */
 static bool take_steps(share_case *k, team *x, seen *out)
@@ -234,7 +222,7 @@ bool share_verify(share_case *k)
 {
     if (!option_flag(k->s->opt, "check"))
         return true;
-    const step_options slice = slice_of(&k->o);
+    const step_options slice = model_slice(&k->o);
     outcome out = {.ok = true};
     scope_push("verify");
     const bool ran = check_slice(k, &slice, &out);

@@ -332,10 +332,9 @@ static void parse(const bench *b, const line *l)
         return;
     const size_t cases = cases_count(o);
     for (size_t i = 0; i<cases; i += cases> 1 ? cases - 1 : 1) { /* the first and the last */
-        bench_case *c = case_at(o, i);
+        OWNED_CASE bench_case *c = case_at(o, i);
         if (!*case_key(c))
             fail_for(l, "a case without a key", "");
-        case_free(c);
     }
     free(options_describe(o));
 }

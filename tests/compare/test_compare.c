@@ -6,6 +6,9 @@
 
 #include "common/compare/compare.h"
 
+OWNER(comparison, comparison_free)
+#define OWNED_COMPARISON OWNED_BY(comparison)
+
 #define HEADER                                                                                                         \
     "schema,method,bench,variant,status,reason,seq,dtype,fwd_ms,fwd_p10_ms,fwd_p90_ms,n_fwd,peak_bytes,run_id,"        \
     "machine,gpu,device,sm_mhz,throttle,commit,dirty,utc\n"
@@ -206,12 +209,11 @@ TEST_IN_FOLDER(parameters_that_one_side_lacks)
                 extra[i], 1 + 0.5 * i, 0.999 + 0.5 * i, 1.001 + 0.5 * i);
     fclose(out);
     const compare_options o = {.margin = log1p(0.03), .noise = 0.005, .across = ""};
-    comparison *c = compare_paths(a, dir, &o);
+    OWNED_COMPARISON comparison *c = compare_paths(a, dir, &o);
     assert_int_equal(find(c, "seq=128 ", COMPARE_TIME)->judged.verdict, VERDICT_SAME);
     find(c, "window=512", COMPARE_NEW);
     find(c, "head_dim_v=128", COMPARE_NEW);
     assert_int_equal(c->n, 3);
-    comparison_free(c);
 }
 
 /* The median of two runs of one commit counts; the noise from run to run is at least what is seen. */
@@ -221,12 +223,12 @@ TEST_IN_FOLDER(runs_of_one_commit_are_taken_together)
                                 {"1", "ok", "NVIDIA H200", "run-2", 128, 1.4, 1024},
                                 {"1", "ok", "NVIDIA H200", "run-3", 128, 1.2, 1024}};
     OWNED char *a = write_rows(*state, "three", runs, 3), *b = write_rows(*state, "one", runs + 2, 1);
-    comparison *c = compare_paths(a, b, &(compare_options){.margin = 0.03, .noise = 0.001, .across = ""});
+    OWNED_COMPARISON comparison *c =
+        compare_paths(a, b, &(compare_options){.margin = 0.03, .noise = 0.001, .across = ""});
     const compare_entry *e = find(c, "seq=128 ", COMPARE_TIME);
     assert_int_equal(e->runs_a, 3);
     assert_int_equal(e->runs_b, 1);
     assert_true(fabs(e->a - 1.2) < 1e-9 && e->judged.hi > 0.3);
-    comparison_free(c);
 }
 
 /* A folder with a file of rows, and lines of machine.csv. Caller frees. */
@@ -260,11 +262,11 @@ TEST_IN_FOLDER(runs_under_other_conditions_are_left_out)
         OWNED char *both = xasprintf("%s%s%s", header, row[0], row[1]), *one = xasprintf("%s%s", header, row[1]);
         OWNED char *a = write_side(*state, "a", "bench_flash", one, ""),
                    *b = write_side(*state, "b", "bench_flash", both, "");
-        comparison *c = compare_paths(a, b, &(compare_options){.margin = 0.03, .noise = 0.005, .across = ""});
+        OWNED_COMPARISON comparison *c =
+            compare_paths(a, b, &(compare_options){.margin = 0.03, .noise = 0.005, .across = ""});
         const compare_entry *e = find(c, "seq=128", COMPARE_TIME);
         if (e->runs_b != 1 || e->judged.verdict != VERDICT_SAME)
             fail_msg("%s: %zu runs, %s", others[i], e->runs_b, compare_word(e));
-        comparison_free(c);
         free(row[0]);
         free(row[1]);
     }
@@ -281,11 +283,9 @@ TEST_IN_FOLDER(broken_cases_lack_their_timers)
     OWNED char *a = write_side(*state, "a", "bench_flash", good, ""),
                *b = write_side(*state, "b", "bench_flash", bad, "");
     const compare_options o = {.margin = 0.03, .noise = 0.005, .across = ""};
-    comparison *there = compare_paths(a, b, &o), *back = compare_paths(b, a, &o);
+    OWNED_COMPARISON comparison *there = compare_paths(a, b, &o), *back = compare_paths(b, a, &o);
     assert_string_equal(find(there, "seq=128", COMPARE_BROKEN)->why, "fail: wrong");
     find(back, "seq=128", COMPARE_MENDED);
-    comparison_free(there);
-    comparison_free(back);
 }
 
 /* Whatever was set for NCCL counts, of rows that used it. */
@@ -322,12 +322,11 @@ TEST_IN_FOLDER(environment_of_nccl_is_a_condition)
             dirs[k] = write_side(*state, sides[k][0], "bench_allreduce", rows, facts);
         }
         const compare_options o = {.margin = 0.03, .noise = 0.005, .across = table[i].across};
-        comparison *c = compare_paths(dirs[0], dirs[1], &o);
+        OWNED_COMPARISON comparison *c = compare_paths(dirs[0], dirs[1], &o);
         assert_int_equal(c->n, 1);
         const compare_entry *e = find(c, "4194304", table[i].why ? COMPARE_UNMATCHED : COMPARE_TIME);
         if (table[i].why && !strstr(e->why, table[i].why))
             fail_msg("'%s' is not in '%s'", table[i].why, e->why);
-        comparison_free(c);
         free(dirs[0]);
         free(dirs[1]);
     }

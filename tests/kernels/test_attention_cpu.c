@@ -9,13 +9,12 @@
 
 static void every_op(const sb_attention *shape, problem_layout layout, uint64_t seed)
 {
-    problem *p = problem_create(shape, layout, seed);
+    OWNED_PROBLEM problem *p = problem_create(shape, layout, seed);
     problem_reference(p);
     for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
         problem_run(p, op);
         problem_check(p, op->name);
     }
-    problem_free(p);
 }
 
 /* Every sequence pair, mask and dtype; head_dim, heads, layout and scale alternate. */
@@ -146,10 +145,9 @@ TEST(test_value_widths)
             shape.windowed = true; /* of all keys, where no other is meant */
             if (i / 6 != 2)
                 shape.window_left = -1;
-            problem *p = problem_create(&shape, i % LAYOUT_COUNT, 200 + (uint64_t)i);
+            OWNED_PROBLEM problem *p = problem_create(&shape, i % LAYOUT_COUNT, 200 + (uint64_t)i);
             problem_reference(p);
             window_reference(p);
-            problem_free(p);
         }
         every_op(&shape, i % LAYOUT_COUNT, 200 + (uint64_t)i);
     }
@@ -160,7 +158,7 @@ TEST(test_large_scores)
 {
     sb_attention shape = {
         .batch = 1, .heads = 1, .heads_kv = 1, .seq_q = 70, .seq_k = 200, .head_dim = 64, .dtype = SB_FP32, .scale = 1};
-    problem *p = problem_create(&shape, LAYOUT_BHSD, 7);
+    OWNED_PROBLEM problem *p = problem_create(&shape, LAYOUT_BHSD, 7);
     OWNED float *k = xmalloc(p->tensor[INPUT_K].count * sizeof *k);
     for (size_t i = 0; i < p->tensor[INPUT_K].count; i++) /* rows grow to 8 times their size */
         k[i] = (float)p->tensor[INPUT_K].values[i] * (1 + 7 * (float)(i / 64) / 200);
@@ -180,7 +178,6 @@ TEST(test_large_scores)
         for (int id = OUTPUT_O; id < TENSOR_COUNT; id++)
             expect_close(p->expected[id], p->tensor[id].values, p->tensor[id].count, 64, bound, op->name, p->name);
     }
-    problem_free(p);
 }
 
 TEST(test_blind_rows)
@@ -195,7 +192,7 @@ TEST(test_blind_rows)
                               .head_dim = D,
                               .dtype = dtype,
                               .causal = true};
-        problem *p = problem_create(&shape, LAYOUT_BSHD, 11);
+        OWNED_PROBLEM problem *p = problem_create(&shape, LAYOUT_BSHD, 11);
         problem_reference(p);
         for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
             problem_run(p, op);
@@ -210,7 +207,6 @@ TEST(test_blind_rows)
                     }
                 }
         }
-        problem_free(p);
     }
 }
 

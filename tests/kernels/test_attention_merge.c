@@ -40,9 +40,9 @@ static void clear_blind(array *o, const array *lse)
 /* Both parts are (B, H, S, D); the sum is (S, B, H, D). */
 static void merge(sb_dtype dtype)
 {
-    array *one = array_random(dtype, ROWS * D, 1, 1), *two = array_random(dtype, ROWS * D, 2, 1);
-    array *lse1 = array_poison(SB_FP32, ROWS), *lse2 = array_poison(SB_FP32, ROWS);
-    array *sum = array_poison(SB_FP32, ROWS * D), *lse_sum = array_poison(SB_FP32, ROWS);
+    OWNED_ARRAY array *one = array_random(dtype, ROWS * D, 1, 1), *two = array_random(dtype, ROWS * D, 2, 1);
+    OWNED_ARRAY array *lse1 = array_poison(SB_FP32, ROWS), *lse2 = array_poison(SB_FP32, ROWS);
+    OWNED_ARRAY array *sum = array_poison(SB_FP32, ROWS * D), *lse_sum = array_poison(SB_FP32, ROWS);
     OWNED double *want = xmalloc(ROWS * D * sizeof *want), *want_lse = xmalloc(ROWS * sizeof *want_lse);
     fill_lse(lse1, 0);
     fill_lse(lse2, 1);
@@ -76,9 +76,6 @@ static void merge(sb_dtype dtype)
             assert_true(array_get(lse_sum, (size_t)r) == -INFINITY);
         else
             expect_near("lse", array_get(lse_sum, (size_t)r), want_lse[r], 1e-6);
-    array *const all[] = {one, two, lse1, lse2, sum, lse_sum};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 TEST(test_merge)

@@ -105,10 +105,9 @@ TEST(test_each_alone)
     for (int i = 0; i < MASKS; i++) {
         sb_attention shape = shape_of_some;
         with_mask(&shape, i);
-        problem *p = problem_create(&shape, i % LAYOUT_COUNT, 50 + (uint64_t)i);
+        OWNED_PROBLEM problem *p = problem_create(&shape, i % LAYOUT_COUNT, 50 + (uint64_t)i);
         problem_reference(p);
         compare_with_each_alone(p);
-        problem_free(p);
     }
 }
 
@@ -121,13 +120,12 @@ TEST(test_every_op)
             with_mask(&shape, i);
             shape.dtype = dtype, shape.head_dim = dtype % 2 ? 64 : 16;
             shape.heads = heads[(i + dtype) % 3][0], shape.heads_kv = heads[(i + dtype) % 3][1];
-            problem *p = problem_create(&shape, (i + dtype) % LAYOUT_COUNT, 70 + (uint64_t)i);
+            OWNED_PROBLEM problem *p = problem_create(&shape, (i + dtype) % LAYOUT_COUNT, 70 + (uint64_t)i);
             problem_reference(p);
             for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
                 problem_run(p, op);
                 problem_check(p, op->name);
             }
-            problem_free(p);
         }
 }
 
@@ -138,9 +136,9 @@ TEST(test_one_document)
     for (int causal = 0; causal < 2; causal++) {
         sb_attention shape = {
             .batch = 1, .heads = 2, .heads_kv = 1, .seq_q = 130, .seq_k = 130, .head_dim = 32, .causal = causal};
-        problem *plain = problem_create(&shape, LAYOUT_BSHD, 9);
+        OWNED_PROBLEM problem *plain = problem_create(&shape, LAYOUT_BSHD, 9);
         shape.packed = true, shape.documents = 1, shape.cu_seqlens_q = shape.cu_seqlens_k = begin;
-        problem *packed = problem_create(&shape, LAYOUT_BSHD, 9);
+        OWNED_PROBLEM problem *packed = problem_create(&shape, LAYOUT_BSHD, 9);
         for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
             problem_run(plain, op);
             problem_run(packed, op);
@@ -148,8 +146,6 @@ TEST(test_one_document)
             for (int id = OUTPUT_O; id < TENSOR_COUNT; id++)
                 assert_memory_equal(plain->tensor[id].bytes, packed->tensor[id].bytes, plain->tensor[id].buffer_bytes);
         }
-        problem_free(plain);
-        problem_free(packed);
     }
 }
 

@@ -64,12 +64,11 @@ TEST(test_ops)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (sb_dtype wanted = SB_TF32; wanted <= SB_FP32; wanted++) {
             sb_dtype dtype = wanted;
-            problem *p = read_case(cases[i], &dtype);
+            OWNED_PROBLEM problem *p = read_case(cases[i], &dtype);
             for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
                 problem_run(p, op);
                 problem_check(p, op->name);
             }
-            problem_free(p);
         }
 }
 
@@ -78,14 +77,12 @@ TEST(test_reference)
     static const check_bound fp64 = {.rel_l2 = 1e-12, .rel_row = 1e-11, .max_abs = 1e-11, .zero_scale = 1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sb_dtype dtype = SB_FP32;
-        problem *golden = read_case(cases[i], &dtype), *p = read_case(cases[i], &dtype);
+        OWNED_PROBLEM problem *golden = read_case(cases[i], &dtype), *p = read_case(cases[i], &dtype);
         problem_reference(p);
         for (int id = OUTPUT_O; id < TENSOR_COUNT; id++)
             expect_close(golden->expected[id], p->expected[id], p->tensor[id].count, p->a.head_dim, fp64, "reference",
                          p->name);
         expect_close(golden->expected_lse, p->expected_lse, p->lse_count, p->lse_count, fp64, "reference lse", p->name);
-        problem_free(golden);
-        problem_free(p);
     }
 }
 

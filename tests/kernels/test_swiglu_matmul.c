@@ -48,9 +48,9 @@ static void one_forward(sb_dtype t, const shape *s)
 {
     sb_swiglu_matmul p = problem_of(t, s);
     const size_t n = (size_t)p.rows * p.f;
-    array *x = rows_with_gaps(&p, 1), *w13 = array_random(t, 2 * (size_t)p.f * p.d, 2, 2 / sqrt(p.d));
-    array *gate_up = array_poison(t, 2 * n), *h = array_poison(t, n), *alone = array_poison(t, n),
-          *separate = array_poison(t, n);
+    OWNED_ARRAY array *x = rows_with_gaps(&p, 1), *w13 = array_random(t, 2 * (size_t)p.f * p.d, 2, 2 / sqrt(p.d));
+    OWNED_ARRAY array *gate_up = array_poison(t, 2 * n), *h = array_poison(t, n), *alone = array_poison(t, n),
+                      *separate = array_poison(t, n);
     p.x = x->data, p.w13 = w13->data, p.gate_up = gate_up->data, p.h = h->data;
     expect_ok(train_ops()->swiglu_matmul_supported(NULL, &p));
     expect_ok(train_ops()->swiglu_matmul_forward(NULL, &p, NULL));
@@ -62,9 +62,6 @@ static void one_forward(sb_dtype t, const shape *s)
     p.gate_up = NULL, p.h = alone->data;
     expect_ok(train_ops()->swiglu_matmul_forward(NULL, &p, NULL));
     expect_same("h alone", alone, h);
-    array *const all[] = {x, w13, gate_up, h, alone, separate};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 /* dh by the separate product may be rounded the other way where its sum was in another order: the gradients are compared
@@ -73,9 +70,10 @@ static void one_backward(sb_dtype t, const shape *s)
 {
     sb_swiglu_matmul p = problem_of(t, s);
     const size_t n = (size_t)p.rows * p.f;
-    array *dy = rows_with_gaps(&p, 3), *w2 = array_random(t, (size_t)p.f * p.d, 4, 1 / sqrt(p.d));
-    array *before = array_random(t, 2 * n, 5, 2), *got = array_copy(before), *again = array_copy(before),
-          *want = array_copy(before), *dh = array_poison(t, n), *h = array_poison(t, n), *want_h = array_poison(t, n);
+    OWNED_ARRAY array *dy = rows_with_gaps(&p, 3), *w2 = array_random(t, (size_t)p.f * p.d, 4, 1 / sqrt(p.d));
+    OWNED_ARRAY array *before = array_random(t, 2 * n, 5, 2), *got = array_copy(before), *again = array_copy(before),
+                      *want = array_copy(before), *dh = array_poison(t, n), *h = array_poison(t, n),
+                      *want_h = array_poison(t, n);
     p.dy = dy->data, p.w2 = w2->data, p.gate_up = got->data, p.h = h->data;
     expect_ok(train_ops()->swiglu_matmul_backward(NULL, &p, NULL));
     OWNED double *sums = product_of(&p, dy, w2, p.f, p.f, 1);
@@ -97,9 +95,6 @@ static void one_backward(sb_dtype t, const shape *s)
     p.gate_up = again->data, p.h = NULL;
     expect_ok(train_ops()->swiglu_matmul_backward(NULL, &p, NULL));
     expect_same("d_gate_up without h", again, got);
-    array *const all[] = {dy, w2, before, got, again, want, dh, h, want_h};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 TEST(test_forward)

@@ -54,19 +54,15 @@ static void one_matmul(sb_matmul p, addend add, int gap)
     const int columns_a = p.transpose_a ? p.m : p.k, columns_b = p.transpose_b ? p.k : p.n;
     p.lda = columns_a + gap, p.ldb = columns_b + 2 * gap, p.ldd = p.n + gap;
     p.ldc = add == ADD_C ? p.n + 3 * gap : p.ldd;
-    array *a = with_gaps(array_random(p.dtype, (size_t)rows_a * p.lda, 1, 1), rows_a, columns_a, p.lda);
-    array *b = with_gaps(array_random(p.dtype, (size_t)rows_b * p.ldb, 2, 1), rows_b, columns_b, p.ldb);
-    array *c = with_gaps(array_random(p.dtype_out, (size_t)p.m * p.ldc, 3, 2), p.m, p.n, p.ldc);
-    array *d = add == ADD_D ? array_copy(c) : array_poison(p.dtype_out, (size_t)p.m * p.ldd);
+    OWNED_ARRAY array *a = with_gaps(array_random(p.dtype, (size_t)rows_a * p.lda, 1, 1), rows_a, columns_a, p.lda);
+    OWNED_ARRAY array *b = with_gaps(array_random(p.dtype, (size_t)rows_b * p.ldb, 2, 1), rows_b, columns_b, p.ldb);
+    OWNED_ARRAY array *c = with_gaps(array_random(p.dtype_out, (size_t)p.m * p.ldc, 3, 2), p.m, p.n, p.ldc);
+    OWNED_ARRAY array *d = add == ADD_D ? array_copy(c) : array_poison(p.dtype_out, (size_t)p.m * p.ldd);
     p.a = a->data, p.b = b->data, p.d = d->data;
     p.c = add == ADD_NOTHING ? NULL : add == ADD_C ? c->data : d->data;
     expect_ok(train_ops()->matmul(NULL, &p, NULL));
     OWNED double *want = product(&p, a, b, add == ADD_NOTHING ? NULL : c);
     expect_rounded("matmul", d, want, 1e-6 + 4e-7 * sqrt(p.k)); /* fp32 sums wander with the root of their length */
-    array_free(a);
-    array_free(b);
-    array_free(c);
-    array_free(d);
 }
 
 TEST(test_matmul)
@@ -94,8 +90,8 @@ TEST(test_matmul)
 TEST(test_tune)
 {
     for (int t = SB_BF16; t <= SB_FP32; t++) {
-        array *a = array_random(t, 33 * 65, 1, 1), *b = array_random(t, 65 * 20, 2, 1);
-        array *d = array_poison(t, 33 * 20), *again = array_poison(t, 33 * 20);
+        OWNED_ARRAY array *a = array_random(t, 33 * 65, 1, 1), *b = array_random(t, 65 * 20, 2, 1);
+        OWNED_ARRAY array *d = array_poison(t, 33 * 20), *again = array_poison(t, 33 * 20);
         sb_matmul p = {.dtype = t,
                        .dtype_out = t,
                        .m = 33,
@@ -117,9 +113,5 @@ TEST(test_tune)
         p.d = again->data;
         expect_ok(train_ops()->matmul(NULL, &p, NULL));
         expect_same("a second matmul", again, d);
-        array_free(a);
-        array_free(b);
-        array_free(d);
-        array_free(again);
     }
 }

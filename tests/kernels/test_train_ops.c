@@ -26,9 +26,9 @@ static double mean_square(const array *x, int row, int d)
 static void rmsnorm_forward(sb_rmsnorm p, bool with_residual)
 {
     const size_t n = (size_t)p.rows * p.d;
-    array *x = array_random(p.dtype, n, 1, 2), *residual = array_random(p.dtype, n, 2, 1);
-    array *weight = array_random(p.dtype_param, p.d, 3, 1), *y = array_poison(p.dtype, n);
-    array *sum = array_poison(p.dtype, n), *rstd = array_poison(SB_FP32, p.rows);
+    OWNED_ARRAY array *x = array_random(p.dtype, n, 1, 2), *residual = array_random(p.dtype, n, 2, 1);
+    OWNED_ARRAY array *weight = array_random(p.dtype_param, p.d, 3, 1), *y = array_poison(p.dtype, n);
+    OWNED_ARRAY array *sum = array_poison(p.dtype, n), *rstd = array_poison(SB_FP32, p.rows);
     OWNED double *want = xmalloc(n * sizeof *want), *want_rstd = xmalloc(p.rows * sizeof *want_rstd);
     p.x = x->data, p.weight = weight->data, p.y = y->data, p.rstd = rstd->data;
     if (with_residual)
@@ -47,18 +47,15 @@ static void rmsnorm_forward(sb_rmsnorm p, bool with_residual)
     }
     expect_rounded("rmsnorm", y, want, slack);
     expect_rounded("rstd", rstd, want_rstd, slack);
-    array *all[] = {x, residual, weight, y, sum, rstd};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 static void rmsnorm_backward(sb_rmsnorm p, norm_alias alias, bool with_residual)
 {
     const size_t n = (size_t)p.rows * p.d;
-    array *x = array_random(p.dtype, n, 1, 2), *weight = array_random(p.dtype_param, p.d, 3, 1);
-    array *dy = array_random(p.dtype, n, 4, 1), *residual = array_random(p.dtype, n, 5, 1);
-    array *rstd = array_poison(SB_FP32, p.rows), *dx = array_poison(p.dtype, n);
-    array *dweight = array_poison(p.dtype_grad, p.d);
+    OWNED_ARRAY array *x = array_random(p.dtype, n, 1, 2), *weight = array_random(p.dtype_param, p.d, 3, 1);
+    OWNED_ARRAY array *dy = array_random(p.dtype, n, 4, 1), *residual = array_random(p.dtype, n, 5, 1);
+    OWNED_ARRAY array *rstd = array_poison(SB_FP32, p.rows), *dx = array_poison(p.dtype, n);
+    OWNED_ARRAY array *dweight = array_poison(p.dtype_grad, p.d);
     OWNED double *want = xmalloc(n * sizeof *want), *want_weight = xcalloc(p.d, sizeof *want_weight);
     for (int r = 0; r < p.rows; r++) {
         const double scale = 1 / sqrt(mean_square(x, r, p.d) + p.eps);
@@ -86,9 +83,6 @@ static void rmsnorm_backward(sb_rmsnorm p, norm_alias alias, bool with_residual)
         expect_ok(train_ops()->rmsnorm_backward(NULL, &p, NULL));
         expect_rounded("dweight added to", dweight, want_weight, 2 * slack);
     }
-    array *all[] = {x, weight, dy, residual, rstd, dx, dweight};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 TEST(test_rmsnorm)
@@ -131,8 +125,8 @@ static double norm_loss(const void *problem)
 
 TEST(test_rmsnorm_differences)
 {
-    array *x = array_random(SB_FP32, ROWS * D, 1, 1), *weight = array_random(SB_FP32, D, 2, 1);
-    array *dy = array_random(SB_FP32, ROWS * D, 3, 1), *y = array_poison(SB_FP32, ROWS * D);
+    OWNED_ARRAY array *x = array_random(SB_FP32, ROWS * D, 1, 1), *weight = array_random(SB_FP32, D, 2, 1);
+    OWNED_ARRAY array *dy = array_random(SB_FP32, ROWS * D, 3, 1), *y = array_poison(SB_FP32, ROWS * D);
     float rstd[ROWS], dx[ROWS * D], dweight[D];
     sb_rmsnorm p = {.dtype = SB_FP32,
                     .dtype_param = SB_FP32,
@@ -159,10 +153,6 @@ TEST(test_rmsnorm_differences)
         expect_near("dx", dx[i], slope(norm_loss, &q, &q.x[i / D][i % D]), 2e-6);
     for (int i = 0; i < D; i++)
         expect_near("dweight", dweight[i], slope(norm_loss, &q, &q.weight[i]), 2e-6);
-    array_free(x);
-    array_free(weight);
-    array_free(dy);
-    array_free(y);
 }
 
 /* ---- RoPE ---- */
@@ -187,7 +177,7 @@ static void one_rope(sb_rope p, bool heads_inside, int gap)
     p.x.stride_h = heads_inside ? p.head_dim : (int64_t)p.seq * p.head_dim + gap;
     p.x.stride_b = heads_inside ? p.seq * p.x.stride_s : p.heads * p.x.stride_h;
     const size_t n = (size_t)p.batch * p.x.stride_b;
-    array *x = array_random(p.dtype, n, 1, 1);
+    OWNED_ARRAY array *x = array_random(p.dtype, n, 1, 1);
     OWNED double *want = xmalloc(n * sizeof *want);
     for (size_t i = 0; i < n; i++)
         want[i] = array_get(x, i);
@@ -204,7 +194,6 @@ static void one_rope(sb_rope p, bool heads_inside, int gap)
     p.x.data = x->data, p.table = table;
     expect_ok(train_ops()->rope(NULL, &p, NULL));
     expect_rounded("rope", x, want, slack);
-    array_free(x);
 }
 
 TEST(test_rope)
@@ -227,8 +216,8 @@ TEST(test_rope_inverse)
 {
     enum { SEQ = 9, DIM = 8, N = SEQ * DIM };
     OWNED float *table = rope_table(SEQ, DIM);
-    array *x = array_random(SB_FP32, N, 1, 1), *y = array_random(SB_FP32, N, 2, 1);
-    array *turned = array_copy(x), *back = array_copy(y);
+    OWNED_ARRAY array *x = array_random(SB_FP32, N, 1, 1), *y = array_random(SB_FP32, N, 2, 1);
+    OWNED_ARRAY array *turned = array_copy(x), *back = array_copy(y);
     sb_rope p = {.dtype = SB_FP32, .batch = 1, .seq = SEQ, .heads = 1, .head_dim = DIM, .table = table};
     p.x = (sb_tensor){turned->data, N, N, DIM};
     expect_ok(train_ops()->rope(NULL, &p, NULL));
@@ -246,9 +235,6 @@ TEST(test_rope_inverse)
     expect_ok(train_ops()->rope(NULL, &p, NULL));
     for (int i = 0; i < N; i++)
         expect_near("back(rotate(x))", array_get(turned, i), array_get(x, i), 1e-6);
-    array *all[] = {x, y, turned, back};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 /* ---- SwiGLU ---- */
@@ -272,8 +258,8 @@ static double swiglu_loss(const void *problem)
 static void one_swiglu(sb_dtype t, int rows, int f, int alias, double scale)
 {
     const size_t n = (size_t)rows * f;
-    array *gate_up = array_random(t, 2 * n, 1, scale), *dh = array_random(t, n, 2, 1);
-    array *h = array_poison(t, n), *d_gate_up = array_poison(t, 2 * n);
+    OWNED_ARRAY array *gate_up = array_random(t, 2 * n, 1, scale), *dh = array_random(t, n, 2, 1);
+    OWNED_ARRAY array *h = array_poison(t, n), *d_gate_up = array_poison(t, 2 * n);
     OWNED double *want = xmalloc(n * sizeof *want), *want_d = xmalloc(2 * n * sizeof *want_d);
     for (size_t i = 0; i < n; i++) {
         const size_t at = i / f * 2 * f + i % f;
@@ -291,9 +277,6 @@ static void one_swiglu(sb_dtype t, int rows, int f, int alias, double scale)
     expect_rounded("d_gate_up", out, want_d, 2 * slack);
     if (again)
         expect_same("h again", again, h);
-    array *all[] = {gate_up, dh, h, d_gate_up};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 TEST(test_swiglu)

@@ -15,7 +15,7 @@ TEST(test_grad_stats)
     static const size_t sizes[] = {1, 255, 256, 1001};
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            array *grad = array_random(t, sizes[s], s, 3);
+            OWNED_ARRAY array *grad = array_random(t, sizes[s], s, 3);
             double squares = 0;
             for (size_t i = 0; i < grad->n; i++)
                 squares += array_get(grad, i) * array_get(grad, i);
@@ -34,7 +34,6 @@ TEST(test_grad_stats)
             o.found_nonfinite = 0;
             expect_ok(train_ops()->grad_stats(NULL, &p, NULL));
             assert_int_equal(o.found_nonfinite, 1);
-            array_free(grad);
         }
     float large[] = {3e38f, -3e38f};
     sb_optimizer_state o = {.loss_scale = 65536};
@@ -229,13 +228,12 @@ static void adam_step(adam *a, int step)
     a->p.state = &a->state;
     expect_ok(train_ops()->optimizer_begin(NULL, &begin, NULL));
     expect_ok(train_ops()->adamw(NULL, p, NULL));
-    array *now = adam_values(a);
+    OWNED_ARRAY array *now = adam_values(a);
     expect_rounded("parameter", now, value, 1e-6);
     expect_rounded("m", a->m, m, 1e-6);
     expect_rounded("v", a->v, v, 1e-6);
     for (size_t i = 0; i < a->n; i++)
         assert_true(array_get(a->param, i) == stored(a, array_get(now, i)));
-    array_free(now);
 }
 
 static void one_combination(sb_dtype param, sb_dtype grad, sb_dtype moments, sb_master kind)
@@ -254,15 +252,12 @@ static void one_combination(sb_dtype param, sb_dtype grad, sb_dtype moments, sb_
     expect_same("a second run's m", b.m, a.m);
     expect_same("a second run's v", b.v, a.v);
     assert_memory_equal(a.remainder, b.remainder, a.n * sizeof *a.remainder);
-    array *before = array_copy(a.param), *m = array_copy(a.m), *v = array_copy(a.v);
+    OWNED_ARRAY array *before = array_copy(a.param), *m = array_copy(a.m), *v = array_copy(a.v);
     a.state.skip = 1;
     expect_ok(train_ops()->adamw(NULL, &a.p, NULL));
     expect_same("a skipped step", a.param, before);
     expect_same("a skipped step's m", a.m, m);
     expect_same("a skipped step's v", a.v, v);
-    array_free(before);
-    array_free(m);
-    array_free(v);
     adam_free(&a);
     adam_free(&b);
 }
@@ -295,9 +290,8 @@ TEST(test_split_is_fp32)
         expect_ok(train_ops()->adamw(NULL, &split.p, NULL));
         expect_ok(train_ops()->adamw(NULL, &fp32.p, NULL));
     }
-    array *values = adam_values(&split);
+    OWNED_ARRAY array *values = adam_values(&split);
     expect_same("the split master", values, fp32.master);
-    array_free(values);
     adam_free(&split);
     adam_free(&fp32);
 }

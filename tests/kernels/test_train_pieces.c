@@ -151,7 +151,7 @@ TEST(test_extremes)
 static void one_reduce(sb_reduce p, double shift)
 {
     const int n = p.over_rows ? p.columns : p.rows, length = p.over_rows ? p.rows : p.columns;
-    array *x = array_random(p.dtype, (size_t)p.rows * p.ld, 1, 1), *out = array_poison(p.dtype_out, n);
+    OWNED_ARRAY array *x = array_random(p.dtype, (size_t)p.rows * p.ld, 1, 1), *out = array_poison(p.dtype_out, n);
     OWNED double *want = xmalloc(n * sizeof *want);
     for (size_t i = 0; i < x->n; i++)
         array_set(x, i, array_get(x, i) + shift);
@@ -167,8 +167,6 @@ static void one_reduce(sb_reduce p, double shift)
     assert_int_equal(train_ops()->reduce_workspace(NULL, &p), 0);
     expect_ok(train_ops()->reduce(NULL, &p, NULL));
     expect_rounded(p.maximum ? "maximum" : "sum", out, want, 1e-7);
-    array_free(x);
-    array_free(out);
 }
 
 TEST(test_reduce)

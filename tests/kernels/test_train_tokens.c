@@ -22,8 +22,9 @@ static int32_t *random_ids(int n, int vocab, uint64_t seed)
 static void one_embedding(sb_dtype t, sb_dtype grad, int rows, int vocab, int d)
 {
     const size_t n = (size_t)rows * d;
-    array *table = array_random(t, (size_t)vocab * d, 1, 1), *out = array_poison(t, n), *picked = array_poison(t, n);
-    array *d_out = array_random(t, n, 2, 1), *d_table = array_poison(grad, (size_t)vocab * d);
+    OWNED_ARRAY array *table = array_random(t, (size_t)vocab * d, 1, 1), *out = array_poison(t, n),
+                      *picked = array_poison(t, n);
+    OWNED_ARRAY array *d_out = array_random(t, n, 2, 1), *d_table = array_poison(grad, (size_t)vocab * d);
     OWNED int32_t *ids = random_ids(rows, vocab, 3);
     OWNED double *want = xcalloc((size_t)vocab * d, sizeof *want);
     sb_embedding p = {.dtype = t,
@@ -44,14 +45,15 @@ static void one_embedding(sb_dtype t, sb_dtype grad, int rows, int vocab, int d)
     expect_same("embedding", out, picked);
 
     p.workspace_bytes = train_ops()->embedding_workspace(NULL, &p);
-    array *workspace = array_poison(SB_BF16, p.workspace_bytes / 2), *again = array_poison(grad, d_table->n);
+    OWNED_ARRAY array *workspace = array_poison(SB_BF16, p.workspace_bytes / 2),
+                      *again = array_poison(grad, d_table->n);
     p.workspace = workspace->data;
     expect_ok(train_ops()->embedding_backward(NULL, &p, NULL));
     expect_rounded("d_table", d_table, want, 1e-7);
     p.d_table = again->data;
     expect_ok(train_ops()->embedding_backward(NULL, &p, NULL));
     expect_same("d_table again", again, d_table);
-    array *onto = array_random(grad, d_table->n, 5, 1);
+    OWNED_ARRAY array *onto = array_random(grad, d_table->n, 5, 1);
     for (size_t i = 0; i < d_table->n; i++)
         want[i] += array_get(onto, i);
     p.accumulate = true, p.d_table = onto->data;
@@ -59,9 +61,6 @@ static void one_embedding(sb_dtype t, sb_dtype grad, int rows, int vocab, int d)
     expect_rounded("d_table added to", onto, want, 1e-7);
     p.workspace_bytes--;
     expect_refused(train_ops()->embedding_backward(NULL, &p, NULL), SB_NO_MEMORY, "workspace");
-    array *all[] = {table, out, picked, d_out, d_table, workspace, again, onto};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 TEST(test_embedding)
@@ -123,8 +122,8 @@ static double row_loss(const double *x, int vocab, int target, double *probabili
 static void one_cross_entropy(sb_dtype t, int rows, int vocab, double size, const float *scale)
 {
     const size_t n = (size_t)rows * vocab;
-    array *logits = array_random(t, n, 1, size), *before = array_copy(logits);
-    array *losses = array_poison(SB_FP32, rows), *loss = array_poison(SB_FP32, 1);
+    OWNED_ARRAY array *logits = array_random(t, n, 1, size), *before = array_copy(logits);
+    OWNED_ARRAY array *losses = array_poison(SB_FP32, rows), *loss = array_poison(SB_FP32, 1);
     OWNED int32_t *targets = random_ids(rows, vocab, 2);
     OWNED double *x = xmalloc(n * sizeof *x), *want = xmalloc(n * sizeof *want), *want_rows = xmalloc(rows * sizeof *x);
     double mean = 0;
@@ -155,9 +154,6 @@ static void one_cross_entropy(sb_dtype t, int rows, int vocab, double size, cons
     expect_rounded("row_loss", losses, want_rows, 1e-6);
     expect_near("loss", array_get(loss, 0), mean, 1e-6);
     expect_rounded("d_logits", logits, want, 1e-6);
-    array *all[] = {logits, before, losses, loss};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
 }
 
 TEST(test_cross_entropy)
@@ -191,7 +187,7 @@ TEST(test_cross_entropy_differences)
 {
     loss_problem q = {.targets = {4, 1}};
     float losses[ROWS], loss;
-    array *logits = array_random(SB_FP32, ROWS * VOCAB, 5, 1);
+    OWNED_ARRAY array *logits = array_random(SB_FP32, ROWS * VOCAB, 5, 1);
     for (int i = 0; i < ROWS * VOCAB; i++)
         q.x[i] = array_get(logits, i);
     sb_cross_entropy p = {.dtype = SB_FP32,
@@ -205,7 +201,6 @@ TEST(test_cross_entropy_differences)
     expect_ok(train_ops()->cross_entropy(NULL, &p, NULL));
     for (int i = 0; i < ROWS * VOCAB; i++)
         expect_near("d_logits", array_get(logits, i), slope(mean_loss, &q, &q.x[i]), 1e-6);
-    array_free(logits);
 }
 
 /* A logit that is not finite shows in the loss and the gradient, where the loss scaling looks for it. */

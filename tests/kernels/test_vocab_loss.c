@@ -46,7 +46,7 @@ static void one_loss(sb_dtype t, int rows, int vocab, int ranks, double size)
 {
     const int width = (vocab + 8 * ranks - 1) / (8 * ranks) * 8 + 8;
     const float scale = 128;
-    array *whole = array_random(t, (size_t)rows * vocab, 3, size);
+    OWNED_ARRAY array *whole = array_random(t, (size_t)rows * vocab, 3, size);
     OWNED int32_t *targets = random_ids(rows, vocab);
     float *partials = xcalloc((size_t)ranks * rows * NUMBERS, sizeof *partials), loss, part;
     OWNED float *row_loss = xcalloc((size_t)rows, sizeof *row_loss),
@@ -86,7 +86,6 @@ static void one_loss(sb_dtype t, int rows, int vocab, int ranks, double size)
         }
         array_free(own[k]);
     }
-    array_free(whole);
     free(partials);
 }
 
@@ -102,8 +101,10 @@ TEST(loss_of_slices)
 static void one_embedding(int first, int vocab, int whole_vocab)
 {
     enum { ROWS = 40, WIDTH = 33 };
-    array *table = array_random(SB_FP32, (size_t)vocab * WIDTH, 1, 1), *out = array_poison(SB_FP32, ROWS * WIDTH);
-    array *d_out = array_random(SB_FP32, ROWS * WIDTH, 2, 1), *d_table = array_poison(SB_FP32, (size_t)vocab * WIDTH);
+    OWNED_ARRAY array *table = array_random(SB_FP32, (size_t)vocab * WIDTH, 1, 1),
+                      *out = array_poison(SB_FP32, ROWS * WIDTH);
+    OWNED_ARRAY array *d_out = array_random(SB_FP32, ROWS * WIDTH, 2, 1),
+                      *d_table = array_poison(SB_FP32, (size_t)vocab * WIDTH);
     OWNED int32_t *ids = random_ids(ROWS, whole_vocab);
     OWNED double *want = xcalloc((size_t)vocab * WIDTH, sizeof *want);
     sb_embedding p = {.dtype = SB_FP32,
@@ -131,10 +132,6 @@ static void one_embedding(int first, int vocab, int whole_vocab)
     }
     expect_rounded("d_table", d_table, want, 1e-7);
     free(p.workspace);
-    array_free(table);
-    array_free(out);
-    array_free(d_out);
-    array_free(d_table);
 }
 
 TEST(embedding_of_slices)

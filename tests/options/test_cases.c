@@ -17,11 +17,10 @@ TEST(sweep)
     };
     assert_int_equal(cases_count(o), 8);
     for (size_t i = 0; i < 8; i++) {
-        bench_case *c = case_at(o, i);
+        OWNED_CASE bench_case *c = case_at(o, i);
         assert_string_equal(case_key(c), expected[i]);
-        case_free(c);
     }
-    bench_case *c = case_at(o, 7);
+    OWNED_CASE bench_case *c = case_at(o, 7);
     assert_int_equal(case_int(c, "seq"), 256);
     assert_int_equal(case_int(c, "iters"), 7); /* a single option, by the same way */
     assert_true(case_real(c, "decay") == 0.5);
@@ -30,7 +29,6 @@ TEST(sweep)
     assert_int_equal(options_param_count(o), 6);
     assert_string_equal(options_param_name(o, 1), "head_dim");
     assert_string_equal(case_param(c, 0), "256");
-    case_free(c);
 }
 
 static int64_t all_heads(const bench_case *c, const char *option)
@@ -60,7 +58,7 @@ TEST(names_for_readers)
             char msg[256], *argv[] = {"x", (char *)known[i].arguments};
             OWNED_OPTIONS options *o =
                 options_try(&bench, 2, argv, cpu ? &sample_on_cpu : &sample_with_cuda, msg, sizeof msg);
-            bench_case *c = case_at(o, 0);
+            OWNED_CASE bench_case *c = case_at(o, 0);
             assert_string_equal(case_name(c), cpu ? known[i].cpu : known[i].cuda);
             const char *cell = i == 2 ? "3" : *case_text(c, "seq") == '2' ? "20" : "10"; /* as its row has it */
             assert_string_equal(case_cell(c, 2), cell);
@@ -68,15 +66,13 @@ TEST(names_for_readers)
             assert_true(options_param_is_unset(o, 2, "0"));
             assert_false(options_param_is_unset(o, 2, "") || options_param_is_unset(o, 2, "3"));
             assert_false(options_param_is_unset(o, 0, "0"));
-            case_free(c);
         }
     bench.variants = NULL;
     bench.options = own + 2;
     char msg[256], *argv[] = {"x"};
     OWNED_OPTIONS options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
-    bench_case *c = case_at(o, 0);
+    OWNED_CASE bench_case *c = case_at(o, 0);
     assert_string_equal(case_name(c), "the default case");
-    case_free(c);
 }
 
 /* A bench may have an option table, variants or neither, and its own idea of --variant. */
@@ -121,9 +117,8 @@ TEST(adjacent_values)
     OWNED_OPTIONS options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
     assert_int_equal(cases_count(o), 8);
     for (size_t i = 0; i < 8; i++) {
-        bench_case *c = case_at(o, i);
+        OWNED_CASE bench_case *c = case_at(o, i);
         assert_string_equal(case_key(c), expected[i]);
-        case_free(c);
     }
 }
 
@@ -146,11 +141,10 @@ TEST(sweep_of_unlike_variants)
     };
     assert_int_equal(cases_count(o), 3);
     for (size_t i = 0; i < 3; i++) {
-        bench_case *c = case_at(o, i);
+        OWNED_CASE bench_case *c = case_at(o, i);
         assert_string_equal(case_key(c), expected[i]);
         assert_int_equal(case_int(c, "seq"), i);
         assert_string_equal(case_param(c, 0), i == 0 ? "" : i == 1 ? "1" : "2");
-        case_free(c);
     }
 }
 
@@ -190,8 +184,7 @@ TEST(lists_of_other_variants_do_not_multiply)
                  {1200, "right=1 variant=right"},
                  {2499, "right=1300 variant=right"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        bench_case *c = case_at(o, known[i].at);
+        OWNED_CASE bench_case *c = case_at(o, known[i].at);
         assert_string_equal(case_key(c), known[i].key);
-        case_free(c);
     }
 }

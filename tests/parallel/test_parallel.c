@@ -12,6 +12,9 @@
 #include "tests/support/synthetic_step.h"
 #include "tests/support/toy_model.h"
 
+OWNER(parallel_plan, parallel_plan_free)
+#define OWNED_PLAN OWNED_BY(parallel_plan)
+
 /* ---- what the ranks run ---- */
 
 static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
@@ -199,7 +202,7 @@ static void toy_one(const parallel_options *o, bool tied, bool adamw, const toy_
 {
     const int64_t granularity = parallel_granularity(ranks);
     toy_model *shape = toy_create(tied, 0, granularity, 0);
-    parallel_plan *plan = plan_of(o, toy_space(shape), 4);
+    OWNED_PLAN parallel_plan *plan = plan_of(o, toy_space(shape), 4);
     toy_run r = {
         .t = toy_create(tied, rank, granularity, plan->own.state_elements), .o = o, .want = want, .adamw = adamw};
     uint64_t hashes[64];
@@ -209,7 +212,6 @@ static void toy_one(const parallel_options *o, bool tied, bool adamw, const toy_
         require(hashes[k] == hashes[0], o, "ranks saw different parameters");
     toy_free(shape);
     toy_free(r.t);
-    parallel_plan_free(plan);
 }
 
 /* Every combination takes its time: where not `all` are wanted, a strategy and bucket size has one of the three
@@ -259,7 +261,7 @@ static void steps_one(const parallel_options *o, int variety)
         synthetic_share(s);
         s->slow_us = rank == variety % ranks ? 3000 : 0;
     }
-    parallel_plan *plan = plan_of(o, synthetic_space(s), s->grad_dtype == COMM_FP32 ? 4 : 2);
+    OWNED_PLAN parallel_plan *plan = plan_of(o, synthetic_space(s), s->grad_dtype == COMM_FP32 ? 4 : 2);
     const parallel_model m = synthetic_model(s, plan);
     synthetic_set_params(s, 3 * rank); /* rank 0 decides */
     parallel *p = open_parallel(plan, &m);
@@ -277,7 +279,6 @@ static void steps_one(const parallel_options *o, int variety)
     }
     parallel_free(p);
     synthetic_free(s);
-    parallel_plan_free(plan);
 }
 
 static void steps_all(void)
@@ -397,14 +398,13 @@ static void compute_only_all(void)
                                     .replicas = ranks, /* of hsdp: slices are whole units */
                                     .update_elements = 1};
         synthetic *s = synthetic_create(dev, rank, ranks, true, runs % 4 != 0);
-        parallel_plan *plan = plan_of(&o, synthetic_space(s), 4);
+        OWNED_PLAN parallel_plan *plan = plan_of(&o, synthetic_space(s), 4);
         const parallel_model m = synthetic_model(s, plan);
         parallel *p = open_parallel(plan, &m);
         if (p)
             compute_only_steps(s, p, plan);
         parallel_free(p);
         synthetic_free(s);
-        parallel_plan_free(plan);
     }
 }
 
@@ -423,7 +423,7 @@ static void tail_all(void)
                                     .join = true,
                                     .update_elements = 1};
         synthetic *s = synthetic_create(dev, rank, ranks, true, true);
-        parallel_plan *plan = plan_of(&o, synthetic_space(s), 4);
+        OWNED_PLAN parallel_plan *plan = plan_of(&o, synthetic_space(s), 4);
         const parallel_model m = synthetic_model(s, plan);
         parallel *p = open_parallel(plan, &m);
         require(parallel_tail_ms(p) == 0, &o, "a tail without a step");
@@ -440,7 +440,6 @@ static void tail_all(void)
         synthetic_wait(s);
         parallel_free(p);
         synthetic_free(s);
-        parallel_plan_free(plan);
     }
 }
 
@@ -526,11 +525,10 @@ TEST(plans_that_cannot_be_had)
     assert_null(plan_alone("zero1", 3, 0, 1024, 896, why));
     assert_non_null(strstr(why, "192"));
     for (const strategy *s = parallel_strategies; s->name; s++) {
-        parallel_plan *p = plan_alone(s->name, 2, 1, 1, 896, why);
+        OWNED_PLAN parallel_plan *p = plan_alone(s->name, 2, 1, 1, 896, why);
         assert_non_null(p);
         assert_string_equal(p->o.strategy, s->name);
         assert_true(s->summary[0]);
-        parallel_plan_free(p);
     }
     parallel_plan *naive = plan_alone("naive", 3, 0, 0, 896, why); /* it has no buckets, and no slices */
     assert_non_null(naive);

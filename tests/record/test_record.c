@@ -14,6 +14,9 @@
 #include "kernels/shared/parts.h"
 #include "tests/support/streams.h"
 
+OWNER(recording, recording_free)
+#define OWNED_RECORDING OWNED_BY(recording)
+
 static device *cpu;
 
 static int open_cpu(void **state)
@@ -96,7 +99,7 @@ TEST(spans_belong_to_ranges_and_steps)
     }
     recorder_step(-1);
     run("copy", 0);
-    recording *r = stop();
+    OWNED_RECORDING recording *r = stop();
     assert_true(r->host_spans);
     assert_int_equal(r->span_count, 8);
     is(r, 0, "", "fill", "fill", -1);
@@ -107,7 +110,6 @@ TEST(spans_belong_to_ranges_and_steps)
     }
     is(r, 7, "", "copy", "copy", -1);
     assert_true(record_op(r, r->spans[1].range)->flops == 8);
-    recording_free(r);
 }
 
 /* Twice: what an earlier arming has left is gone, and a range that spans the arming has no meaning in it. */
@@ -119,13 +121,12 @@ TEST(early_ranges_are_ignored)
         range_pop();
         run("fill", 0);
         range_push("late");
-        recording *r = stop();
+        OWNED_RECORDING recording *r = stop();
         range_pop();
         assert_int_equal(r->span_count, 1);
         is(r, 0, "", "fill", "fill", -1);
         assert_int_equal(r->range_count, 2);
         assert_true(isnan(r->ranges[1].end_us));
-        recording_free(r);
     }
 }
 
@@ -150,12 +151,11 @@ TEST(another_thread_communicates)
     op_pop();
     range_pop();
     recorder_step(-1);
-    recording *r = stop();
+    OWNED_RECORDING recording *r = stop();
     assert_int_equal(r->span_count, 1); /* what waited here is no span */
     is(r, 0, "backward", "all_reduce", "all_reduce", 3);
     assert_int_equal(r->spans[0].lane, LANE_COMMUNICATION);
     assert_true(record_op(r, r->spans[0].range)->bytes == 64);
-    recording_free(r);
 }
 
 TEST(more_than_the_stack_holds)
@@ -168,9 +168,8 @@ TEST(more_than_the_stack_holds)
     for (int i = 0; i < DEEP + 1; i++)
         range_pop();
     run("copy", 0);
-    recording *r = stop();
+    OWNED_RECORDING recording *r = stop();
     is(r, r->span_count - 1, "", "copy", "copy", -1);
-    recording_free(r);
 }
 
 TEST(without_a_recording)
@@ -268,9 +267,8 @@ TEST(every_dtype_has_a_name)
             .batch = 1, .heads = 1, .heads_kv = 1, .seq_q = 1, .seq_k = 1, .head_dim = 16, .dtype = dtype};
         start();
         assert_int_equal(k->attention[0].forward(NULL, &a, NULL), SB_OK);
-        recording *r = stop();
+        OWNED_RECORDING recording *r = stop();
         assert_string_equal(record_op(r, r->spans[0].range)->dtype, names[dtype]);
-        recording_free(r);
     }
 }
 
@@ -317,7 +315,7 @@ TEST(spans_need_no_arming)
         run("matmul", 8);
         range_pop();
         stream_sync(cpu, s);
-        recording *r = stop_spans();
+        OWNED_RECORDING recording *r = stop_spans();
         range_push("after"); /* stopping has disarmed */
         assert_int_equal(recorder_open_range(), -1);
         range_pop();
@@ -326,7 +324,6 @@ TEST(spans_need_no_arming)
         assert_true(fabs(r->spans[0].end_us - r->spans[0].start_us - 4000) < 1);
         is(r, 1, "backward", "matmul", "matmul", -1);
         assert_int_not_equal(r->spans[0].stream, r->spans[1].stream);
-        recording_free(r);
     }
     device_stream_destroy(cpu, s);
 }
@@ -350,11 +347,10 @@ TEST(threads_record_at_once)
         assert_int_equal(pthread_create(&thread[i], NULL, many_spans, NULL), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
-    recording *r = stop_spans();
+    OWNED_RECORDING recording *r = stop_spans();
     assert_int_equal(r->span_count, 2000 * THREADS);
     for (size_t i = 1; i < r->span_count; i++)
         assert_true(r->spans[i - 1].start_us <= r->spans[i].start_us);
-    recording_free(r);
 }
 
 TEST(what_can_not_be_recorded_is_said)
@@ -390,7 +386,7 @@ TEST(a_gpu_records_what_it_ran)
         device_memset(d, a, 1, BYTES);
         device_copy(d, b, a, BYTES);
         device_graph_launch(d, graph);
-        recording *r = recorder_stop(d, why, sizeof why);
+        OWNED_RECORDING recording *r = recorder_stop(d, why, sizeof why);
         const double after = host_seconds();
         if (!r)
             fail_msg("%s", why);
@@ -407,7 +403,6 @@ TEST(a_gpu_records_what_it_ran)
             busy_us += r->spans[i].end_us - r->spans[i].start_us;
         assert_true(busy_us > 0.9 * 4 * BYTES / 10e6); /* 10 TB/s at most */
         assert_true(r->spans[0].start_us > 1e6 * (before - 1e-3) && r->spans[3].end_us < 1e6 * (after + 1e-3));
-        recording_free(r);
     }
     device_graph_destroy(d, graph);
     device_free(d, a);

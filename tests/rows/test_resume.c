@@ -17,7 +17,7 @@ static int sweep(const char *path, bool resume, long case_ms)
     OWNED_OPTIONS options *o = sample_options_of("--seq 1:10 --dtype bf16,fp32");
     row_writer *r = sample_rows(o, path, resume);
     for (size_t i = 0; i < cases_count(o); i++) {
-        bench_case *c = case_at(o, i);
+        OWNED_CASE bench_case *c = case_at(o, i);
         if (!rows_has(r, c)) {
             row *w = row_begin(r, c);
             sleep_ms(case_ms);
@@ -26,7 +26,6 @@ static int sweep(const char *path, bool resume, long case_ms)
                 row_status_set(w, i % 2 ? ROW_OOM : ROW_SKIP, "no, \"%zu\"", i);
             row_commit(w);
         }
-        case_free(c);
     }
     return rows_close(r);
 }
@@ -61,14 +60,13 @@ static void each_case_once(const char *path)
     OWNED_CSV csv *t = csv_read(path);
     assert_int_equal(t->rows, cases_count(o));
     for (size_t i = 0; i < cases_count(o); i++) {
-        bench_case *c = case_at(o, i);
+        OWNED_CASE bench_case *c = case_at(o, i);
         size_t found = 0;
         for (size_t k = 0; k < t->rows; k++)
             found += csv_real(t, k, "seq") == (double)case_int(c, "seq") &&
                      strcmp(csv_cell(t, k, "dtype"), case_text(c, "dtype")) == 0 &&
                      strcmp(csv_cell(t, k, "variant"), case_variant(c)) == 0;
         assert_int_equal(found, 1);
-        case_free(c);
     }
 }
 

@@ -153,9 +153,8 @@ TEST(a_torn_line_is_named)
 
 static bool has(row_writer *r, const options *o, size_t index)
 {
-    bench_case *c = case_at(o, index);
+    OWNED_CASE bench_case *c = case_at(o, index);
     bool result = rows_has(r, c);
-    case_free(c);
     return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/core/check.h"
 #include "kernels/kernels.h"
+#include "tests/support/test.h"
 
 typedef enum problem_layout {
     LAYOUT_BHSD,
@@ -37,6 +38,8 @@ typedef struct problem {
 /* Takes the shape, dtype, scale and mask of `shape`; draws the inputs from N(0,1). */
 problem *problem_create(const sb_attention *shape, problem_layout layout, uint64_t seed);
 void problem_free(problem *p);
+OWNER(problem, problem_free)
+#define OWNED_PROBLEM OWNED_BY(problem)
 
 /* Sets an input from (B, heads, rows, D) floats, rounding to the dtype. */
 void problem_set(problem *p, int tensor, const float *values);

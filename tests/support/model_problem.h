@@ -4,6 +4,10 @@
 #pragma once
 
 #include "tests/support/model_values.h"
+#include "tests/support/test.h"
+
+OWNER(trainer, trainer_free)
+#define OWNED_TRAINER OWNED_BY(trainer)
 
 extern model_bed bed;
 /* For setup and teardown of a group; teardown fails when a trainer left memory behind. */

@@ -73,12 +73,17 @@ int folder_create(void **state);
 int folder_remove(void **state);
 char *folder_path(const char *folder, const char *name); /* folder/name; caller frees */
 
-/* As OWNED does it. */
-#define OWNED_OPTIONS __attribute__((cleanup(owned_options_free)))
-static inline void owned_options_free(options **o)
-{
-    options_free(*o);
-}
+/* As OWNED does it, of a type that OWNER names: OWNED_OPTIONS options *o = ... */
+#define OWNER(type, free_it)                                                                                           \
+    static inline void owned_##type(type **it)                                                                         \
+    {                                                                                                                  \
+        free_it(*it);                                                                                                  \
+    }
+#define OWNED_BY(type) __attribute__((cleanup(owned_##type)))
+OWNER(options, options_free)
+#define OWNED_OPTIONS OWNED_BY(options)
+OWNER(bench_case, case_free)
+#define OWNED_CASE OWNED_BY(bench_case)
 
 char *file_text(const char *path); /* the whole file; caller frees */
 char *folder_text(const char *folder, const char *name);

@@ -17,6 +17,8 @@ array *array_poison(sb_dtype t, size_t n);                              /* NaN e
 array *array_random(sb_dtype t, size_t n, uint64_t seed, double scale); /* N(0, scale^2) */
 array *array_copy(const array *a);
 void array_free(array *a); /* fails the test when a guard has changed; NULL is fine */
+OWNER(array, array_free)
+#define OWNED_ARRAY OWNED_BY(array)
 double array_get(const array *a, size_t i);
 void array_set(array *a, size_t i, double value); /* to the nearest of its dtype */
 

@@ -9,6 +9,9 @@
 #include "common/train/tune/tune.h"
 #include "tests/support/model_problem.h"
 
+OWNER(choices, choices_free)
+#define OWNED_CHOICES OWNED_BY(choices)
+
 static const char nobody[] = "no such GPU";
 
 static kept_choice example(int m, int algorithm, int64_t library)
@@ -74,7 +77,7 @@ TEST_IN_FOLDER(kept_choices_are_read_again)
 TEST(the_newest_comes_first_then_older_ones)
 {
     const kept_choice old = example(16, 1, 130100), new = example(16, 2, 130200), other = example(17, 3, 130200);
-    choices *c = choices_open(nobody, NULL, false);
+    OWNED_CHOICES choices *c = choices_open(nobody, NULL, false);
     choices_add(c, "o forward", &old);
     choices_add(c, "o forward", &new);
     choices_add(c, "o dx", &other);
@@ -82,7 +85,6 @@ TEST(the_newest_comes_first_then_older_ones)
     assert_int_equal(choices_at(c, first)->choice.library, 130200);
     assert_int_equal(choices_at(c, second)->choice.library, 130100); /* the library may be the old one again */
     assert_int_equal(choices_find(c, &old.shape, second), -1);
-    choices_free(c);
 }
 
 /* What an algorithm depends on, one at a time. */
@@ -90,7 +92,7 @@ TEST(every_part_of_the_shape_counts)
 {
     static const char something;
     const kept_choice k = example(16, 1, 130100);
-    choices *c = choices_open(nobody, NULL, false);
+    OWNED_CHOICES choices *c = choices_open(nobody, NULL, false);
     choices_add(c, "o forward", &k);
     sb_matmul same = k.shape;
     same.a = same.b = &something; /* pointers do not count */
@@ -106,7 +108,6 @@ TEST(every_part_of_the_shape_counts)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (choices_find(c, &others[i], INT_MAX) != -1)
             fail_msg("shape %zu is not that of the choice", i);
-    choices_free(c);
 }
 
 /* What has not raced yet races in the next run; what has, does not. */
@@ -174,12 +175,11 @@ TEST_IN_FOLDER(an_empty_cell_is_that_of_the_row_above)
     file_write(path, "m,n,k,dtype,dtype_out,transpose_a,transpose_b,lda,ldb,ldc,ldd,adds,split,workspace_bytes,library,"
                      "algorithm\n16,24,40,0,3,0,1,40,48,0,24,0,0,5368709120,130100,0102\n17,,,,,,,,,,,,,,,\n");
     const kept_choice one = example(16, 0, 130100), two = example(17, 0, 130100);
-    choices *c = choices_open(nobody, path, false);
+    OWNED_CHOICES choices *c = choices_open(nobody, path, false);
     assert_int_equal(choices_at(c, newest(c, &one.shape))->choice.algorithm[0], 1);
     assert_int_equal(choices_at(c, newest(c, &two.shape))->choice.algorithm[1], 2);
     assert_int_equal(choices_at(c, newest(c, &two.shape))->choice.library, 130100);
     assert_int_equal(choices_at(c, newest(c, &two.shape))->choice.tried, 1);
-    choices_free(c);
 }
 
 TEST_IN_FOLDER(broken_rows_are_left_out)
@@ -230,7 +230,7 @@ TEST(shipped_choices_are_whole)
 TEST(a_trainer_times_what_is_not_known)
 {
     const step_options o = small_options();
-    choices *c = choices_open(nobody, NULL, false);
+    OWNED_CHOICES choices *c = choices_open(nobody, NULL, false);
     const tuned_product *p;
     trainer *t = create(&o);
     assert_true(trainer_tune_products(t, c));
@@ -252,7 +252,6 @@ TEST(a_trainer_times_what_is_not_known)
     assert_string_equal(p[0].choice.name, "mine");
     assert_int_equal(choices_count(c), known + 1); /* nothing was timed */
     trainer_free(t);
-    choices_free(c);
 }
 
 /* What an older build has kept counts, and float8 fits beside it. */

@@ -247,7 +247,7 @@ TEST(copies_of_weights_follow_the_update)
             continue;
         o.lr = 0.1;
         o.share_grad_memory = false;
-        trainer *t = create(&o), *fresh = create(&o);
+        OWNED_TRAINER trainer *t = create(&o), *fresh = create(&o);
         step(t);
         OWNED float *after = all_params(t);
         set_params(fresh, after);
@@ -255,8 +255,6 @@ TEST(copies_of_weights_follow_the_update)
         step(fresh);
         OWNED float *want = all_grads(fresh), *got = all_grads(t);
         same_bits(trainer_params(t), want, got, float8_policies[i]);
-        trainer_free(t);
-        trainer_free(fresh);
     }
 }
 
@@ -270,7 +268,7 @@ TEST(a_trainer_is_converted_in_place)
     o.precision = precision_find("bf16");
     o.fusion = FUSION_GRAPH;
     o.share_grad_memory = false;
-    trainer *t = create(&o);
+    OWNED_TRAINER trainer *t = create(&o);
     golden_params(t);
     for (int i = 0; i < 3; i++) {
         golden_tokens(t, i);
@@ -285,7 +283,7 @@ TEST(a_trainer_is_converted_in_place)
         float *same = all_params(t);
         assert_memory_equal(params, same, (size_t)trainer_params(t)->parameters * sizeof *params);
         o.precision = precision_find(to[i]);
-        trainer *fresh = create(&o);
+        OWNED_TRAINER trainer *fresh = create(&o);
         set_params(fresh, params);
         golden_tokens(fresh, i);
         step(fresh);
@@ -293,12 +291,10 @@ TEST(a_trainer_is_converted_in_place)
         float *want = all_grads(fresh), *got = all_grads(t);
         same_bits(trainer_params(t), want, got, to[i]);
         assert_int_equal(trainer_memory_of(t).resident[MEMORY_OTHER], trainer_memory_of(fresh).resident[MEMORY_OTHER]);
-        trainer_free(fresh);
         free(params), free(same), free(want), free(got);
     }
     assert_false(trainer_convert(t, precision_find("fp32"), why, sizeof why));
     assert_non_null(strstr(why, "the same numbers"));
-    trainer_free(t);
 }
 
 /* Scales of a second step are made of the first one: where nothing is learnt, they are its own. */
@@ -308,7 +304,7 @@ TEST(delayed_scales_are_those_of_earlier_steps)
         step_options o = float8_options("fp8-delayed");
         o.share_grad_memory = false;
         o.lr = learns ? 1 : 0;
-        trainer *t = create(&o);
+        OWNED_TRAINER trainer *t = create(&o);
         o.precision = precision_find("fp8-tensorwise");
         trainer *present = create(&o), *const both[] = {t, present};
         for (int k = 0; k < 2; k++) {
@@ -321,7 +317,6 @@ TEST(delayed_scales_are_those_of_earlier_steps)
             OWNED float *got = all_grads(t), *want = all_grads(present);
             assert_int_equal(worst_tensor(trainer_params(t), want, got, NULL) > 0, i == 1 && learns);
         }
-        trainer_free(t);
         trainer_free(present);
     }
 }
@@ -374,7 +369,7 @@ TEST(memory_is_planned)
         for (int k = 0; k < 2; k++) {
             step_options o = float8_options(float8_policies[i]);
             o.fusion = ways[k];
-            trainer *t = create(&o);
+            OWNED_TRAINER trainer *t = create(&o);
             const trainer_memory m = trainer_memory_of(t);
             int64_t held = m.arena_bytes;
             for (int kind = 0; kind < MEMORY_KINDS; kind++)
@@ -382,7 +377,6 @@ TEST(memory_is_planned)
             assert_int_equal(trainer_planned_bytes(bed.dev, bed.kernels, bed.ctx, &o), held);
             bytes[k] = m.resident[MEMORY_OTHER];
             step(t);
-            trainer_free(t);
         }
     assert_true(bytes[1] > bytes[0] + 2 * 3 * (4 * 32 * 32 + 3 * 32 * 128)); /* both copies of all weights */
 }
@@ -399,10 +393,9 @@ TEST(what_does_not_fit_stays_in_bf16)
     outcome_free((outcome *)&want);
     o = float8_options("fp8-block");
     o.config.d_ff = 40; /* gate and up together fit, w2 does not */
-    trainer *t = create(&o);
+    OWNED_TRAINER trainer *t = create(&o);
     assert_int_equal(products_in_float8(t), 3 * 9);
     step(t);
-    trainer_free(t);
 }
 
 static size_t words_agreed;
@@ -427,7 +420,7 @@ TEST(ranks_agree_on_histories)
     o.share_grad_memory = false;
     float *grads[3];
     for (int way = 0; way < 3; way++) {
-        trainer *t = create(&o);
+        OWNED_TRAINER trainer *t = create(&o);
         trainer_set_hooks(t, &(step_hooks){.agree = way ? two_bits_more : NULL});
         golden_params(t);
         golden_tokens(t, 0);
@@ -435,7 +428,6 @@ TEST(ranks_agree_on_histories)
         trainer_set_same_step(t, way == 2);
         step(t);
         grads[way] = all_grads(t);
-        trainer_free(t);
     }
     params *p = params_create(&o.config);
     const size_t bytes = (size_t)p->parameters * sizeof(float);
@@ -462,11 +454,10 @@ TEST(a_gpu_without_float8_is_told)
     for (int i = 0; i < policy_count(); i++) {
         char why[256] = "";
         const step_options o = float8_options(float8_policies[i]);
-        trainer *t = trainer_create(bed.dev, bed.mem, &poor, bed.ctx, &o, why, sizeof why);
+        OWNED_TRAINER trainer *t = trainer_create(bed.dev, bed.mem, &poor, bed.ctx, &o, why, sizeof why);
         const bool tensor = i == 0 || i == DELAYED;
         assert_int_equal(t != NULL, tensor);
         assert_true(tensor || strstr(why, "no float8 by"));
-        trainer_free(t);
     }
 }
 

@@ -75,7 +75,7 @@ static void check_first(const golden_model *g, const step_options *o, const poli
 {
     step_options once = *o;
     once.mode = STEP_FORWARD_BACKWARD;
-    trainer *t = create_golden(&once);
+    OWNED_TRAINER trainer *t = create_golden(&once);
     const params *p = trainer_params(t);
     golden_tokens(t, 0);
     OWNED float *logits = all_logits(t);
@@ -89,7 +89,6 @@ static void check_first(const golden_model *g, const step_options *o, const poli
     tensors_close(p, g->grads, grads, b->first, what);
     for (int i = 0, at = 0; i < p->count; at += (int)p->tensors[i++].count)
         errors[i + 1] = relative_l2(g->grads + at, grads + at, p->tensors[i].count);
-    trainer_free(t);
 }
 
 static void subtract(float *from, const float *what, int64_t n)
@@ -121,7 +120,7 @@ static void forgive_turned_elements(const step_options *o, const params *p, cons
 static void check_steps(const golden_model *g, const step_options *o, const policy_bound *b, const char *what,
                         double *error)
 {
-    trainer *t = create_golden(o);
+    OWNED_TRAINER trainer *t = create_golden(o);
     const params *p = trainer_params(t);
     OWNED float *before = all_params(t);
     for (int s = 0; s < g->steps; s++) {
@@ -143,7 +142,6 @@ static void check_steps(const golden_model *g, const step_options *o, const poli
     sb_optimizer_state state;
     trainer_optimizer_state(t, &state);
     assert_true(state.step == g->steps && state.skipped == 0);
-    trainer_free(t);
 }
 
 /* The models that lie in golden_folder, by its MANIFEST_MODEL: lines "sha256 model_<name>.bin sizes...". */
@@ -236,9 +234,9 @@ static void check_differences(const step_options *o, int directions, const char 
 {
     step_options oo = *o;
     oo.mode = STEP_FORWARD_BACKWARD;
-    trainer *t = create(&oo);
+    OWNED_TRAINER trainer *t = create(&oo);
     oo.mode = STEP_FORWARD;
-    trainer *forward = create(&oo);
+    OWNED_TRAINER trainer *forward = create(&oo);
     const int64_t n = trainer_params(t)->parameters;
     golden_params(t);
     golden_tokens(t, 0);
@@ -260,8 +258,6 @@ static void check_differences(const step_options *o, int directions, const char 
             fail_msg("%s: the loss changes by %.6g along direction %d, the gradient says %.6g", what, measured, k,
                      slope);
     }
-    trainer_free(t);
-    trainer_free(forward);
 }
 
 TEST(finite_differences)

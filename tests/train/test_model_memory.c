@@ -27,7 +27,7 @@ TEST(callbacks)
         o.mode = mask & 1 ? STEP_TRAIN : STEP_FORWARD_BACKWARD;
         o.overlap = mask & 2 ? OVERLAP_ALL : OVERLAP_NONE;
         o.fusion = mask & 4 ? FUSION_NONE : FUSION_KERNELS;
-        trainer *t = create(&o);
+        OWNED_TRAINER trainer *t = create(&o);
         tiles seen = {0, 0};
         trainer_set_hooks(t, &(step_hooks){.user = &seen, .ready = on_ready});
         step(t);
@@ -36,7 +36,6 @@ TEST(callbacks)
         step_times times = trainer_times(t);
         assert_true(times.forward > 0 && times.backward > 0 && (times.optimizer > 0 || !(mask & 1)));
         assert_true(times.step >= 0.999 * (times.forward + times.backward + times.optimizer));
-        trainer_free(t);
     }
 }
 
@@ -110,9 +109,8 @@ TEST(memory_history)
 /* What recomputing and sharing are for: less memory at the worst op. */
 static int64_t bytes_of(const step_options *o)
 {
-    trainer *t = create(o);
+    OWNED_TRAINER trainer *t = create(o);
     const int64_t bytes = trainer_memory_of(t).arena_bytes;
-    trainer_free(t);
     return bytes;
 }
 

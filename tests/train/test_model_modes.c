@@ -196,10 +196,9 @@ TEST(memory_of_micro_batches)
     o.micro_batches = 7;
     const int64_t tokens = 5 * (int64_t)o.batch * o.seq * 8, seven = two + tokens + 5 * (int64_t)sizeof(float);
     assert_int_equal(trainer_planned_bytes(bed.dev, bed.kernels, bed.ctx, &o), seven);
-    trainer *t = create(&o);
+    OWNED_TRAINER trainer *t = create(&o);
     const trainer_memory m = trainer_memory_of(t);
     assert_true(m.allocated >= seven && m.allocated <= seven + 65536);
-    trainer_free(t);
 }
 
 TEST(streams_and_memory)
@@ -296,13 +295,12 @@ TEST(overfits)
             o.precision = precision_find(policies[i]);
             o.fusion = eager ? FUSION_NONE : FUSION_GRAPH;
             o.lr = rates[i];
-            trainer *t = create(&o);
+            OWNED_TRAINER trainer *t = create(&o);
             for (int s = 0; s < 200; s++)
                 step(t);
             const double loss = trainer_loss(t);
             print_message("%-10s %-7s loss %.5f after 200 steps\n", policies[i], eager ? "eager" : "fused", loss);
             assert_true(loss < 0.01);
-            trainer_free(t);
         }
 }
 

@@ -13,7 +13,7 @@ TEST(learning_rate)
     for (int i = 0; i < POLICIES; i++) {
         step_options o = small_options();
         o.precision = precision_find(policies[i]);
-        trainer *t = create(&o);
+        OWNED_TRAINER trainer *t = create(&o);
         OWNED float *before = all_params(t);
         trainer_set_lr(t, 0);
         step(t);
@@ -25,7 +25,6 @@ TEST(learning_rate)
         after = all_params(t);
         assert_true(worst_tensor(trainer_params(t), before, after, NULL) > 1e-4);
         free(after);
-        trainer_free(t);
     }
 }
 
@@ -41,7 +40,7 @@ TEST(a_run_is_fed_without_a_wait)
         o.precision = precision_find(policies[i]);
         o.micro_batches = 1 + i % 2;
         o.clip_norm = 0.5;
-        trainer *t = create(&o), *fed = create(&o);
+        OWNED_TRAINER trainer *t = create(&o), *fed = create(&o);
         const size_t n = (size_t)o.batch * (size_t)o.seq * (size_t)o.micro_batches;
         OWNED int32_t *tokens = malloc(FED_STEPS * 2 * n * sizeof *tokens);
         float losses[FED_STEPS * 2], norms[FED_STEPS - 1];
@@ -73,8 +72,6 @@ TEST(a_run_is_fed_without_a_wait)
         }
         OWNED float *a = all_params(t), *b = all_params(fed);
         same_bits(trainer_params(t), a, b, policies[i]);
-        trainer_free(t);
-        trainer_free(fed);
     }
 }
 
@@ -84,7 +81,7 @@ TEST(parameters_in_and_out)
     for (int i = 0; i < POLICIES; i++) {
         step_options o = small_options();
         o.precision = precision_find(policies[i]);
-        trainer *t = create(&o);
+        OWNED_TRAINER trainer *t = create(&o);
         const int64_t n = trainer_params(t)->parameters;
         OWNED float *values = malloc((size_t)n * sizeof *values);
         rng_normal(values, (size_t)n, 1, 2, 0, 1);
@@ -94,7 +91,6 @@ TEST(parameters_in_and_out)
             tensors_close(trainer_params(t), values, back, 0x1p-8, policies[i]);
         else
             same_bits(trainer_params(t), values, back, policies[i]);
-        trainer_free(t);
     }
 }
 
@@ -102,7 +98,7 @@ TEST(loss_scale)
 {
     step_options o = small_options();
     o.precision = precision_find("fp16");
-    trainer *t = create(&o);
+    OWNED_TRAINER trainer *t = create(&o);
     sb_optimizer_state s;
     golden_params(t);
     golden_tokens(t, 0);
@@ -122,7 +118,6 @@ TEST(loss_scale)
     after = all_params(t);
     assert_true(worst_tensor(trainer_params(t), before, after, NULL) > 1e-4);
     free(after);
-    trainer_free(t);
 }
 
 TEST(clipping)
@@ -133,7 +128,7 @@ TEST(clipping)
     o.weight_decay = 0.1;
     for (int clip = 0; clip < 3; clip++) {
         o.clip_norm = (const double[]){0, 0.25, 100}[clip];
-        trainer *t = create(&o);
+        OWNED_TRAINER trainer *t = create(&o);
         const params *p = trainer_params(t);
         golden_params(t);
         golden_tokens(t, 0);
@@ -166,7 +161,6 @@ TEST(clipping)
         if (clip > 0)
             assert_true(fabs(s.grad_norm - norm) < 1e-5 * norm);
         free(before), free(grads), free(after), free(want);
-        trainer_free(t);
     }
 }
 
@@ -174,7 +168,7 @@ TEST(clipping)
 TEST(optimizer_alone)
 {
     step_options o = small_options();
-    trainer *t = create(&o);
+    OWNED_TRAINER trainer *t = create(&o);
     step(t);
     float *before = all_params(t), *grads = all_grads(t);
     assert_true(trainer_optimizer(t));
@@ -187,7 +181,6 @@ TEST(optimizer_alone)
     assert_true(trainer_optimizer_bytes(t) == 28.0 * (double)trainer_params(t)->elements); /* p, m, v twice; g */
     step(t);
     free(before), free(grads), free(after), free(grads_after);
-    trainer_free(t);
 }
 
 /* Moments in bf16: what updates beside the backward make has the bits of one range over all; and the
@@ -204,7 +197,7 @@ TEST(moments_in_16_bits)
             o.precision = precision_find(policies[i]);
             o.moments = MOMENTS_BF16;
             o.overlap = way ? OVERLAP_ALL : OVERLAP_NONE;
-            trainer *t = create(&o);
+            OWNED_TRAINER trainer *t = create(&o);
             assert_true(trainer_moments_dtype(t) == SB_BF16);
             if (o.precision->loss_scaling)
                 trainer_set_loss_scale(t, 1);
@@ -218,7 +211,6 @@ TEST(moments_in_16_bits)
             assert_true(trainer_optimizer_bytes(t) == bytes[i] * (double)trainer_params(t)->elements);
             same_bits(trainer_params(t), params[0], params[way], policies[i]);
             assert_memory_equal(moments[0], moments[way], 2 * n * sizeof **moments);
-            trainer_free(t);
         }
         int kept = 0;
         for (size_t j = 0; j < 2 * n; j++)

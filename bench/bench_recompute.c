@@ -12,7 +12,6 @@
  * Limits: the budget is for one GPU. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/model/case.h"

@@ -3,7 +3,6 @@
 #include "bench/attention/case.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/attention/problem.h"

@@ -11,7 +11,6 @@
 
 #include "common/core/check.h"
 #include "common/core/error.h"
-#include "common/core/numeric.h"
 #include "common/core/spread.h"
 #include "common/record/nvtx.h"
 

@@ -5,7 +5,6 @@
  * A step lasts from its start to the start of the next one on the compute stream, so that all-gathers which run
  * under the next forward count where they are waited for. Step i of a block is that of the slowest rank. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/ddp/time.h"

@@ -2,11 +2,9 @@
 /* The row of a case; see share.h. */
 #include "bench/share/share.h"
 
-#include <math.h>
 
 #include "bench/model/case.h"
 #include "bench/model/context.h"
-#include "common/formulas/attention.h"
 
 static void fill_times(row *w, const share_case *k, const share_times *m, double one_ms)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* What the program was built with: its texts, and the columns that it knows. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"

@@ -4,7 +4,6 @@
 
 #include <sys/stat.h>
 
-#include "common/core/clock.h"
 #include "common/data/loader.h"
 #include "common/data/order.h"
 #include "common/data/tokens.h"

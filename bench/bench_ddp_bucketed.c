@@ -58,7 +58,7 @@ static const bench_info info = {
                 "./bench_ddp_bucketed --bucket-mb 1,10,100,1000 --max-ctas 1 --seq 128\n"
                 "./bench_ddp_bucketed --device cpu --ranks 2,4",
     BENCH_TABLES,
-    .validate = ddp_validate,
+    .validate = model_steps_validate,
     .order = 110,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
     .section = "ddp",

@@ -38,7 +38,7 @@ static const bench_info info = {
                 "./bench_ddp_naive --size small,medium,large,xl --seq 512 --precision bf16\n"
                 "./bench_ddp_naive --device cpu --ranks 2,4",
     BENCH_TABLES,
-    .validate = ddp_validate,
+    .validate = model_steps_validate,
     .order = 80,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
     .section = "ddp",

@@ -39,7 +39,7 @@ static const bench_info info = {
                 "./bench_ddp_overlap --size xl --max-ctas 0,4,8,16 --precision bf16\n"
                 "./bench_ddp_overlap --device cpu --ranks 2,4",
     BENCH_TABLES,
-    .validate = ddp_validate,
+    .validate = model_steps_validate,
     .order = 100,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
     .section = "ddp",

@@ -206,7 +206,7 @@ static const bench_info info = {
                 "./bench_fsdp --ranks 2 --cp 2 --size 2.7b --seq 32768 --batch 1 --variant fsdp\n"
                 "./bench_fsdp --device cpu --ranks 2,3",
     BENCH_TABLES,
-    .validate = ddp_validate,
+    .validate = model_steps_validate,
     .applies = applies,
     .order = 125,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",

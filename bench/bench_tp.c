@@ -93,21 +93,7 @@ static const bench_run run_table[] = {
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
-    const char *wrong = NULL;
-    const bool check = option_flag(o, "check");
-    if (text_is(option_text(o, "l2"), "cold"))
-        wrong = "--l2 cold says nothing about a whole step; only warm is allowed";
-    else if (option_given(o, "timer"))
-        wrong = "--timer has no effect here: steps are timed by events on the compute stream";
-    else if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1)
-        wrong = "--peak-tflops is that of one precision, and --precision has more";
-    else if (!check && !text_is(option_text(o, "plant-error"), "none"))
-        wrong = "--plant-error is for the check, which --check 0 leaves out";
-    else if (!check && option_int(o, "iters") == 0)
-        wrong = "--iters 0 is only the check, which --check 0 leaves out";
-    if (wrong)
-        snprintf(msg, msg_bytes, "%s", wrong);
-    return !wrong && model_options_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
+    return model_steps_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
 }
 
 static bool applies(const char *option, const char *variant)
@@ -174,16 +160,9 @@ static const char *contradiction(const share_case *k)
 
 static bool describe(session *s, const bench_case *c, row *w, share_case *k)
 {
-    const model_bench *b = s->user;
     char why[512] = "";
     *k = (share_case){.s = s, .l = launch_of(s), .c = c, .w = w, .ranks = (int)case_int(c, "ranks")};
-    k->at = (replica_place){.l = k->l,
-                            .d = s->dev,
-                            .mem = s->mem,
-                            .kernels = b->kernels,
-                            .ctx = b->ctx,
-                            .kept = s->kept,
-                            .known = b->known};
+    k->at = model_place(s, k->l);
     k->way = team_way_find(case_variant(c));
     k->fault = (team_fault)option_choice(s->opt, "plant-error");
     k->max_ctas = (int)case_int(c, "max-ctas");

@@ -62,7 +62,7 @@ static const bench_info info = {
                 "./bench_zero1 --variant zero1,fused --seq 512 --precision bf16 --update backward --bucket-mb 100\n"
                 "./bench_zero1 --device cpu --ranks 2,4",
     BENCH_TABLES,
-    .validate = ddp_validate,
+    .validate = model_steps_validate,
     .order = 120,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
     .section = "zero1",

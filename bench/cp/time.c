@@ -109,11 +109,10 @@ static int samples_of(cp_case *k)
 {
     const timing *t = &k->s->timing;
     const int warmup = t->warmup > 0 ? t->warmup : 1;
-    double *ignored = xcalloc((unsigned long)warmup * CP_KINDS * 2, sizeof *ignored);
+    OWNED double *ignored = xcalloc((unsigned long)warmup * CP_KINDS * 2, sizeof *ignored);
     const double start = host_seconds();
     if (k->member)
         take_samples(k, warmup, ignored);
-    free(ignored);
     const double each = launch_most(k->l, "estimate", (host_seconds() - start) / warmup, k->setup.shape.ranks);
     if (!(t->max_s > 0) || each * t->iters <= t->max_s)
         return t->iters;
@@ -141,8 +140,8 @@ bool cp_time(cp_case *k, cp_times *t)
     phase_set("timing of %s", case_name(k->c));
     scope_push("timing");
     const int n = samples_of(k), each = CP_KINDS * 2, ranks = launch_size(k->l);
-    double *mine = xcalloc((unsigned long)n * (unsigned long)each, sizeof *mine);
-    double *all = xcalloc((unsigned long)(n * each) * (unsigned long)ranks, sizeof *all);
+    OWNED double *mine = xcalloc((unsigned long)n * (unsigned long)each, sizeof *mine);
+    OWNED double *all = xcalloc((unsigned long)(n * each) * (unsigned long)ranks, sizeof *all);
     if (k->member)
         take_samples(k, n, mine);
     launch_gather(k->l, "samples", mine, (size_t)(n * each) * sizeof *mine, all);
@@ -152,8 +151,6 @@ bool cp_time(cp_case *k, cp_times *t)
             most = fmax(most, all[(size_t)r * (size_t)(n * each) + (size_t)i]);
         samples_add(i % 2 ? &t->bwd[i / 2 % CP_KINDS] : &t->fwd[i / 2 % CP_KINDS], most);
     }
-    free(all);
-    free(mine);
     k->x->received_bytes = 0;
     k->x->computing = k->x->moving = true;
     if (k->member) {

@@ -96,20 +96,6 @@ static const char *contradiction(const ddp_case *k)
     return NULL;
 }
 
-/* Where the case's replicas live. */
-static void set_place(ddp_case *k)
-{
-    const session *s = k->s;
-    const model_bench *b = s->user;
-    k->at = (replica_place){.l = k->l,
-                            .d = s->dev,
-                            .mem = s->mem,
-                            .kernels = b->kernels,
-                            .ctx = b->ctx,
-                            .kept = s->kept,
-                            .known = b->known};
-}
-
 /* --cp: a rank has two chunks of each sequence. False with a sentence. */
 static bool share_sequences(ddp_case *k, char *why, size_t why_bytes)
 {
@@ -154,7 +140,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
 {
     char why[512] = "";
     *out = (ddp_case){.s = s, .l = launch_of(s), .c = c, .w = w, .ranks = (int)case_int(c, "ranks")};
-    set_place(out);
+    out->at = model_place(s, out->l);
     out->member = launch_rank(out->l) < out->ranks;
     if (!model_case_options(c, &out->o, why, sizeof why) || !share_sequences(out, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
@@ -220,30 +206,6 @@ double ddp_case_estimate(const options *opt, const bench_case *c)
     o.fusion = FUSION_KERNELS;
     o.share_grad_memory = true;
     return model_estimate(&o, &held);
-}
-
-static const char *wrong_options(const options *o)
-{
-    const bool check = option_flag(o, "check");
-    if (text_is(option_text(o, "l2"), "cold"))
-        return "--l2 cold says nothing about a whole step; only warm is allowed";
-    if (option_given(o, "timer"))
-        return "--timer has no effect here: steps are timed by events on the compute stream";
-    if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1)
-        return "--peak-tflops is that of one precision, and --precision has more";
-    if (!check && !text_is(option_text(o, "plant-error"), "none"))
-        return "--plant-error is for the check, which --check 0 leaves out";
-    if (!check && option_int(o, "iters") == 0)
-        return "--iters 0 runs only the check, which --check 0 leaves out";
-    return NULL;
-}
-
-bool ddp_validate(const options *o, char *msg, size_t msg_bytes)
-{
-    const char *wrong = wrong_options(o);
-    if (wrong)
-        snprintf(msg, msg_bytes, "%s", wrong);
-    return !wrong && model_options_validate(o, msg, msg_bytes);
 }
 
 /* ---- exchanges ---- */

@@ -65,8 +65,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out);
 void ddp_case_set_strategy(ddp_case *k, const char *name, int ranks);
 /* For session_hooks.estimate_bytes: what a rank holds by its strategy. */
 double ddp_case_estimate(const options *o, const bench_case *c);
-bool ddp_validate(const options *o, char *msg, size_t msg_bytes); /* for bench_info.validate */
-bool ddp_has_column(const ddp_case *k, const char *name);         /* whether this bench fills it in */
+bool ddp_has_column(const ddp_case *k, const char *name); /* whether this bench fills it in */
 /* Returns true on every rank if `ok` is true on every rank; otherwise the row gets the status and sentence of the first
  * rank that says no. */
 bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why);

@@ -95,9 +95,8 @@ static void fill_rates(const ddp_case *k, double step_ms)
     const transformer_shape mine = model_shape(&k->o), shape = whole_shape(k);
     const double causal = transformer_step_flops(&shape, FLOPS_CAUSAL),
                  full = transformer_step_flops(&shape, FLOPS_FULL);
-    const double given = option_real(k->s->opt, "peak-tflops"), sharers = step_context_ranks(&k->o);
+    const double sharers = step_context_ranks(&k->o), peak = model_peak_of(k->s, &k->o);
     const double to_tflops = 1 / (step_ms * 1e9 * sharers);
-    const double peak = given > 0 ? given : model_peak_tflops(&k->o, device_get_info(k->s->dev)->name);
     row_real(k->w, "tokens_per_s", k->ranks * transformer_tokens(&mine) / (step_ms * 1e-3));
     row_real(k->w, "tflops", causal * to_tflops);
     row_real(k->w, "mfu_causal_pct", 100 * causal * to_tflops / peak);

@@ -263,7 +263,7 @@ void mixed_run_norm(mixed *m)
         return;
     norm_fill(&n, (float)case_real(m->c, "magnitude"));
     if (norm_run(&n)) {
-        float *y = xmalloc(size_of(&n) * sizeof *y);
+        OWNED float *y = xmalloc(size_of(&n) * sizeof *y);
         mixed_download(m, y, n.y, size_of(&n));
         comparison c = compare(&n, y, ROWS, 1);
         row_real(m->w, "err_rel", sqrt(c.error / c.norm));
@@ -272,7 +272,6 @@ void mixed_run_norm(mixed *m)
         row_int(m->w, "rows_overflowed", n.overflowed_rows);
         if (n.statistics == SB_FP32 && !n.own_sums)
             judge(&n, &c, "the pieces");
-        free(y);
         if (measure_eps(&n) && !n.layer)
             run_fused(&n);
     }

@@ -217,6 +217,30 @@ bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
+static const char *wrong_for_steps(const options *o)
+{
+    const bool check = option_flag(o, "check");
+    if (text_is(option_text(o, "l2"), "cold"))
+        return "--l2 cold says nothing about a whole step; only warm is allowed";
+    if (option_given(o, "timer"))
+        return "--timer has no effect here: steps are timed by events on the compute stream";
+    if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1)
+        return "--peak-tflops is that of one precision, and --precision has more";
+    if (!check && !text_is(option_text(o, "plant-error"), "none"))
+        return "--plant-error is for the check, which --check 0 leaves out";
+    if (!check && option_int(o, "iters") == 0)
+        return "--iters 0 runs only the check, which --check 0 leaves out";
+    return NULL;
+}
+
+bool model_steps_validate(const options *o, char *msg, size_t msg_bytes)
+{
+    const char *wrong = wrong_for_steps(o);
+    if (wrong)
+        snprintf(msg, msg_bytes, "%s", wrong);
+    return !wrong && model_options_validate(o, msg, msg_bytes);
+}
+
 step_options model_slice(const step_options *o)
 {
     enum { LAYERS = 2, BATCH = 2 };

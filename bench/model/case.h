@@ -85,6 +85,8 @@ int64_t model_dimension(const bench_case *c, const char *option);
 bool model_case_options(const bench_case *c, step_options *out, char *why, size_t why_bytes);
 /* For bench_info.validate: contradictions that are certain before any case runs. */
 bool model_options_validate(const options *o, char *msg, size_t msg_bytes);
+/* The same for a bench of steps on several ranks, which has --plant-error and --peak-tflops. */
+bool model_steps_validate(const options *o, char *msg, size_t msg_bytes);
 /* Both for a bench without MODEL_RECOMPUTE_OPTIONS: nothing is recomputed. */
 bool model_case_shape(const bench_case *c, step_options *out, char *why, size_t why_bytes);
 bool model_shape_validate(const options *o, char *msg, size_t msg_bytes);

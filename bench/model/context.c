@@ -64,6 +64,13 @@ void model_finish(session *s)
     s->user = NULL;
 }
 
+replica_place model_place(session *s, launch *l)
+{
+    const model_bench *b = s->user;
+    return (replica_place){
+        .l = l, .d = s->dev, .mem = s->mem, .kernels = b->kernels, .ctx = b->ctx, .kept = s->kept, .known = b->known};
+}
+
 static trainer *create(session *s, const step_options *o, bool (*tune)(trainer *t, choices *known), row *w)
 {
     model_bench *b = s->user;

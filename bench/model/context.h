@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bench/model/float8.h"
+#include "common/replica/replica.h"
 #include "common/session/session.h"
 #include "common/train/trainer.h"
 #include "common/train/tune/choices.h"
@@ -23,6 +24,7 @@ void model_start_anew(session *s); /* the same, but neither shipped nor kept cho
 void model_float8_gate(const session *s);
 void model_start_gated(session *s); /* model_start with that */
 void model_finish(session *s);
+replica_place model_place(session *s, launch *l); /* where the replicas of a case live */
 
 /* Creates a trainer and tunes it: its products (choices are kept unless rows go nowhere) and what only whole steps can
  * tell. NULL after setting the row's status; out of memory is left to the session. */

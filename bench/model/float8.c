@@ -303,9 +303,8 @@ static const made *operand(const sb_matmul *p, bool b)
         return NULL;
     }
     const size_t bytes = (size_t)m->rows * (size_t)m->columns;
-    uint8_t *now = download(m->codes, bytes);
+    OWNED uint8_t *now = download(m->codes, bytes);
     const bool same = memcmp(now, m->host, bytes) == 0;
-    free(now);
     if (!same)
         wrong("%s: its operand %s has been overwritten since it was cast", name, which);
     if (same && is_weight(m->x)) {
@@ -511,11 +510,10 @@ static sb_status watched_quantize(sb_context *ctx, const sb_quantize *p, void *s
     s = matrix_of(ctx, &of, &made, stream);
     device_sync(watch.s->dev);
     const size_t bytes = ((size_t)(of.rows - 1) * (size_t)of.ld + (size_t)of.columns) * sizeof(uint16_t);
-    uint16_t *x = s == SB_OK ? download(of.x, bytes) : NULL;
+    OWNED uint16_t *x = s == SB_OK ? download(of.x, bytes) : NULL;
     for (int transposed = 0; x && transposed < 2; transposed++)
         if (transposed ? p->y_t : p->y)
             look_at_copy(&of, x, bytes, transposed);
-    free(x);
     memory_release(watch.s->mem, made);
     return s;
 }
@@ -527,14 +525,13 @@ static sb_status watched_matmul(sb_context *ctx, const sb_matmul *p, void *strea
     device_sync(watch.s->dev);
     const int rows = at_most(ROWS, p->m);
     const made *a = operand(p, false), *b = a ? operand(p, true) : NULL;
-    float *c = p->c ? xmalloc((size_t)rows * (size_t)p->n * sizeof *c) : NULL;
+    OWNED float *c = p->c ? xmalloc((size_t)rows * (size_t)p->n * sizeof *c) : NULL;
     for (int r = 0; c && r < rows; r++)
         read_row(p, p->c, p->ldc, spread(r, rows, p->m), c + (size_t)r * (size_t)p->n);
     const sb_status s = faulty_matmul(ctx, *p, stream);
     device_sync(watch.s->dev);
     if (s == SB_OK && b)
         check_product(p, a, b, c);
-    free(c);
     watch.products++;
     return s;
 }

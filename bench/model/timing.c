@@ -116,13 +116,18 @@ double model_flops(const step_options *o, flops_convention as)
     return o->mode == STEP_FORWARD ? transformer_forward_flops(&shape, as) : transformer_step_flops(&shape, as);
 }
 
+double model_peak_of(const session *s, const step_options *o)
+{
+    const double given = option_real(s->opt, "peak-tflops");
+    return given > 0 ? given : model_peak_tflops(o, device_get_info(s->dev)->name);
+}
+
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms)
 {
     const transformer_shape shape = model_shape(o);
     const double causal = model_flops(o, FLOPS_CAUSAL), full = model_flops(o, FLOPS_FULL);
     const double done = causal + transformer_repeated_flops(&shape, model_repeats(o), FLOPS_CAUSAL);
-    const double given = option_real(s->opt, "peak-tflops");
-    const double peak = given > 0 ? given : model_peak_tflops(o, device_get_info(s->dev)->name);
+    const double peak = model_peak_of(s, o);
     const double to_tflops = 1 / (step_ms * 1e9);
     row_real(w, "tokens_per_s", transformer_tokens(&shape) / (step_ms * 1e-3));
     row_real(w, "tflops", causal * to_tflops);

@@ -64,6 +64,8 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
 /* With --sustain, last of all: fills MODEL_SUSTAIN_COLUMNS, or makes the row `fail`. Needs SESSION_SUSTAIN. */
 void model_sustain(session *s, row *w, trainer *t);
 double model_flops(const step_options *o, flops_convention as); /* of the model's step or forward */
+/* --peak-tflops, else that of the data sheet; NAN: not known. */
+double model_peak_of(const session *s, const step_options *o);
 /* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms);
 /* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. `causal`: this rank's operations. */

@@ -12,21 +12,19 @@ static uint64_t seed_of(const qualify *q)
     return (uint64_t)option_int(q->s->opt, "seed");
 }
 
-static bool gemm(qualify *q, const bench_case *c, row *scratch, double *value)
+static bool gemm(qualify *q, const bench_case *c, double *value)
 {
     const double n = (double)case_int(c, "gemm-size");
     double ms;
-    (void)scratch;
     if (!roofline_gemm_time(&q->r, case_text(c, "dtype"), (int)n, seed_of(q), &ms))
         return false;
     *value = 2 * n * n * n / (ms * 1e9);
     return true;
 }
 
-static bool copy(qualify *q, const bench_case *c, row *scratch, double *value)
+static bool copy(qualify *q, const bench_case *c, double *value)
 {
     double ms;
-    (void)scratch;
     if (!roofline_copy_time(&q->r, false, (size_t)case_int(c, "bytes"), seed_of(q), &ms))
         return false;
     *value = 2 * (double)case_int(c, "bytes") / (ms * 1e6);
@@ -42,22 +40,20 @@ static bool host_copy(qualify *q, const bench_case *c, bool to_device, double *v
     return true;
 }
 
-static bool h2d(qualify *q, const bench_case *c, row *scratch, double *value)
+static bool h2d(qualify *q, const bench_case *c, double *value)
 {
-    (void)scratch;
     return host_copy(q, c, true, value);
 }
 
-static bool d2h(qualify *q, const bench_case *c, row *scratch, double *value)
+static bool d2h(qualify *q, const bench_case *c, double *value)
 {
-    (void)scratch;
     return host_copy(q, c, false, value);
 }
 
-static bool launch_kernels(qualify *q, const bench_case *c, row *scratch, double *value)
+static bool launch_kernels(qualify *q, const bench_case *c, double *value)
 {
     double ms;
-    (void)c, (void)scratch;
+    (void)c;
     if (!roofline_launch_time(&q->r, LAUNCH_QUEUED, &ms))
         return false;
     *value = ms * 1e3;
@@ -65,7 +61,7 @@ static bool launch_kernels(qualify *q, const bench_case *c, row *scratch, double
 }
 
 /* Causal, one head of 128, in bf16; in fp32 on the CPU. */
-static bool flash(qualify *q, const bench_case *c, row *scratch, double *value)
+static bool flash(qualify *q, const bench_case *c, double *value)
 {
     const bool cpu = device_kind_of(q->s->dev) == DEVICE_CPU;
     const sb_attention s = {.batch = 1,
@@ -79,18 +75,17 @@ static bool flash(qualify *q, const bench_case *c, row *scratch, double *value)
     const attention_problem p = {.shape = s};
     attention_case ac;
     double ms;
-    if (!attention_prepare(&ac, q->s, c, scratch, &p) || !attention_time(&ac, ATTENTION_BOTH, &ms) || !isfinite(ms))
+    if (!attention_prepare(&ac, q->s, c, q->r.w, &p) || !attention_time(&ac, ATTENTION_BOTH, &ms) || !isfinite(ms))
         return false;
     *value = (attention_forward_flops(&s) + attention_backward_flops(&s)) / (ms * 1e9);
     return attention_check(&ac);
 }
 
 /* A suspect of those measured together. */
-static bool gemm_sustained(qualify *q, const bench_case *c, row *scratch, double *value)
+static bool gemm_sustained(qualify *q, const bench_case *c, double *value)
 {
     const double n = 2 * (double)case_int(c, "gemm-size");
     double ms;
-    (void)scratch;
     if (!roofline_gemm_time(&q->r, option_text_at(q->s->opt, "dtype", 0), (int)n, seed_of(q), &ms))
         return false;
     *value = 2 * n * n * n / (ms * 1e9);

@@ -67,8 +67,8 @@ void qualify_exchange(qualify *q, qualify_set *set);                       /* it
 
 /* ---- how things are measured: into a row that nobody sees, which gets the status ---- */
 
-/* Only on this rank: one of these per variant; NULL for another variant. */
-typedef bool qualify_alone(qualify *q, const bench_case *c, row *scratch, double *value);
+/* Only on this rank, into the row q->r.w: one of these per variant; NULL for another variant. */
+typedef bool qualify_alone(qualify *q, const bench_case *c, double *value);
 qualify_alone *qualify_alone_of(const char *variant);
 /* All ranks together. Fills the items of this rank (by rank), or of all on every rank. */
 void qualify_pairs_run(qualify *q, const bench_case *c, qualify_set *set, const bool *wanted);

@@ -76,7 +76,7 @@ static void in_turn(qualify *q, const bench_case *c, qualify_set *set, const boo
         row *scratch = row_begin(q->s->rows, c);
         double value = NAN;
         q->r.w = scratch;
-        const bool measured = fn(q, c, scratch, &value);
+        const bool measured = fn(q, c, &value);
         qualify_item_fill(q, &set->items[mine], scratch, measured, value);
         row_drop(scratch);
         memory_release_all(q->s->mem);

@@ -67,12 +67,11 @@ static void write_tokens(run *x, const char *folder)
     FILE *f = file_of(x, folder, "tokens.npy");
     fwrite(head, 1, sizeof head, f);
     fwrite(dict, 1, (size_t)length, f);
-    int32_t *window = xmalloc((size_t)width * sizeof *window);
+    OWNED int32_t *window = xmalloc((size_t)width * sizeof *window);
     for (int64_t i = 0; i < x->steps * global; i++) {
         data_sample(x->data, x->overfit ? i % global : i, window);
         fwrite(window, sizeof *window, (size_t)width, f);
     }
-    free(window);
     close_file(x, f, "tokens.npy");
 }
 

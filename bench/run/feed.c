@@ -27,9 +27,8 @@ static bool take_memory(run *x)
 {
     device *d = x->r->at.d;
     const size_t tokens = 2 * (size_t)x->batch * (size_t)x->k.o.seq * sizeof(int32_t);
-    float *rates = x->rung >= RUNG_SCHEDULE ? rates_of(x) : NULL;
+    OWNED float *rates = x->rung >= RUNG_SCHEDULE ? rates_of(x) : NULL;
     bool ok = trainer_keep_history(x->r->t, rates, x->room);
-    free(rates);
     ok = ok && (x->losses = device_host_malloc(d, (size_t)x->room * micro(x) * sizeof *x->losses)) &&
          (x->norms = device_host_malloc(d, (size_t)x->room * sizeof *x->norms));
     for (int i = 0; i < LOADER_RING && ok; i++)

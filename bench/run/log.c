@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/model/timing.h"
 #include "bench/run/run.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
@@ -14,8 +15,7 @@
 double run_mfu_pct(const run *x, double step_ms)
 {
     const transformer_shape shape = model_shape(&x->k.o);
-    const double given = option_real(x->k.s->opt, "peak-tflops");
-    const double peak = given > 0 ? given : model_peak_tflops(&x->k.o, device_get_info(x->k.s->dev)->name);
+    const double peak = model_peak_of(x->k.s, &x->k.o);
     return 100 * transformer_step_flops(&shape, FLOPS_CAUSAL) / (step_ms * 1e9) / peak;
 }
 
@@ -246,9 +246,9 @@ bool run_log_open(run *x)
         return true;
     }
     const char *slash = strrchr(s->csv_path, '/');
-    char *folder = xasprintf("%.*srun", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
-    char *name = xasprintf("%s-%s-%d-%s-%d-%s", case_variant(x->k.c), case_text(x->k.c, "strategy"), x->k.ranks,
-                           case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name);
+    OWNED char *folder = xasprintf("%.*srun", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
+    OWNED char *name = xasprintf("%s-%s-%d-%s-%d-%s", case_variant(x->k.c), case_text(x->k.c, "strategy"), x->k.ranks,
+                                 case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name);
     snprintf(about, sizeof about, "%s, context %d, %s, %s, %d ranks, %lld sequences a step; data: %s",
              case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name, case_text(x->k.c, "strategy"), x->k.ranks,
              (long long)x->batch * x->ranks, case_text(x->k.c, "data"));
@@ -259,8 +259,6 @@ bool run_log_open(run *x)
         row_text(x->k.w, "log", name);
     else
         warn("%s", why);
-    free(folder);
-    free(name);
     take_up(x, &last);
     return x->log.files;
 }

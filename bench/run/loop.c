@@ -83,8 +83,8 @@ static double block(run *x, block_kind kind, int n)
     double sum = 0;
     device *d = x->r->at.d;
     device_event **begin = xcalloc((size_t)n + 1, sizeof *begin);
-    double *mine = xcalloc((size_t)n, sizeof *mine);
-    double *all = xcalloc((size_t)n * (size_t)launch_size(x->k.l), sizeof *all);
+    OWNED double *mine = xcalloc((size_t)n, sizeof *mine);
+    OWNED double *all = xcalloc((size_t)n * (size_t)launch_size(x->k.l), sizeof *all);
     for (int i = 0; i <= n; i++)
         begin[i] = device_event_create(d);
     launch_barrier(x->k.l, "block");
@@ -118,8 +118,6 @@ static double block(run *x, block_kind kind, int n)
     for (int i = 0; i <= n; i++)
         device_event_destroy(d, begin[i]);
     free(begin);
-    free(mine);
-    free(all);
     watchdog_beat();
     return sum;
 }

@@ -145,10 +145,9 @@ static void write_past(run *x, const run_past *from, int64_t first, int64_t n)
 
 void run_past_open(run *x)
 {
-    char *path = xasprintf("%s/losses.bin", x->save.folder);
+    OWNED char *path = xasprintf("%s/losses.bin", x->save.folder);
     if (launch_rank(x->k.l) == 0)
         x->save.past = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    free(path);
     write_past(x, x->past, 0, x->first);
     x->save.noted = x->first;
 }

@@ -2,9 +2,9 @@
 /* The row of a case; see share.h. */
 #include "bench/share/share.h"
 
-
 #include "bench/model/case.h"
 #include "bench/model/context.h"
+#include "bench/model/timing.h"
 
 static void fill_times(row *w, const share_case *k, const share_times *m, double one_ms)
 {
@@ -35,11 +35,9 @@ static void fill_rates(const share_case *k, double step_ms)
 {
     const transformer_shape shape = model_shape(&k->o);
     const double tflops = transformer_step_flops(&shape, FLOPS_CAUSAL) / (k->m.tp * k->m.cp) / (step_ms * 1e9);
-    const double given = option_real(k->s->opt, "peak-tflops");
-    const double peak = given > 0 ? given : model_peak_tflops(&k->o, device_get_info(k->s->dev)->name);
     row_real(k->w, "tokens_per_s", k->batches * transformer_tokens(&shape) / (step_ms * 1e-3));
     row_real(k->w, "tflops", tflops);
-    row_real(k->w, "mfu_causal_pct", 100 * tflops / peak);
+    row_real(k->w, "mfu_causal_pct", 100 * tflops / model_peak_of(k->s, &k->o));
 }
 
 void share_fill_row(share_case *k, const team *x, const share_times *m, double one_ms, int64_t one_bytes)

@@ -74,7 +74,7 @@ static void compare(const team *x, const seen *want, const seen *got, outcome *o
     const share_bounds b = share_bounds_of(&x->o);
     const params *p = trainer_params(x->t);
     params *whole = params_create(&x->o.config);
-    bool *summed = share_summed(x);
+    OWNED bool *summed = share_summed(x);
     if (summed)
         share_round(x, want->after, (size_t)whole->elements);
     share_distance moved = {0, 0};
@@ -90,7 +90,6 @@ static void compare(const team *x, const seen *want, const seen *got, outcome *o
             out->err_grad = grad, worst = t->name;
     }
     params_free(whole);
-    free(summed);
     out->err_param = share_relative(moved);
     out->err_norm = x->o.clip_norm > 0 ? fabs(got->norm / want->norm - 1) : 0;
     out->ok =

@@ -60,21 +60,16 @@ static void time_size(device *d, comm *c, void *buffer, size_t bytes, comm_dtype
 static void time_sizes(ddp_case *k, comm *c, void *buffer, const sweep *s, int sizes, comm_dtype t, double *seconds)
 {
     OWNED double *mine = xcalloc((unsigned long)s->samples, sizeof *mine);
-    OWNED double *all = xcalloc((unsigned long)s->samples * (unsigned long)launch_size(k->l), sizeof *all);
     for (int i = 0; i < sizes; i++) {
         const double bytes = size_at(s, i), calls = fmin(CALLS_MAX, fmax(1, s->call_bytes / bytes));
-        samples slowest = {0};
+        samples x = {0};
         if (k->member)
             time_size(k->s->dev, c, buffer, (size_t)bytes, t, (int)calls, s->samples, mine);
-        ddp_gather(k, "all-reduce", mine, s->samples, all);
-        for (int n = 0; n < s->samples; n++) {
-            double most = 0;
-            for (int r = 0; r < k->ranks; r++)
-                most = fmax(most, all[r * s->samples + n]);
-            samples_add(&slowest, most);
-        }
-        seconds[i] = stats_of(&slowest).median * 1e-3;
-        samples_free(&slowest);
+        OWNED double *slowest = slowest_of(k->l, "all-reduce", mine, s->samples, k->ranks);
+        for (int n = 0; n < s->samples; n++)
+            samples_add(&x, slowest[n]);
+        seconds[i] = stats_of(&x).median * 1e-3;
+        samples_free(&x);
     }
 }
 

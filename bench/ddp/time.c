@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "bench/ddp/time.h"
+#include "bench/model/timing.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
@@ -29,17 +30,6 @@ void ddp_times_free(ddp_times *m)
     samples_free(&m->compute);
     samples_free(&m->own);
     samples_free(&m->energy_w);
-}
-
-/* all: (ranks of the job, n). Sample i is that of the slowest member. */
-static void add_slowest(const ddp_case *k, const double *all, int n, samples *out)
-{
-    for (int i = 0; i < n; i++) {
-        double most = 0;
-        for (int r = 0; r < k->ranks; r++)
-            most = fmax(most, all[r * n + i]);
-        samples_add(out, most);
-    }
 }
 
 static double mean_loss(const ddp_case *k, replica *r)
@@ -122,9 +112,7 @@ static void phases(ddp_case *k, replica *r, ddp_times *m)
 /* Times n steps after one that is not measured, so that communication of the step before is in flight, or is not. */
 static device_window run_block(ddp_case *k, replica *r, int n, bool counts, double *ms)
 {
-    OWNED device_event **begin = xcalloc((unsigned long)n + 1, sizeof *begin);
-    for (int i = 0; i <= n; i++)
-        begin[i] = device_event_create(r->at.d);
+    device_event **begin = marks_begin(r->at.d, n);
     replica_step(r);
     device_sense_begin(r->at.d);
     for (int i = 0; i < n; i++) {
@@ -135,17 +123,13 @@ static device_window run_block(ddp_case *k, replica *r, int n, bool counts, doub
     device_state_note(k->s->dev); /* while steps run, after the last one has been enqueued */
     replica_settle(r);
     const device_window window = device_sense_end(r->at.d, counts);
-    for (int i = 0; i < n; i++)
-        ms[i] = device_event_ms(r->at.d, begin[i], begin[i + 1]);
-    for (int i = 0; i <= n; i++)
-        device_event_destroy(r->at.d, begin[i]);
+    marks_end(r->at.d, begin, n, ms);
     return window;
 }
 
 static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times *m)
 {
     OWNED double *mine = xcalloc((unsigned long)n, sizeof *mine);
-    OWNED double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
     replica_communicate(r, communicating);
     launch_barrier(k->l, "block");
     scope_push(communicating ? "steps" : "compute-only steps");
@@ -153,8 +137,9 @@ static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times 
     if (r->member)
         window = run_block(k, r, n, communicating, mine);
     scope_pop();
-    ddp_gather(k, "steps", mine, n, all);
-    add_slowest(k, all, n, communicating ? &m->step : &m->compute);
+    OWNED double *slowest = slowest_of(k->l, "steps", mine, n, k->ranks);
+    for (int i = 0; i < n; i++)
+        samples_add(communicating ? &m->step : &m->compute, slowest[i]);
     for (int i = 0; i < n && communicating; i++)
         samples_add(&m->own, mine[i]);
     if (communicating)
@@ -194,9 +179,7 @@ static bool check_equal(ddp_case *k, replica *r, ddp_times *m)
 static void time_collectives(replica *r, int calls, double *ms)
 {
     const size_t bytes = (size_t)replica_grad_elements(r) * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t));
-    device_event *at[ALONE_CALLS + 1];
-    for (int i = 0; i <= calls; i++)
-        at[i] = device_event_create(r->at.d);
+    device_event **at = marks_begin(r->at.d, calls);
     device_memset(r->at.d, trainer_grad_arena(r->t), 0, bytes);
     for (int i = 0; i <= calls; i++) {
         replica_collectives_alone(r);
@@ -204,25 +187,22 @@ static void time_collectives(replica *r, int calls, double *ms)
         watchdog_beat();
     }
     device_sync(r->at.d);
-    for (int i = 0; i < calls; i++)
-        ms[i] = device_event_ms(r->at.d, at[i], at[i + 1]);
-    for (int i = 0; i <= calls; i++)
-        device_event_destroy(r->at.d, at[i]);
+    marks_end(r->at.d, at, calls, ms);
 }
 
 static double collectives_alone(ddp_case *k, replica *r)
 {
     const int calls = at_most_iters(k, ALONE_CALLS);
     double mine[ALONE_CALLS] = {0};
-    OWNED double *all = xcalloc((unsigned long)calls * (unsigned long)launch_size(k->l), sizeof *all);
-    samples slowest = {0};
+    samples x = {0};
     launch_barrier(k->l, "collectives alone");
     if (r->member)
         time_collectives(r, calls, mine);
-    ddp_gather(k, "collectives alone", mine, calls, all);
-    add_slowest(k, all, calls, &slowest);
-    const double ms = stats_of(&slowest).median;
-    samples_free(&slowest);
+    OWNED double *slowest = slowest_of(k->l, "collectives alone", mine, calls, k->ranks);
+    for (int i = 0; i < calls; i++)
+        samples_add(&x, slowest[i]);
+    const double ms = stats_of(&x).median;
+    samples_free(&x);
     return ms;
 }
 

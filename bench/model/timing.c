@@ -4,12 +4,46 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench/model/beside.h"
 #include "bench/model/case.h"
+#include "common/core/error.h"
 #include "common/session/ceiling.h"
 #include "common/session/measure.h"
+
+/* ---- several ranks, calls back to back ---- */
+
+double *slowest_of(launch *l, const char *name, const double *mine, int n, int ranks)
+{
+    double *most = xcalloc((size_t)n, sizeof *most);
+    OWNED double *all = xcalloc((size_t)n * (size_t)launch_size(l), sizeof *all);
+    launch_gather(l, name, mine, (size_t)n * sizeof *mine, all);
+    for (int r = 0; r < ranks; r++)
+        for (int i = 0; i < n; i++)
+            most[i] = fmax(most[i], all[(size_t)r * (size_t)n + (size_t)i]);
+    return most;
+}
+
+device_event **marks_begin(device *d, int n)
+{
+    device_event **at = xcalloc((size_t)n + 1, sizeof *at);
+    for (int i = 0; i <= n; i++)
+        at[i] = device_event_create(d);
+    return at;
+}
+
+void marks_end(device *d, device_event **at, int n, double *ms)
+{
+    for (int i = 0; i < n && ms; i++)
+        ms[i] = device_event_ms(d, at[i], at[i + 1]);
+    for (int i = 0; i <= n; i++)
+        device_event_destroy(d, at[i]);
+    free(at);
+}
+
+/* ---- steps of a trainer ---- */
 
 /* A trainer, and what its first steps say. */
 typedef struct stepper {

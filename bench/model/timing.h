@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/formulas/model.h"
+#include "common/launch/launch.h"
 #include "common/session/session.h"
 #include "common/train/trainer.h"
 
@@ -50,6 +51,12 @@
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of the GPU at this precision, for MFU and HFU",           \
      .max = 1e9, .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"}
 /* clang-format on */
+
+/* For each of n numbers that every rank of the job has, the largest of the first `ranks` ranks. Caller frees. */
+double *slowest_of(launch *l, const char *name, const double *mine, int n, int ranks);
+/* n + 1 events, to be recorded around n calls; marks_end gives the milliseconds of each call (NULL: not wanted) and the events back. */
+device_event **marks_begin(device *d, int n);
+void marks_end(device *d, device_event **at, int n, double *ms);
 
 enum { MODEL_FORWARD, MODEL_BACKWARD, MODEL_OPTIMIZER, MODEL_STEP, MODEL_PARTS };
 typedef struct model_timed {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The steps of a run, each of which is timed without a wait, and the ladder after it; see run.h. A step lasts from its begin to the
  * begin of the next one on the step's stream; of several ranks it is that of the slowest. */
-#include <math.h>
 #include <stdlib.h>
 
+#include "bench/model/timing.h"
 #include "bench/run/save.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
@@ -82,11 +82,8 @@ static double block(run *x, block_kind kind, int n)
     const bool fed = kind != BLOCK_BARE;
     double sum = 0;
     device *d = x->r->at.d;
-    device_event **begin = xcalloc((size_t)n + 1, sizeof *begin);
+    device_event **begin = marks_begin(d, n);
     OWNED double *mine = xcalloc((size_t)n, sizeof *mine);
-    OWNED double *all = xcalloc((size_t)n * (size_t)launch_size(x->k.l), sizeof *all);
-    for (int i = 0; i <= n; i++)
-        begin[i] = device_event_create(d);
     launch_barrier(x->k.l, "block");
     for (int i = -1; i < n; i++) { /* the first one leads in */
         if (i >= 0)
@@ -102,22 +99,15 @@ static double block(run *x, block_kind kind, int n)
     }
     device_event_record(d, begin[n]);
     replica_settle(x->r);
-    for (int i = 0; i < n && x->r->member; i++)
-        mine[i] = device_event_ms(d, begin[i], begin[i + 1]);
-    ddp_gather(&x->k, "block of steps", mine, n, all);
+    marks_end(d, begin, n, x->r->member ? mine : NULL);
+    OWNED double *slowest = slowest_of(x->k.l, "block of steps", mine, n, x->k.ranks);
     for (int i = 0; i < n; i++) {
-        double most = 0;
-        for (int r = 0; r < x->k.ranks; r++)
-            most = fmax(most, all[r * n + i]);
-        sum += most;
+        sum += slowest[i];
         if (kind != BLOCK_SAVING)
-            samples_add(fed ? &x->fed : &x->bare, most);
+            samples_add(fed ? &x->fed : &x->bare, slowest[i]);
     }
     if (kind == BLOCK_SAVING)
         run_save_end(x);
-    for (int i = 0; i <= n; i++)
-        device_event_destroy(d, begin[i]);
-    free(begin);
     watchdog_beat();
     return sum;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "bench/model/context.h"
+#include "bench/model/timing.h"
 #include "common/core/cache.h"
 #include "common/core/error.h"
 #include "common/session/profile.h"
@@ -22,25 +23,11 @@ void share_times_free(share_times *m)
     samples_free(&m->compute);
 }
 
-/* all: (ranks of the job, n). */
-static void add_slowest(const share_case *k, const double *mine, int n, samples *out)
-{
-    OWNED double *all = launch_gathered(k->l, "times", mine, (size_t)n * sizeof *mine);
-    for (int i = 0; i < n; i++) {
-        double most = 0;
-        for (int r = 0; r < k->ranks; r++)
-            most = fmax(most, all[r * n + i]);
-        samples_add(out, most);
-    }
-}
-
 /* n calls after one that is not measured. */
 static void time_calls(share_case *k, team *x, void (*call)(team *x), int n, bool counts, double *ms)
 {
     device *d = x->at.d;
-    device_event **at = xcalloc((unsigned long)n + 1, sizeof *at);
-    for (int i = 0; i <= n; i++)
-        at[i] = device_event_create(d);
+    device_event **at = marks_begin(d, n);
     call(x);
     device_sense_begin(d);
     for (int i = 0; i <= n; i++) {
@@ -51,11 +38,7 @@ static void time_calls(share_case *k, team *x, void (*call)(team *x), int n, boo
     device_state_note(k->s->dev);
     team_settle(x);
     device_sense_end(d, counts);
-    for (int i = 0; i < n; i++)
-        ms[i] = device_event_ms(d, at[i], at[i + 1]);
-    for (int i = 0; i <= n; i++)
-        device_event_destroy(d, at[i]);
-    free(at);
+    marks_end(d, at, n, ms);
 }
 
 static void block(share_case *k, team *x, void (*call)(team *x), int n, bool counts, samples *out)
@@ -65,7 +48,9 @@ static void block(share_case *k, team *x, void (*call)(team *x), int n, bool cou
     if (x->member)
         time_calls(k, x, call, n, counts, mine);
     watchdog_beat();
-    add_slowest(k, mine, n, out);
+    OWNED double *slowest = slowest_of(k->l, "times", mine, n, k->ranks);
+    for (int i = 0; i < n; i++)
+        samples_add(out, slowest[i]);
 }
 
 /* The first step, the capture, and more steps. False after setting the row's status. */

@@ -63,17 +63,10 @@ static void on_sent(void *user, const step_hop *h)
 
 static void rank_create(rank *r, const step_options *o, const pipeline_table *all, const int *ends, int number)
 {
-    char why[256] = "";
     step_options mine = *o;
     *r = (rank){.number = number, .table = stages_table(all, ends, number)};
     mine.table = r->table;
-    r->own.dev = device_open(DEVICE_CPU, 0);
-    r->own.mem = memory_create(r->own.dev);
-    r->own.kernels = sb_kernels_cpu();
-    assert_int_equal(r->own.kernels->create(0, &r->own.ctx), SB_OK);
-    r->t = trainer_create(r->own.dev, r->own.mem, r->own.kernels, r->own.ctx, &mine, why, sizeof why);
-    if (!r->t)
-        fail_msg("no trainer: %s", why);
+    r->t = own_trainer(&r->own, &mine);
     r->c = copies_create(r->own.dev, &all->shape, ends, number);
     r->wire = copies_hops(r->c);
     r->flags = xcalloc(2 * (size_t)copies_count(&all->shape), sizeof *r->flags);
@@ -100,12 +93,7 @@ static void connect(rank *ranks, const pipeline_shape *s)
 static void *run(void *arg)
 {
     rank *r = arg;
-    r->ok = true;
-    for (int s = 0; s < OUTCOME_STEPS && r->ok; s++) {
-        golden_tokens(r->t, s);
-        r->ok = trainer_step(r->t);
-        r->losses[s] = trainer_loss(r->t);
-    }
+    r->ok = golden_steps(r->t, r->losses);
     return NULL;
 }
 
@@ -114,11 +102,8 @@ static void rank_free(rank *r, int words)
     copies_free(r->c);
     for (int i = 0; i < words; i++)
         assert_int_equal(r->flags[i], 0); /* or a graph of the step could not run again */
-    trainer_free(r->t);
+    own_trainer_free(&r->own, r->t);
     stages_table_free(r->table);
-    r->own.kernels->destroy(r->own.ctx);
-    memory_destroy(r->own.mem);
-    device_close(r->own.dev);
     free(r->flags);
 }
 

@@ -226,24 +226,9 @@ static void rank_create(rank *r, const step_options *o, const stage *s, network 
     *r = (rank){.o = *o, .net = net};
     r->table = (step_table){s->part, s->parts, r->actions, parse(s->actions, r->actions)};
     r->o.table = &r->table;
-    r->own.dev = device_open(DEVICE_CPU, 0);
-    r->own.mem = memory_create(r->own.dev);
-    r->own.kernels = sb_kernels_cpu();
-    assert_int_equal(r->own.kernels->create(0, &r->own.ctx), SB_OK);
-    r->t = trainer_create(r->own.dev, r->own.mem, r->own.kernels, r->own.ctx, &r->o, r->why, sizeof r->why);
-    if (!r->t)
-        fail_msg("no trainer: %s", r->why);
+    r->t = own_trainer(&r->own, &r->o);
     trainer_set_hops(
         r->t, &(step_hops){.user = net, .open = on_open, .receive = on_receive, .send = on_send, .sent = on_sent});
-}
-
-static void rank_free(rank *r)
-{
-    trainer_free(r->t);
-    r->own.kernels->destroy(r->own.ctx);
-    assert_int_equal(memory_current(r->own.mem), 0);
-    memory_destroy(r->own.mem);
-    device_close(r->own.dev);
 }
 
 static void set_up(trainer *t)
@@ -256,12 +241,7 @@ static void *run(void *arg)
 {
     rank *r = arg;
     set_up(r->t);
-    r->ok = true;
-    for (int s = 0; s < OUTCOME_STEPS && r->ok; s++) {
-        golden_tokens(r->t, s);
-        r->ok = trainer_step(r->t);
-        r->losses[s] = trainer_loss(r->t);
-    }
+    r->ok = golden_steps(r->t, r->losses);
     if (!r->ok)
         snprintf(r->why, sizeof r->why, "%s", sb_last_message());
     return NULL;
@@ -319,7 +299,7 @@ static void same_as_whole(const step_options *o, const schedule *x, bool late)
         assert_true(w->opened == w->received && w->sending == w->opened && w->sent == w->sending);
     }
     for (int r = 0; r < x->ranks; r++)
-        rank_free(&ranks[r]);
+        own_trainer_free(&ranks[r].own, ranks[r].t);
     trainer_free(whole->t);
     free(ranks);
 }

@@ -120,13 +120,7 @@ static void rank_create(rank *r, const step_options *o, int number, network *net
 {
     *r = (rank){.o = *o, .net = net, .number = number, .fault = f};
     r->o.split_layers = (model_split){net->ranks, number};
-    r->own.dev = device_open(DEVICE_CPU, 0);
-    r->own.mem = memory_create(r->own.dev);
-    r->own.kernels = sb_kernels_cpu();
-    assert_int_equal(r->own.kernels->create(0, &r->own.ctx), SB_OK);
-    r->t = trainer_create(r->own.dev, r->own.mem, r->own.kernels, r->own.ctx, &r->o, r->why, sizeof r->why);
-    if (!r->t)
-        fail_msg("no trainer: %s", r->why);
+    r->t = own_trainer(&r->own, &r->o);
     trainer_set_share(r->t, &(step_share){.user = r,
                                           .gather = on_gather,
                                           .scatter = on_scatter,
@@ -134,15 +128,6 @@ static void rank_create(rank *r, const step_options *o, int number, network *net
                                           .sum_gains = on_gains,
                                           .sum_kv = on_kv,
                                           .loss = on_loss});
-}
-
-static void rank_free(rank *r)
-{
-    trainer_free(r->t);
-    r->own.kernels->destroy(r->own.ctx);
-    assert_int_equal(memory_current(r->own.mem), 0);
-    memory_destroy(r->own.mem);
-    device_close(r->own.dev);
 }
 
 static void *run(void *arg)
@@ -221,7 +206,7 @@ static distances run_ranks(const step_options *o, int ranks, fault f)
         }
     }
     for (int r = 0; r < ranks; r++)
-        rank_free(&all[r]);
+        own_trainer_free(&all[r].own, all[r].t);
     pthread_barrier_destroy(&net.met);
     trainer_free(whole->t);
     free(all);

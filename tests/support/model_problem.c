@@ -35,6 +35,28 @@ int bed_destroy(void **state)
     return left ? -1 : 0;
 }
 
+trainer *own_trainer(model_bed *own, const step_options *o)
+{
+    char why[256] = "";
+    own->dev = device_open(DEVICE_CPU, 0);
+    own->mem = memory_create(own->dev);
+    own->kernels = sb_kernels_cpu();
+    assert_int_equal(own->kernels->create(0, &own->ctx), SB_OK);
+    trainer *t = trainer_create(own->dev, own->mem, own->kernels, own->ctx, o, why, sizeof why);
+    if (!t)
+        fail_msg("no trainer: %s", why);
+    return t;
+}
+
+void own_trainer_free(model_bed *own, trainer *t)
+{
+    trainer_free(t);
+    own->kernels->destroy(own->ctx);
+    assert_int_equal(memory_current(own->mem), 0);
+    memory_destroy(own->mem);
+    device_close(own->dev);
+}
+
 step_options small_options(void)
 {
     step_options o = step_defaults();
@@ -106,6 +128,17 @@ void golden_params(trainer *t)
 void golden_tokens(trainer *t, int of_step)
 {
     draw_tokens(t, GOLDEN_SEED, (uint32_t)(GOLDEN_TOKENS + of_step));
+}
+
+bool golden_steps(trainer *t, double losses[OUTCOME_STEPS])
+{
+    bool ok = true;
+    for (int s = 0; s < OUTCOME_STEPS && ok; s++) {
+        golden_tokens(t, s);
+        ok = trainer_step(t);
+        losses[s] = trainer_loss(t);
+    }
+    return ok;
 }
 
 static void *read_array(FILE *f, const char *path, size_t n, size_t size)

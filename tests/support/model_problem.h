@@ -23,6 +23,10 @@ extern const char *const policies[POLICIES]; /* "fp32" ... "fp16" */
 trainer *create(const step_options *o);      /* fails the test when that is refused */
 void step(trainer *t);                       /* one, or the test fails */
 
+/* A trainer on a bed of its own, as a rank has that is a thread; freeing it fails the test when it left memory behind. */
+trainer *own_trainer(model_bed *own, const step_options *o);
+void own_trainer_free(model_bed *own, trainer *t);
+
 /* Parameters and gradients after a few steps with golden parameters and tokens. */
 enum { OUTCOME_STEPS = 3 };
 typedef struct outcome {
@@ -41,6 +45,8 @@ float *all_logits(trainer *t);                    /* (batch seq, vocab) */
 /* Parameters and tokens by the formulas of make_golden_model.py, for any dimensions. */
 void golden_params(trainer *t);
 void golden_tokens(trainer *t, int of_step);
+/* Steps with these tokens; false with sb_last_message. */
+bool golden_steps(trainer *t, double losses[OUTCOME_STEPS]);
 
 typedef struct golden_model {
     model_config config;

@@ -689,18 +689,27 @@ TEST_IN_RANKS_FOLDER(a_wrong_secret_is_turned_away)
     assert_int_equal(ranks_wait(a), EXIT_CODE_OK);
 }
 
+/* "NAME=value ..." goes into the environment, a name without a value out of it. */
+static void environment(const char *settings)
+{
+    OWNED char *copy = xstrdup(settings);
+    char *rest = copy;
+    for (char *name = strtok_r(rest, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(name, '=');
+        if (value)
+            *value++ = '\0';
+        assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
+    }
+}
+
 /* The run id of a job as start_rank starts it. */
 static uint64_t run_id_by_hand(void)
 {
     launch_place p;
     char msg[512];
-    setenv("RANK", "1", 1);
-    setenv("WORLD_SIZE", "2", 1);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    environment("RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1");
     assert_true(launch_place_find(&p, msg, sizeof msg));
-    unsetenv("RANK");
-    unsetenv("WORLD_SIZE");
-    unsetenv("MASTER_ADDR");
+    environment("RANK WORLD_SIZE MASTER_ADDR");
     return p.run_id;
 }
 
@@ -875,38 +884,19 @@ TEST(place_is_found_in_order)
 {
     launch_place p;
     char msg[512];
-    static const char *const all[] = {"RANK",
-                                      "WORLD_SIZE",
-                                      "LOCAL_RANK",
-                                      "LOCAL_WORLD_SIZE",
-                                      "MASTER_ADDR",
-                                      "MASTER_PORT",
-                                      "OMPI_COMM_WORLD_RANK",
-                                      "OMPI_COMM_WORLD_SIZE",
-                                      "OMPI_COMM_WORLD_LOCAL_RANK",
-                                      "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                      "PMI_RANK",
-                                      "PMI_SIZE",
-                                      "MV2_COMM_WORLD_RANK",
-                                      "MV2_COMM_WORLD_SIZE",
-                                      "MV2_COMM_WORLD_LOCAL_SIZE",
-                                      "SLURM_PROCID",
-                                      "SLURM_STEP_ID",
-                                      "SLURM_STEP_NUM_TASKS",
-                                      "SLURM_LOCALID",
-                                      "SLURM_STEP_NODELIST",
-                                      "SLURM_STEP_NUM_NODES",
-                                      "STEPBENCH_SECRET"};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        unsetenv(all[i]);
+    static const char all[] =
+        "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT OMPI_COMM_WORLD_RANK "
+        "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE PMI_RANK PMI_SIZE "
+        "MV2_COMM_WORLD_RANK MV2_COMM_WORLD_SIZE MV2_COMM_WORLD_LOCAL_SIZE SLURM_PROCID SLURM_STEP_ID "
+        "SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_NODELIST SLURM_STEP_NUM_NODES STEPBENCH_SECRET";
+    environment(all);
     assert_true(launch_place_find(&p, msg, sizeof msg));
     assert_null(p.by);
 
     setenv("SLURM_PROCID", "0", 1); /* the shell of an allocation */
     assert_true(launch_place_find(&p, msg, sizeof msg));
     assert_null(p.by);
-    setenv("SLURM_STEP_ID", "7", 1);
-    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    environment("SLURM_STEP_ID=7 SLURM_STEP_NUM_TASKS=1");
     assert_true(launch_place_find(&p, msg, sizeof msg));
     assert_null(p.by);
     unsetenv("SLURM_STEP_ID");
@@ -931,18 +921,12 @@ TEST(place_is_found_in_order)
         unsetenv(alone[i][1]);
         unsetenv("LOCAL_WORLD_SIZE");
     }
-    setenv("MV2_COMM_WORLD_RANK", "1", 1);
-    setenv("MV2_COMM_WORLD_SIZE", "2", 1);
-    setenv("MV2_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    environment("MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=2 MV2_COMM_WORLD_LOCAL_SIZE=2");
     assert_true(launch_place_find(&p, msg, sizeof msg) && p.rank == 1 && p.local);
     unsetenv("MV2_COMM_WORLD_RANK");
 
-    setenv("SLURM_STEP_ID", "7", 1);
-    setenv("SLURM_PROCID", "5", 1);
-    setenv("SLURM_STEP_NUM_TASKS", "8", 1);
-    setenv("SLURM_LOCALID", "1", 1);
-    setenv("SLURM_STEP_NODELIST", "gpu[07-09,12],login1", 1);
-    setenv("SLURM_STEP_NUM_NODES", "2", 1);
+    environment("SLURM_STEP_ID=7 SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=8 SLURM_LOCALID=1 "
+                "SLURM_STEP_NODELIST=gpu[07-09,12],login1 SLURM_STEP_NUM_NODES=2");
     assert_false(launch_place_find(&p, msg, sizeof msg));
     assert_non_null(strstr(msg, "rank 5 of 8 is to meet the others at gpu07, which takes a secret"));
     setenv("STEPBENCH_SECRET", "0123456789abcdef", 1);
@@ -954,9 +938,7 @@ TEST(place_is_found_in_order)
     assert_string_equal(p.master, "gpu07");
     assert_true(p.port >= 20000 && p.port < 30000);
 
-    setenv("OMPI_COMM_WORLD_RANK", "1", 1);
-    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
-    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    environment("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2");
     assert_false(launch_place_find(&p, msg, sizeof msg));
     assert_non_null(strstr(msg, "mpirun -x MASTER_ADDR"));
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
@@ -967,26 +949,18 @@ TEST(place_is_found_in_order)
     assert_true(launch_place_find(&p, msg, sizeof msg) && p.local);
     assert_string_equal(p.master, "127.0.0.1");
 
-    setenv("RANK", "2", 1);
-    setenv("WORLD_SIZE", "3", 1);
-    setenv("MASTER_ADDR", "10.0.0.9", 1);
-    setenv("MASTER_PORT", "29500", 1);
+    environment("RANK=2 WORLD_SIZE=3 MASTER_ADDR=10.0.0.9 MASTER_PORT=29500");
     assert_true(launch_place_find(&p, msg, sizeof msg));
     assert_string_equal(p.by, "torchrun");
     assert_string_equal(p.master, "10.0.0.9");
     assert_int_equal(p.port, 29501); /* 29500 is torchrun's */
     assert_int_equal(p.local_rank, -1);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        unsetenv(all[i]);
+    environment(all);
 
-    setenv("SLURM_PROCID", "0", 1);
-    setenv("SLURM_STEP_ID", "7", 1);
-    setenv("SLURM_STEP_NUM_TASKS", "8", 1);
-    setenv("SLURM_STEP_NODELIST", "gpu[07-09", 1);
+    environment("SLURM_PROCID=0 SLURM_STEP_ID=7 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NODELIST=gpu[07-09");
     assert_false(launch_place_find(&p, msg, sizeof msg));
     assert_non_null(strstr(msg, "SLURM_STEP_NODELIST=gpu[07-09, which is no list of hosts; set MASTER_ADDR"));
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        unsetenv(all[i]);
+    environment(all);
 }
 
 TEST(the_first_host_of_a_list_is_found)

@@ -136,60 +136,26 @@ static size_t draw(size_t below) /* splitmix64 */
     return (x ^ x >> 31) % below;
 }
 
+/* One of the words between bars. Caller frees. */
+static char *one_of(const char *list)
+{
+    size_t words = 1;
+    for (const char *c = list; *c; c++)
+        words += *c == '|';
+    for (size_t skip = draw(words); skip > 0; skip--)
+        list = strchr(list, '|') + 1;
+    return xasprintf("%.*s", (int)strcspn(list, "|"), list);
+}
+
 static char *garbage(void)
 {
-    static const char *const known[] = {"",
-                                        "-",
-                                        "--",
-                                        ",",
-                                        "1,,2",
-                                        "a,",
-                                        "nan",
-                                        "inf",
-                                        "-inf",
-                                        "1e400",
-                                        "0x10",
-                                        "-1",
-                                        "0",
-                                        "1K",
-                                        "1KB",
-                                        "1G",
-                                        "8E",
-                                        "1KK",
-                                        "5:1",
-                                        "1:2",
-                                        "1:9:+0",
-                                        "1:9:*1",
-                                        "1:1M:*2",
-                                        "1:99999",
-                                        "::",
-                                        ":",
-                                        "1:2:3:4",
-                                        "1:",
-                                        ":1",
-                                        "1:2:",
-                                        "1:2:+",
-                                        "1:2:x3",
-                                        "all",
-                                        "none",
-                                        "auto",
-                                        "%s%n%s",
-                                        "../x",
-                                        "\xff\xfe",
-                                        "a\nb",
-                                        "\x1b[1m",
-                                        "1.5",
-                                        ".",
-                                        "+3",
-                                        " 4",
-                                        "9223372036854775807",
-                                        "9223372036854775808",
-                                        "-9223372036854775808",
-                                        "18446744073709551616",
-                                        "=",
-                                        "a=b"};
+    static const char known[] =
+        "|-|--|,|1,,2|a,|nan|inf|-inf|1e400|0x10|-1|0|1K|1KB|1G|8E|1KK|5:1|1:2|1:9:+0|1:9:*1|1:1M:*2|"
+        "1:99999|::|:|1:2:3:4|1:|:1|1:2:|1:2:+|1:2:x3|all|none|auto|%s%n%s|../x|\xff\xfe|a\nb|\x1b[1m|"
+        "1.5|.|+3| 4|9223372036854775807|9223372036854775808|-9223372036854775808|18446744073709551616|=|"
+        "a=b";
     if (draw(3))
-        return xstrdup(known[draw(sizeof known / sizeof *known)]);
+        return one_of(known);
     const size_t length = draw(20) ? draw(12) : 5000;
     char *text = xmalloc(length + 1);
     for (size_t i = 0; i < length; i++)
@@ -218,13 +184,7 @@ static char *one_value(const option_spec *s)
         return xstrdup(s->def);
     if (s->kind != OPTION_CHOICE || !s->choices)
         return number(s);
-    size_t words = 1;
-    for (const char *c = s->choices; *c; c++)
-        words += *c == '|';
-    const char *word = s->choices;
-    for (size_t skip = draw(words); skip > 0; skip--)
-        word = strchr(word, '|') + 1;
-    return xasprintf("%.*s", (int)strcspn(word, "|"), word);
+    return one_of(s->choices);
 }
 
 static char *value_of(const option_spec *s)

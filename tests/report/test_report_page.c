@@ -52,15 +52,15 @@ TEST_IN_FOLDER(the_same_cases_on_every_machine)
     char *text = report_text(*state);
     text_has(text, "# 1 x NVIDIA H200\n");
     text_has(text, "2026-11-21, stepbench aaaaaaaaaaaa, driver 580.1, CUDA 13.0; `box`.");
-    text_has(text, "| bf16 product, best of four sizes | 680 TFLOP/s | 69 % | |");
+    text_has(text, "| bf16 matrix product, best of four sizes | 680 TFLOP/s | 69 % | |");
     text_has(text, "| copy of 1 GiB | 4200 GB/s | 88 % | |"); /* not the faster one of fewer bytes */
     text_has(text, "| attention forward, B 8 H 16 S 2048 D 128 | 523 TFLOP/s | 77 % | |");
-    text_has(text, "| attention backward, the same | 427 TFLOP/s | 63 % | |");
+    text_has(text, "| attention backward, same shape | 427 TFLOP/s | 63 % | |");
     text_has(text, /* of all steps, the median beside it */
              "| training step, xl S 1024 batch 4 | 38462 tokens/s, median step 100.0 ms | MFU 48 % | |");
     text_has(text, "| training step, 2.7b S 2048 batch 4 | | | |"); /* 512 is another case */
     text_has(text, "| FSDP, 2.7b S 2048 batch 2 per GPU | | | |");
-    text_has(text, "| energy, the xl step above | 18.3 mJ per token | | |");
+    text_has(text, "| energy of the xl step above | 18.3 mJ per token | | |");
     text_has(text, "The largest step takes 44.7 GiB of 140 GiB (2.7b, batch 4, S 512, bf16).");
     text_lacks(text, "## bench_flash"); /* what is folded is in the page in HTML */
     free(text);
@@ -211,9 +211,11 @@ TEST_IN_FOLDER(parts_of_a_step)
         "3,1,bench_transformer,graph,ok,,xl,4,512,fp32,forward-backward,flash,none,5,10,20,10,20,30,30,1,nan,1,1" END
         "3,1,bench_transformer,none,ok,,xl,4,512,fp32,train-step,unfused,none,5,99,99,99,99,200,200,1,25,1,1" END);
     OWNED char *text = report_text(dir);
-    text_has(text, "One part after the other, xl, fp32: forward 10.0, backward 20.0, AdamW alone 25.0 ms. The backward "
-                   "takes 2.00 times as long as the forward.");
-    text_has(text, "a step takes 200 ms (xl, fp32). Others, on their GPUs, report for xl in fp32 300 to 400 ms for a "
+    text_has(
+        text,
+        "With parts run one after another, xl, fp32: forward 10.0, backward 20.0, AdamW alone 25.0 ms. The backward "
+        "takes 2.00 times as long as the forward.");
+    text_has(text, "a step takes 200 ms (xl, fp32). For xl in fp32 others report, on their GPUs, 300 to 400 ms for a "
                    "forward.");
 }
 
@@ -240,19 +242,19 @@ TEST_IN_FOLDER(no_ratio_across_origins_and_hosts)
     machine(*state);
     steps(*state);
     refuses(*state, "compile", "2", "95", OF("GPU-a", "c-1"), NULL);
-    refuses(*state, "compile", "2", "95", OF("", "c-1"), "its GPU or run is not known");
-    refuses(*state, "compile", "2", "95", OF("GPU-a", ""), "its GPU or run is not known");
-    refuses(*state, "compile", "2", "95", OF("GPU-b", "c-1"), "measured on another GPU");
-    refuses(*state, "compile", "2", "95", OF("GPU-a", "c-2"), "measured in another run");
-    refuses(*state, "compile", "nan", "95", OF("GPU-a", "c-1"), "its result is wrong");
-    refuses(*state, "compile", "2", "", OF("GPU-a", "c-1"), "how busy its GPU was is not known");
-    refuses(*state, "compile", "2", "79", OF("GPU-a", "c-1"), "host-bound");
+    refuses(*state, "compile", "2", "95", OF("", "c-1"), "a row does not name its GPU and run");
+    refuses(*state, "compile", "2", "95", OF("GPU-a", ""), "a row does not name its GPU and run");
+    refuses(*state, "compile", "2", "95", OF("GPU-b", "c-1"), "the peer ran on another GPU");
+    refuses(*state, "compile", "2", "95", OF("GPU-a", "c-2"), "the peer was measured in another run");
+    refuses(*state, "compile", "nan", "95", OF("GPU-a", "c-1"), "the peer's result is wrong");
+    refuses(*state, "compile", "2", "", OF("GPU-a", "c-1"), "it is unknown how busy the peer's GPU was");
+    refuses(*state, "compile", "2", "79", OF("GPU-a", "c-1"), "the peer was host-bound");
 }
 
 /* The same start: the losses stand beside the ratio, whose interval is that of both sides' steps, or refuse it. */
 TEST_IN_FOLDER(losses_stand_beside_the_ratio)
 {
-    static const char *const thirds[][2] = {{"9.1", NULL}, {"9.3", "its losses are not ours"}};
+    static const char *const thirds[][2] = {{"9.1", NULL}, {"9.3", "the peer's losses differ from ours"}};
     machine(*state);
     folder_write(
         *state, "bench_transformer.csv",
@@ -274,10 +276,10 @@ TEST_IN_FOLDER(losses_stand_beside_the_ratio)
             text_has(text, thirds[i][1]);
         text_has(text, thirds[i][1] ? "| PyTorch in one graph, fp32 master, attention by cuDNN (loss 9.000, ours "
                                       "9.000) 1.20 [1.18, 1.22], "
-                                    : "| PyTorch fused, in one graph, fp32 by remainders, attention fa4, AdamW beside "
+                                    : "| PyTorch fused, in one graph, fp32 remainders, attention fa4, AdamW beside "
                                       "the backward (loss 9.100, ours 9.000) 1.10 [1.05, 1.15], xl, S 1024, batch 4; "
                                       "MFU 44 %, GPU busy 100 % |");
-        text_has(text, "Of PyTorch's fixed lists, 2 of 5 steps of one GPU ran.");
+        text_has(text, "Of PyTorch's listed steps, 2 of 5 on one GPU ran.");
     }
 }
 
@@ -312,9 +314,10 @@ TEST_IN_FOLDER(updates_by_bytes_per_second)
 
 TEST_IN_FOLDER(no_ratio_across_timers_and_settling)
 {
-    static const char *const cases[][3] = {{"graph", "settled; samples after 0.15 s", NULL},
-                                           {"event", "settled; samples after 0.15 s", "timed otherwise"},
-                                           {"graph", "no word", "sampled otherwise"}};
+    static const char *const cases[][3] = {
+        {"graph", "settled; samples after 0.15 s", NULL},
+        {"event", "settled; samples after 0.15 s", "only one side was replayed from a CUDA graph"},
+        {"graph", "no word", "only one side had settled before its samples"}};
     machine(*state);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         OWNED char *rows = xasprintf("bench,dtype,size,mode,policy,median_ms,tflops" ORIGIN
@@ -358,7 +361,7 @@ TEST_IN_FOLDER(attention_with_its_rounds)
              "0.97], B 8, "
              "H 16, S 2048, D 128 |");
     text_has(text, "| attention, forward, bf16, one head | 1 / 0 / 0 | 3.00 | 3.00 |");
-    text_has(text, "its result is wrong: attention, forward, bf16, full loads (1)");
+    text_has(text, "the peer's result is wrong: attention, forward, bf16, full loads (1)");
     text_lacks(text, "0.50");
     assert_true(strstr(text, "| attention, forward, bf16, full loads |") <
                 strstr(text, "| attention, forward, bf16, one head |")); /* the worst first */
@@ -428,7 +431,7 @@ TEST_IN_FOLDER(ranks_of_the_cpu_have_a_page)
     text_has(cpu, "# CPU: A CPU");
     text_has(cpu, "1 MB takes 0.500 ms");
     text_lacks(cpu, "0.250");
-    text_lacks(cpu, "bf16 product, best of four sizes"); /* the cases of GPUs */
+    text_lacks(cpu, "bf16 matrix product, best of four sizes"); /* the cases of GPUs */
     free(cpu);
     free(text);
     OWNED char *only = xasprintf("%s%s", header, CALL("1000000", "1 MB", "0.25", "cuda")),
@@ -476,7 +479,8 @@ TEST_IN_FOLDER(folders_side_by_side)
     text_lacks(text, "ffffffffffff");
     text_has(
         text,
-        "\nNewest rows: NVIDIA H200: 2026-11-21 (aaaaaaaaaaaa) `a` `b`.\n<!-- end table -->\nbetween\n<!-- begin peers "
+        "\nOrigin of the rows, by date and commit: NVIDIA H200: 2026-11-21 (aaaaaaaaaaaa) `a` `b`.\n<!-- end table "
+        "-->\nbetween\n<!-- begin peers "
         "-->\n| work |");
     text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4, `b` "
                    "|\n");

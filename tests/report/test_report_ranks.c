@@ -42,7 +42,7 @@ TEST_IN_FOLDER(strategies_and_their_answers)
         "pct" ORIGIN "ddp,ddp,2,xl,512,2,bf16,sdpa,compile,queued,p,25,120,95" OF /* autocast sends fp32, ours bf16 */
         "ddp,fsdp2,2,xl,512,2,bf16,sdpa,compile,queued,p,0,44,95" OF);            /* nothing of ours does the same */
     char *text = report_text(*state);
-    text_has(text, "| data parallel, xl S 512 batch 2 per GPU | 40.00 ms on 2 | not waiting 60 % | |");
+    text_has(text, "| data parallel, xl S 512 batch 2 per GPU | 40.00 ms on 2 | efficiency 60 % | |");
     text_has(text,
              "of a step of 80.00 ms, 35.00 [34.00, 36.00] ms (40.0 %) are communication. Its 435 all-reduces follow "
              "the backward");
@@ -148,7 +148,7 @@ TEST_IN_FOLDER(remainders_beside_sums_in_bf16)
         text_has(text, "| FSDP step, sums in bf16 | 1 / 0 / 0 | 1.25 | 1.25 | PyTorch fsdp2-rest, ");
         text_has(text,
                  known ? "| FSDP step, sums in bf16, fp8-tensorwise | 1 / 0 / 0 | 1.50 | 1.50 | PyTorch fsdp2-rest, "
-                       : "ours has no third loss to compare: FSDP step, sums in bf16, fp8-tensorwise (1)");
+                       : "our row has no third loss to compare: FSDP step, sums in bf16, fp8-tensorwise (1)");
     }
 }
 

@@ -5,8 +5,8 @@
 
 ## The problems of CS336's second assignment
 
-The handouts of 2025 and 2026, by the names of the problems; docs/course.md has the commands. In report.html a name
-leads to its tables.
+The answers to the handouts of 2025 and 2026, by problem name; docs/course.md has the commands. In report.html each name
+links to its tables.
 
 @use plain_steps
 
@@ -20,25 +20,26 @@ Batch {batch}, context 512: a full step takes
 + The deviation of a step is at most {max(100 * step_std_ms / step_mean_ms)} % of its mean.
 @from plain_steps WHERE seq = 512 AND precision IN ('bf16', 'fp32') HAVING count(*)
 
-+ One part after the other, {group_concat(iif(size = most, size || ', ' || precision || ': forward ' || n(fwd_ms)
-|| ', backward ' || n(bwd_ms) || coalesce(', AdamW alone ' || n(opt), '') || ' ms', NULL), '; ')}. The backward takes
++ With parts run one after another,
+{group_concat(iif(size = most, size || ', ' || precision || ': forward ' || n(fwd_ms) || ', backward ' || n(bwd_ms)
+|| coalesce(', AdamW alone ' || n(opt), '') || ' ms', NULL), '; ')}. The backward takes
 {span(min(bwd_ms / fwd_ms), max(bwd_ms / fwd_ms))} times as long as the forward.
 @from (SELECT *, (SELECT size FROM parts ORDER BY size = 'xl' DESC, size_place(size) DESC LIMIT 1) AS most
     FROM parts WHERE seq = 512 AND precision IN ('bf16', 'fp32') ORDER BY precision, size_place(size))
     HAVING count(*)
 
-+ As it is in eager PyTorch, with the score matrix in memory ({code('--attention unfused --variant none')}), a step
++ As in eager PyTorch, with the score matrix in memory ({code('--attention unfused --variant none')}), a step
 takes {group_concat(n(step_ms) || ' ms (' || size || ', ' || precision || ')', ', ')}.
 @from (SELECT * FROM dense_steps WHERE seq = 512 ORDER BY precision, size_place(size)) HAVING count(*)
 
-+ Others, on their GPUs, report for xl in fp32 {group_concat(said, ' and ')}.
++ For xl in fp32 others report, on their GPUs, {group_concat(said, ' and ')}.
 @from (SELECT span(min(mean_ms), max(mean_ms)) || ' ms for a ' || mode AS said FROM published_model
     WHERE status = 'ok' AND repeat_of IS NULL AND compiled = 0 AND dtype = 'fp32' AND seq = 512 AND size = 'xl'
     AND "table" = 'benchmarking_script' AND mode IN ('forward', 'backward')
     AND EXISTS (SELECT 1 FROM plain_steps WHERE size = 'xl' AND seq = 512 AND precision = 'fp32')
     GROUP BY mode ORDER BY mode DESC) HAVING count(*)
 
-+ Without warm-up the mean step takes {span(min(ratio), max(ratio))} times as long as after the most.
++ Without warm-up the mean step takes {span(min(ratio), max(ratio))} times as long as after the longest.
 @from warm_up WHERE warmup = 0 HAVING count(*)
 
 + After {counted(warmup, 'step')} it takes {span(min(ratio), max(ratio))} times as long.
@@ -58,8 +59,8 @@ recorded step takes {span(min(recorded_event_ms / event_ms), max(recorded_event_
 that is not recorded.
 @from profiled WHERE recorded_event_ms > 0 AND event_ms > 0 HAVING count(*)
 
-+ (b), (d) {p.size}: products are {p.gemm} % of the kernels' time in a forward and {s.gemm} % of a train step[[; most
-time takes {code(k.name)} ({counted(k.calls, 'call')}, {k.total_ms} ms)]].
++ (b), (d) {p.size}: products are {p.gemm} % of the kernels' time in a forward and {s.gemm} % of a train step[[;
+{code(k.name)} takes most time ({counted(k.calls, 'call')}, {k.total_ms} ms)]].
 @from (SELECT t.size, o.gemm_pct AS gemm, t.run_id, t."case" FROM profiled t JOIN profile_products o
     ON o."case" = t."case" AND o.run_id = t.run_id AND o.rank = 0 AND o.mode = 'forward' AND o.measurement = 'steps'
     WHERE t."case" LIKE '% mode=forward %') p
@@ -77,9 +78,9 @@ FLOPs: it is bound by the bytes it moves.
 
 @problem mixed_precision_accumulation (2025, 2026): bench_mixed_precision: what low precision costs and gives
 
-1000 times 0.01 is {group_concat(value || ' as ' || pair, ', ')}: the fp16 sum is off most, since it rounds at every
-addition; an fp32 sum of fp16 numbers is off by what each lost when it was stored, and casting them first changes
-nothing.
+1000 times 0.01 is {group_concat(value || ' as ' || pair, ', ')}: the fp16 sum has the largest error, since it
+rounds at every addition; an fp32 sum of fp16 numbers is off by what each lost when it was stored, and casting them
+first changes nothing.
 @from (SELECT * FROM bench_mixed_precision WHERE "sum" = '1000x0.01'
     AND pair IN ('fp32+fp32', 'fp16+fp16', 'fp32+fp16', 'fp32+fp16-cast') AND status = 'ok' ORDER BY id) HAVING count(*)
 
@@ -95,7 +96,7 @@ SELECT dtype, statistics, magnitude, err_rel, rows_overflowed FROM bench_mixed_p
 
 @problem benchmarking_mixed_precision (b) (2025, 2026): bench_mixed_precision: what low precision costs and gives
 
-What is sensitive is the sum of squares. In fp16 it overflows at magnitude {printf('%.6g', magnitude)}, in
+The sum of squares is the sensitive part. In fp16 it overflows at magnitude {printf('%.6g', magnitude)}, in
 {rows_overflowed} rows.
 @from norms WHERE dtype = 'fp16' AND statistics = 'own-sums' AND rows_overflowed > 0 ORDER BY magnitude DESC LIMIT 1
 
@@ -303,8 +304,8 @@ s / (n w), least with buckets of sqrt(s o w). This run's all-reduces say o = {o_
 {u.title}: after set-up, before and after an update a rank holds {bytes(u.after_init_bytes)},
 {bytes(u.before_step_bytes)} and {bytes(u.after_step_bytes)} unsharded, {bytes(z.after_init_bytes)},
 {bytes(z.before_step_bytes)} and {bytes(z.after_step_bytes)} with ZeRO-1
-({100 * (1 - z.after_step_bytes / u.after_step_bytes)} % less); of it state {bytes(u.state_bytes)} and
-{bytes(z.state_bytes)}.
+({100 * (1 - z.after_step_bytes / u.after_step_bytes)} % less); the state is {bytes(u.state_bytes)} and
+{bytes(z.state_bytes)} of it.
 @from answer a JOIN best u ON u.grp = a.grp AND u.variant = 'unsharded' JOIN best z ON z.grp = a.grp
     AND z.variant = 'zero1'
 
@@ -341,7 +342,7 @@ WHERE ranks > 1
 @problem fsdp_accounting (2026): Sharded training: nothing is whole on any rank
 
 {f.title}, {f.precision}: `fsdp` holds {bytes(f.after_step_bytes)} between steps and {bytes(f.peak_bytes)} at the peak,
-and a step takes {n4(f.step_ms)} ms, of it {n4(f.exposed_ms)} ms communication[[; `ddp` holds
+and a step takes {n4(f.step_ms)} ms, {n4(f.exposed_ms)} ms of it communication[[; `ddp` holds
 {bytes(d.after_step_bytes)} and {bytes(d.peak_bytes)} and takes {n4(d.step_ms)} ms]][[, `zero1`
 {bytes(z.after_step_bytes)}, {bytes(z.peak_bytes)} and {n4(z.step_ms)} ms]]. {bytes(f.gathered_bytes)} are gathered in a
 step.
@@ -366,10 +367,11 @@ bf16; one more device holds those of {tokens_of_a_device} tokens.
 
 @problem communication_accounting (b) (2025): bench_accounting: memory and communication on paper
 
-A device holds 16 P / N + A/2 (1 + 1/N), with A the activations of the batch. Less than 95 GB take,
+A device holds 16 P / N + A/2 (1 + 1/N), with A the activations of the batch. It stays below 95 GB
 {(SELECT group_concat(iif(tokens = 0, 'without activations', 'with those of ' || tokens || ' tokens') || ' '
-|| iif(devices IS NULL, 'no N', 'N = ' || devices), '; ') FROM (SELECT * FROM paper WHERE variant = 'fsdp'
-AND device_memory = 9.5e10 ORDER BY tokens))}. No N holds more than {printf('%.0f', tokens_most)} tokens.
+|| iif(devices IS NULL, 'for no N', 'from N = ' || devices || ' on'), '; ') FROM (SELECT * FROM paper
+WHERE variant = 'fsdp' AND device_memory = 9.5e10 ORDER BY tokens))}. No N holds more than
+{printf('%.0f', tokens_most)} tokens.
 @from paper WHERE variant = 'fsdp' AND device_memory = 9.5e10 AND tokens = 0
 
 @problem communication_accounting (c) (2025): bench_accounting: memory and communication on paper
@@ -381,7 +383,7 @@ A step is bound by compute where 4 B d F / (N C) > 4 d F / (Y W M_X) + 4 B d / (
 
 @problem communication_accounting (d) (2025): bench_accounting: memory and communication on paper
 
-What lowers it: {group_concat(way || ' to ' || printf('%.1f', tokens_per_device), ', ')} tokens per device.
+Ways to lower it: {group_concat(way || ' to ' || printf('%.1f', tokens_per_device), ', ')} tokens per device.
 @from (SELECT * FROM paper WHERE variant = 'batch' AND of_given < 1 ORDER BY id) HAVING count(*)
 
 @problem alternate_ring_all_reduce (2026): bench_accounting: memory and communication on paper
@@ -411,7 +413,7 @@ JOIN (SELECT * FROM paper WHERE batch > 0 ORDER BY batch) p ON p.variant = 'clos
 
 @problem data_parallel_calcs (2026): bench_accounting: memory and communication on paper
 
-With rho = W / C, bound by compute where {group_concat(said, ', ')}.
+With rho = W / C, a step is bound by compute where {group_concat(said, ', ')}.
 @from (SELECT * FROM formed WHERE problem = 'data_parallel_calcs' ORDER BY place) HAVING count(*)
 
 @problem fsdp_calcs (2026): bench_accounting: memory and communication on paper
@@ -426,13 +428,13 @@ With rho = W / C, bound by compute where {group_concat(said, ', ')}.
 
 @problem fsdp_tp_calcs (2026): bench_accounting: memory and communication on paper
 
-Collectives of both axes {group_concat(said, ', ')}.
+Bound by compute, with collectives of both axes, where {group_concat(said, ', ')}.
 @from (SELECT * FROM formed WHERE problem = 'fsdp_tp_calcs' ORDER BY place) HAVING count(*)
 
 @problem leaderboard (2025, 2026): bench_flash: FlashAttention against unfused attention
 
-2025, 16 heads, D 64, S 16384, bf16, causal: forward and backward take {fwd_bwd_ms} ms; {fwd_ms} ms the forward alone
-({fwd_tflops} TFLOP/s), {bwd_ms} ms the backward ({bwd_tflops} TFLOP/s).
+2025, 16 heads, D 64, S 16384, bf16, causal: forward and backward take {fwd_bwd_ms} ms; the forward alone takes
+{fwd_ms} ms ({fwd_tflops} TFLOP/s), the backward {bwd_ms} ms ({bwd_tflops} TFLOP/s).
 @from bench_flash WHERE variant = 'flash' AND status = 'ok' AND dtype = 'bf16' AND heads = 16 AND head_dim = 64
     AND seq = 16384 AND causal AND batch = 1 AND deterministic = 0 AND "window" < 0 AND heads_kv IN (0, 16) LIMIT 1
 
@@ -442,6 +444,6 @@ Collectives of both axes {group_concat(said, ', ')}.
 
 @end
 
-Not answered here, without rows: {group_concat(name, ', ')}.
+Not answered here, for lack of rows: {group_concat(name, ', ')}.
 @from (SELECT DISTINCT name FROM unanswered) WHERE NOT (SELECT device = 'cpu' AND other FROM main_device)
     HAVING count(*)

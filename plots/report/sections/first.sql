@@ -15,14 +15,13 @@ SELECT key, value FROM machine WHERE id IN (SELECT max(id) FROM machine WHERE ru
 SELECT utc, "commit" AS version FROM rows
 
 {substr(max(utc), 1, 10)}, stepbench
-{(SELECT "commit" FROM rows ORDER BY utc DESC LIMIT 1)}[[{only(max(dirty) <> 0)} with changes that were not
-committed]][[,
+{(SELECT "commit" FROM rows ORDER BY utc DESC LIMIT 1)}[[{only(max(dirty) <> 0)} with uncommitted changes]][[,
 driver {(SELECT value FROM facts WHERE key = 'driver')}, CUDA
 {(SELECT value FROM facts WHERE key = 'cuda_runtime')}]][[, NCCL
 {(SELECT value FROM facts WHERE key = 'nccl_library')}]]; {code(max(machine))}. Written by `build/report`; do not edit.
 @from rows HAVING count(*)
 
-+ Rows are of {count(DISTINCT "commit")} commits.
++ The rows come from {count(DISTINCT "commit")} commits.
 @from rows WHERE status = 'ok' HAVING count(DISTINCT "commit") > 1
 
 + {iif(sum(verdict = 'slow') + sum(verdict = 'fail'), 'Of the checks of bench_qualify, ' || sum(verdict = 'ok')
@@ -77,7 +76,7 @@ FROM steps
 WHERE size = '2.7b' AND seq = 2048
 UNION ALL SELECT 7, n4(coalesce(step_mean_ms, step_ms)) || ' ms on ' || ranks
     || coalesce(iif(step_mean_ms > 0, ', median ' || n4(step_ms), ''), ''),
-    100 - comm_pct, 'not waiting', bench_table, id, '%', NULL
+    100 - comm_pct, 'efficiency', bench_table, id, '%', NULL
 FROM (SELECT * FROM ddp WHERE status = 'ok' AND size = 'xl' AND seq = 512 AND batch = 2 AND precision = 'bf16'
     AND ranks > 1 AND custom = 0 AND variant NOT GLOB 'zero1*' AND variant <> 'fused' ORDER BY ranks DESC, step_ms
     LIMIT 1)
@@ -128,18 +127,18 @@ SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value,
     r.peer || ': not compared, ' || substr(r.why, 1, instr(r.why || ':', ':') - 1), '') AS peer,
     coalesce(a.said || coalesce('; ' || l.said, ''), l.said) AS runs
 FROM (VALUES
-    (1, 'bf16 product, best of ' || iif((SELECT count(*) FROM bench_roofline WHERE variant = 'gemm_best'), 'all shapes',
-    'four sizes')),
+    (1, 'bf16 matrix product, best of ' || iif((SELECT count(*) FROM bench_roofline WHERE variant = 'gemm_best'),
+    'all shapes', 'four sizes')),
     (2, 'copy of 1 GiB'),
     (3, 'attention forward, B 8 H 16 S 2048 D 128'),
-    (4, 'attention backward, the same'),
+    (4, 'attention backward, same shape'),
     (5, 'training step, xl S 1024 batch 4'),
     (6, 'training step, 2.7b S 2048 batch 4'),
     (7, 'data parallel, xl S 512 batch 2 per GPU'),
     (8, 'FSDP, 2.7b S 2048 batch 2 per GPU'),
-    (9, 'all-reduce of 1 GiB, on the bus'),
+    (9, 'all-reduce of 1 GiB, bus bandwidth'),
     (10, 'all-reduce of 1 KiB'),
-    (11, 'energy, the xl step above')) c
+    (11, 'energy of the xl step above')) c
 LEFT JOIN measured m ON m.nth = c.column1
 LEFT JOIN again a ON a.nth = m.nth
 LEFT JOIN long l ON l.nth = m.nth
@@ -162,21 +161,21 @@ SELECT what AS "what (fixed cases)", value AS "value:", share AS "of its limit:"
 FROM first
 WHERE NOT (SELECT device = 'cpu' AND other FROM main_device) ORDER BY nth
 
-Limits: the data sheet for products, copies and MFU, the measured product for attention, the measured copy between GPUs
-for all-reduce; of a data-parallel step the part that does not wait. [values] are the least and largest ratio of the
-rounds, or of the steps. Throughput and MFU are of all steps (mean), and MFU counts the causal half of attention.
-What is empty did not run.
+Limits: the data sheet for products, copies and MFU; the measured product for attention; the measured copy between GPUs
+for all-reduce. The efficiency of a data-parallel step is the time that it would take without communication over the
+time it takes. Brackets hold the smallest and the largest ratio of the rounds, or of the steps. Throughput and MFU are
+means over all steps, and MFU counts the causal half of attention. An empty cell was not run.
 @from (SELECT 1 FROM main_device WHERE NOT (device = 'cpu' AND other))
 
 -- ---- at most ten lines ----
-- Beside peers, ours is faster in {sum(verdict = 'slower')} cases, as fast in {sum(verdict = 'same')} and slower in
-{sum(verdict = 'faster')}.
+- Against the strongest peers, ours is faster in {sum(verdict = 'slower')} cases, as fast in {sum(verdict = 'same')} and
+slower in {sum(verdict = 'faster')}.
 @from strongest WHERE library IS NULL HAVING count(*)
 
-+ The least ratio is {printf('%.2f', ratio)}: {peer}, {work}, {place}.
++ The lowest ratio is {printf('%.2f', ratio)}: {peer}, {work}, {place}.
 @from (SELECT * FROM strongest WHERE library IS NULL ORDER BY ratio, id LIMIT 1)
 
-- The highest MFU of a step is {mfu_causal_pct} % ({case_name(bench, '', options)}: {tokens_per_s} tokens/s).
+- The highest MFU of any step is {mfu_causal_pct} % ({case_name(bench, '', options)}: {tokens_per_s} tokens/s).
 @from (SELECT * FROM bench_transformer WHERE status = 'ok' AND mode = 'train-step' AND precision = 'bf16'
     AND coalesce(custom, 0) = 0 ORDER BY mfu_causal_pct DESC, id LIMIT 1)
     WHERE mfu_causal_pct IS NOT NULL
@@ -186,19 +185,19 @@ What is empty did not run.
 @from (SELECT * FROM bench_transformer WHERE status = 'ok' AND mode = 'train-step' ORDER BY peak_bytes DESC, id LIMIT 1)
     WHERE peak_bytes > gib()
 
-- Of the shortest data-parallel step ({title}: {label}, {n4(step_ms)} ms), communication is
-{range4(exposed_ms, exposed_lo_ms, exposed_hi_ms)} ms.
+- Communication takes {range4(exposed_ms, exposed_lo_ms, exposed_hi_ms)} ms of the fastest data-parallel step ({title}:
+{label}, {n4(step_ms)} ms).
 @from (SELECT * FROM ddp WHERE status = 'ok' AND exposed_ms IS NOT NULL AND precision = 'bf16' AND ranks > 1
     ORDER BY ranks DESC, params DESC, seq DESC, step_ms, place LIMIT 1)
 
-- The shortest FSDP step of {model} takes {n4(step_ms)} ms and {bytes(peak_bytes)} ({variant}, sums in {wire_dtype}).
+- The fastest FSDP step of {model} takes {n4(step_ms)} ms and {bytes(peak_bytes)} ({variant}, sums in {wire_dtype}).
 @from (SELECT *, size || ', S ' || seq || ', batch ' || batch || ' per rank on ' || ranks AS model FROM bench_fsdp
     WHERE status = 'ok' ORDER BY ranks DESC, params DESC, seq DESC, step_ms, id LIMIT 1)
 
 - {sum(status = 'ok')} of {counted(count(*), 'case')} ran[[; out of memory: {nullif(sum(status = 'oom'), 0)}]][[; not
-supported: {nullif(sum(status = 'skip'), 0)}]][[; failed: {nullif(sum(status = 'fail'), 0)}]].[[ Clocks were held back
+supported: {nullif(sum(status = 'skip'), 0)}]][[; failed: {nullif(sum(status = 'fail'), 0)}]].[[ Clocks were throttled
 in {nullif(sum(throttle <> 'above_cap' AND status = 'ok'), 0)} of them.]][[ In {nullif(sum(instr(throttle, 'above_cap')
-> 0 AND status = 'ok'), 0)} the power was above its limit: the GPU had not settled.]]
+> 0 AND status = 'ok'), 0)} power was above its limit: the GPU had not settled.]]
 @from rows HAVING count(*)
 
 - {code(path)}: {lost}.
@@ -221,8 +220,8 @@ in {nullif(sum(throttle <> 'above_cap' AND status = 'ok'), 0)} of them.]][[ In {
 ## Beside the strongest peers
 @from (SELECT 1 FROM judged LIMIT 1)
 
-A ratio is the peer's time over ours, of one GPU and one run, timed alike; below 1 the peer is faster.[[ Same library on
-both sides, so that the harness can be trusted:
+A ratio is the peer's time over ours on the same GPU, in the same run, timed alike; below 1 the peer is faster.[[ Where
+both sides call the same library, the ratio compares only the harnesses:
 {(SELECT group_concat(l, '; ') FROM (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio), max(ratio)) || ' ('
 || counted(count(*), 'case') || ')' AS l FROM strongest WHERE library IS NOT NULL GROUP BY library))}.]]
 @from (SELECT 1 FROM judged LIMIT 1)
@@ -237,10 +236,10 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
 FROM strongest s
 WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 
-Of PyTorch's fixed lists, {group_concat(ran || ' of ' || cases || ' ' || what, ' and ')} ran.
+Of PyTorch's listed steps, {group_concat(ran || ' of ' || cases || ' ' || what, ' and ')} ran.
 @from planned HAVING count(*)
 
-No ratio is formed where {group_concat(said, '; ')}.
+No ratio is formed where {group_concat(said, '; where ')}.
 @from (SELECT why || ': ' || group_concat(work || ' (' || rows || ')', ', ') AS said
     FROM (SELECT why, work, count(*) AS rows FROM judged WHERE why IS NOT NULL GROUP BY 1, 2) GROUP BY why)
     HAVING count(*)

@@ -48,22 +48,22 @@ WHERE p.impl <> 'stepbench'
 @into pairs
 SELECT kind || ', forward, ' || dtype || load, NULL, peer, place, fwd_ratio, fwd_ratio_lo, fwd_ratio_hi, 'peer_flash',
     our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, 'graph', 'graph', NULL, NULL,
-    CASE WHEN fwd_diff IS NULL THEN 'its result was not checked' WHEN fwd_diff > attention_bound(dtype, 0)
-    THEN 'its result is wrong' END, 0, NULL, NULL
+    CASE WHEN fwd_diff IS NULL THEN 'the peer''s result was not checked' WHEN fwd_diff > attention_bound(dtype, 0)
+    THEN 'the peer''s result is wrong' END, 0, NULL, NULL
 FROM flash_pairs
 WHERE fwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
 
 @into pairs
 SELECT kind || ', backward, ' || dtype || load, NULL, peer, place, bwd_ratio, bwd_ratio_lo, bwd_ratio_hi, 'peer_flash',
     our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, 'graph', 'graph', NULL, NULL,
-    CASE WHEN bwd_diff IS NULL THEN 'its result was not checked' WHEN bwd_diff > attention_bound(dtype, 1)
-    THEN 'its result is wrong' END, 0, NULL, NULL
+    CASE WHEN bwd_diff IS NULL THEN 'the peer''s result was not checked' WHEN bwd_diff > attention_bound(dtype, 1)
+    THEN 'the peer''s result is wrong' END, 0, NULL, NULL
 FROM flash_pairs
 WHERE bwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
 
 -- ---- products and copies ----
 @into pairs
-SELECT iif(p.bench = 'copy', 'copy in memory', 'matrix product, ' || p.dtype), iif(p.bench = 'copy', NULL, 'cuBLAS'),
+SELECT iif(p.bench = 'copy', 'memory copy', 'matrix product, ' || p.dtype), iif(p.bench = 'copy', NULL, 'cuBLAS'),
     'PyTorch', iif(p.bench = 'copy', bytes(p.size), 'n ' || p.size), 1e3 * p.median_ms / o.time_us, NULL, NULL,
     'bench_roofline', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id),
     iif(p.mode IN ('eager', 'event', 'host'), 'calls', 'graph'),
@@ -83,8 +83,8 @@ SELECT 'float8 product, ' || iif(p.product LIKE 'row%', 'by row', p.product),
     coalesce(o.campaign, o.run_id), iif(p.mode IN ('eager', 'event', 'host'), 'calls', 'graph'),
     iif(o.timer_product IN ('eager', 'event', 'host'), 'calls', 'graph'),
     iif(instr(p.policy, 'samples after'), 'settled', 'not'), iif(o.settle_s > 0, 'settled', 'not'),
-    CASE WHEN p.err_rel IS NULL THEN 'its result was not checked' WHEN NOT p.err_rel <= 0.075
-    THEN 'its result is wrong' END, 0, NULL, NULL
+    CASE WHEN p.err_rel IS NULL THEN 'the peer''s result was not checked' WHEN NOT p.err_rel <= 0.075
+    THEN 'the peer''s result is wrong' END, 0, NULL, NULL
 FROM peer_fp8 p
 JOIN bench_mixed_precision o ON o.status = 'ok' AND o.variant = 'float8' AND o."values" = 'normal'
     AND o.product = p.product AND o.shape = p.shape
@@ -105,7 +105,7 @@ WHERE overlap = 'auto' OR NOT EXISTS (SELECT 1 FROM bench_transformer d WHERE d.
 @view ways
 SELECT column1 AS mode, column2 AS master, column3 AS named
 FROM (VALUES
-    ('fused-graph', 'bf16rest', 'fused, in one graph, fp32 by remainders'),
+    ('fused-graph', 'bf16rest', 'fused, in one graph, fp32 remainders'),
     ('fused-graph', 'ao', 'with torchao, fused, in one graph'),
     ('fused-graph', NULL, 'fused, in one graph'),
     ('step-graph', 'bf16master', 'in one graph, fp32 master'),
@@ -127,9 +127,9 @@ SELECT 'training step, ' || o.precision || iif(o.precision = 'fp32' AND o.fp32_p
     o.size || ', S ' || o.seq || ', batch ' || o.batch, p.step_ms / o.step_ms, p.step_p10_ms / o.step_p90_ms,
     p.step_p90_ms / o.step_p10_ms, 'bench_transformer', o.id, p.peak_gib * gib() / o.peak_bytes, p.gpu_uuid,
     o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
-    CASE WHEN p.loss IN ('nan', 'inf', '-inf') THEN 'its result is wrong'
+    CASE WHEN p.loss IN ('nan', 'inf', '-inf') THEN 'the peer''s result is wrong'
     WHEN abs(p.loss_third - o.loss_third) > iif(o.precision GLOB '*32', 0.005, 0.02) * o.loss_third
-    THEN 'its losses are not ours' END, 1,
+    THEN 'the peer''s losses differ from ours' END, 1,
     coalesce(p.gpu_busy_pct, iif(p.mode GLOB '*-graph' AND p.mode <> 'compile-graph', 100, NULL)), p.mfu_pct
 FROM default_steps o
 JOIN ways w
@@ -180,7 +180,7 @@ WHERE status = 'ok' AND mode = 'graph' AND dtype = 'fp32' AND variant IN ('all-r
 SELECT 'all-reduce on ' || o.ranks || ' GPUs' || iif(o.own, ', any algorithm', ''), iif(o.own, NULL, 'NCCL'), p.peer,
     o.size || iif(o.in_place, '', ', not in place'), p.median_ms / o.median_ms, NULL, NULL, 'bench_allreduce', o.id,
     NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), 'graph', 'graph', NULL, NULL,
-    iif(p.wrong > 0, 'its result is wrong', NULL), 0, NULL, NULL
+    iif(p.wrong > 0, 'the peer''s result is wrong', NULL), 0, NULL, NULL
 FROM our_allreduce o
 JOIN others_allreduce p ON p.ranks = o.ranks AND p.bytes = o.bytes AND p.mode = o.mode AND p.in_place = o.in_place
 WHERE o.nth = 1 ORDER BY o.bytes, p.peer
@@ -199,8 +199,8 @@ SELECT 'attention over ' || o.ranks || ' GPUs, ' || o.dtype, NULL, CASE p.impl
     || iif(o.kv <> o.heads, ' / ' || o.kv, '') || ', S ' || o.seq || ', D ' || o.head_dim
     || iif(o.causal, '', ', full'), (p.fwd_ms + p.bwd_ms) / o.both_ms, NULL, NULL, 'bench_cp', o.id, NULL, p.gpu_uuid,
     o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), 'calls', 'calls', NULL, NULL, CASE
-    WHEN p.fwd_diff IS NULL THEN 'its result was not checked' WHEN p.fwd_diff > 2 * attention_bound(p.dtype, 0)
-    OR p.bwd_diff > 2 * attention_bound(p.dtype, 1) THEN 'its result is wrong' END, 0, NULL, NULL
+    WHEN p.fwd_diff IS NULL THEN 'the peer''s result was not checked' WHEN p.fwd_diff > 2 * attention_bound(p.dtype, 0)
+    OR p.bwd_diff > 2 * attention_bound(p.dtype, 1) THEN 'the peer''s result is wrong' END, 0, NULL, NULL
 FROM our_cp o
 JOIN peer_cp p ON p.ranks = o.ranks AND p.dtype = o.dtype AND p.batch = o.batch AND p.heads = o.heads
     AND p.heads_kv = o.kv AND p.seq = o.seq AND p.head_dim = o.head_dim AND p.causal = o.causal
@@ -214,10 +214,10 @@ WHERE status = 'ok' AND precision = 'bf16-pure' AND recompute = 'none' AND micro
     AND moments IN ('policy', 'bf16') AND custom = 0 AND coalesce(mesh, 'tp') = 'tp' AND clip = 0
 
 @into pairs
-SELECT 'step of layers shared by ' || o.ranks || ' GPUs, bf16 throughout', NULL, 'PyTorch DTensor, ' || p.mode,
+SELECT 'tensor-parallel step on ' || o.ranks || ' GPUs, bf16-pure', NULL, 'PyTorch DTensor, ' || p.mode,
     o.size || ', batch ' || o.batch || ', S ' || o.seq, p.step_ms / o.step_ms, NULL, NULL, 'bench_tp', o.id, NULL,
     p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
-    iif(p.loss IN ('nan', 'inf', '-inf'), 'its result is wrong', NULL), 1, p.gpu_busy_pct, p.mfu_pct
+    iif(p.loss IN ('nan', 'inf', '-inf'), 'the peer''s result is wrong', NULL), 1, p.gpu_busy_pct, p.mfu_pct
 FROM our_tp o
 JOIN peer_tp p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch = o.batch
 WHERE o.nth = 1 AND p.step_ms IS NOT NULL ORDER BY o.id, p.id
@@ -236,7 +236,8 @@ SELECT 'pipeline on ' || o.ranks || ' GPUs, ' || o.precision || iif(o.variant = 
     o.size || ', S ' || o.seq || ', ' || o.micro_batches
     || ' x ' || o.batch, p.step_ms / o.step_ms, NULL, NULL, 'bench_pp', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
     coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL, CASE WHEN p.loss_diff IS NULL
-    THEN 'its result was not checked' WHEN p.loss_diff > 0.01 THEN 'its result is wrong' END, 0, NULL, NULL
+    THEN 'the peer''s result was not checked' WHEN p.loss_diff > 0.01
+    THEN 'the peer''s result is wrong' END, 0, NULL, NULL
 FROM our_pp o
 JOIN peer_pp p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch = o.batch
     AND p.micro_batches = o.micro_batches AND p.precision = o.precision AND (p.impl = o.variant OR o.fastest)
@@ -286,20 +287,22 @@ WHERE p.strategy GLOB 'fsdp2*'
 SELECT work, NULL, 'PyTorch ' || strategy || ', ' || mode || ', ' || precision
     || coalesce(' (loss ' || n4(loss_third) || ', ours ' || n4(our_loss) || ')', ''), place, step_ms / our_ms,
     step_p10_ms / our_p95, step_p90_ms / our_p5, bench_table, our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, NULL,
-    NULL, NULL, NULL, CASE WHEN loss IN ('nan', 'inf', '-inf') THEN 'its result is wrong'
-    WHEN loss_third IS NOT NULL AND our_loss IS NULL THEN 'ours has no third loss to compare'
+    NULL, NULL, NULL, CASE WHEN loss IN ('nan', 'inf', '-inf') THEN 'the peer''s result is wrong'
+    WHEN loss_third IS NOT NULL AND our_loss IS NULL THEN 'our row has no third loss to compare'
     WHEN abs(loss_third - our_loss) > iif(precision GLOB '*32', 0.005, 0.02) * our_loss
-    THEN 'its losses are not ours' END, 1, coalesce(gpu_busy_pct, iif(mode GLOB '*-graph', 100, NULL)), mfu_pct
+    THEN 'the peer''s losses differ from ours' END, 1,
+    coalesce(gpu_busy_pct, iif(mode GLOB '*-graph', 100, NULL)), mfu_pct
 FROM ddp_pairs
 WHERE step_ms IS NOT NULL ORDER BY nth_, id
 
 -- ---- what a save adds to a step: ours of async, lazy and device stand beside their best ----
 @into pairs
-SELECT iif(o.variant = 'sync', 'stall of a save that waits', 'stall of a save'), NULL, 'PyTorch, ' || p.way,
+SELECT iif(o.variant = 'sync', 'stall of a blocking save', 'stall of an asynchronous save'), NULL, 'PyTorch, ' || p.way,
     o.variant || ', ' || o.size || ', batch ' || o.batch || ', S ' || o.seq || ', ' || o.ranks
     || iif(o.ranks = 1, ' GPU', ' GPUs'), p.stall_ms / o.stall_ms, NULL, NULL, 'bench_checkpoint',
     o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
-    iif(abs(p.state_bytes - o.state_bytes) > 0.02 * o.state_bytes, 'its state has other bytes', NULL), 0, NULL, NULL
+    iif(abs(p.state_bytes - o.state_bytes) > 0.02 * o.state_bytes, 'the peer saved another number of bytes',
+    NULL), 0, NULL, NULL
 FROM bench_checkpoint o
 JOIN peer_checkpoint p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch_per_rank = o.batch
     AND p.precision = o.precision AND p.fs = o.fs
@@ -309,22 +312,22 @@ WHERE o.status = 'ok' AND o.stall_ms > 0 AND p.stall_ms > 0 AND o.strategy = iif
 
 -- ---- how many cases of the fixed lists ran ----
 @into planned
-SELECT 'steps of one GPU' AS what, count(step_ms) AS ran, max(planned) AS cases FROM peer_model
+SELECT 'on one GPU' AS what, count(step_ms) AS ran, max(planned) AS cases FROM peer_model
     HAVING max(planned) > 0
-UNION ALL SELECT 'steps of several GPUs', count(step_ms), max(planned) FROM peer_ddp HAVING max(planned) > 0
+UNION ALL SELECT 'on several GPUs', count(step_ms), max(planned) FROM peer_ddp HAVING max(planned) > 0
 
 -- ---- the rules: the first that holds says why there is no ratio ----
 @into judged
 SELECT *, rowid AS id, CASE
     WHEN coalesce(their_gpu, '') = '' OR coalesce(our_gpu, '') = '' OR coalesce(their_run, '') = ''
-    OR coalesce(our_run, '') = '' THEN 'its GPU or run is not known'
-    WHEN their_gpu <> our_gpu THEN 'measured on another GPU'
-    WHEN their_run <> our_run THEN 'measured in another run'
-    WHEN their_timer <> our_timer THEN 'timed otherwise: one side from a CUDA graph, the other with its launches'
-    WHEN their_settling <> our_settling THEN 'sampled otherwise: one side after settling, the other not'
+    OR coalesce(our_run, '') = '' THEN 'a row does not name its GPU and run'
+    WHEN their_gpu <> our_gpu THEN 'the peer ran on another GPU'
+    WHEN their_run <> our_run THEN 'the peer was measured in another run'
+    WHEN their_timer <> our_timer THEN 'only one side was replayed from a CUDA graph'
+    WHEN their_settling <> our_settling THEN 'only one side had settled before its samples'
     WHEN checked IS NOT NULL THEN checked
-    WHEN is_step AND busy IS NULL THEN 'how busy its GPU was is not known'
-    WHEN is_step AND busy < 80 THEN 'host-bound' END AS why
+    WHEN is_step AND busy IS NULL THEN 'it is unknown how busy the peer''s GPU was'
+    WHEN is_step AND busy < 80 THEN 'the peer was host-bound' END AS why
 FROM pairs
 
 -- The strongest peer of each case. With rounds, the same means that they lie on both sides of 1; else that the ratio is

@@ -10,8 +10,8 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
 FROM all_strongest s
 WHERE library IS NULL AND work NOT GLOB '*, one head' GROUP BY work ORDER BY min(ratio)
 
-[[Of PyTorch's fixed lists, {ran.said} ran. ]][[Attention of one head is in the reports: {one.said}. ]][[Same library on
-both sides, so that the harness can be trusted: {same.said}.]]
+[[Of PyTorch's listed steps, {ran.said} ran. ]][[Ratios for attention with a single head, {one.said}, are in the
+reports. ]][[Where both sides call the same library, the ratio compares only the harnesses: {same.said}.]]
 @from (SELECT 1)
 LEFT JOIN (SELECT group_concat(ran || ' of ' || cases || ' ' || what, ' and ') AS said
     FROM (SELECT what, sum(ran) AS ran, cases FROM all_planned p WHERE cases = (SELECT cases FROM all_planned f
@@ -23,7 +23,7 @@ LEFT JOIN (SELECT group_concat(said, '; ') AS said FROM (SELECT library || ' ' |
     GROUP BY library)) same
 WHERE coalesce(ran.said, one.said, same.said) IS NOT NULL
 
-No ratio is formed where {group_concat(said, '; ')}.
+No ratio is formed where {group_concat(said, '; where ')}.
 @from (SELECT why || ': ' || group_concat(work || ' (' || rows || ')', ', ') AS said
     FROM (SELECT why, work, count(*) AS rows FROM all_refused r
     WHERE place_ = (SELECT min(place_) FROM all_refused f WHERE f.work = r.work) GROUP BY 1, 2) GROUP BY why)

@@ -10,7 +10,7 @@ SELECT what AS "on", title || ':' AS across, cell FROM (SELECT a.nth, a.what, f.
     AND a.place IN (SELECT place FROM all_first WHERE value <> ''))
     WHERE newest = 1 ORDER BY nth, first
 
-Newest rows: {group_concat(said, '; ')}.
+Origin of the rows, by date and commit: {group_concat(said, '; ')}.
 @from (SELECT gpus || ': ' || group_concat(said, ', ') AS said
     FROM (SELECT iif(title GLOB 'CPU*', title, substr(title, instr(title, ' x ') + 3)) AS gpus,
     min(place) AS first, date || ' (' || version || ') '

@@ -189,8 +189,7 @@ static const bench_info info = {
     .name = "bench_accounting",
     .summary = "What do memory and communication of parallel training come to on paper, step by step?",
     .notes =
-        "A row is a calculation, and `answer` is its result in words. --help says for each option which variants\n"
-        "use it.\n"
+        "A row is a calculation, and `answer` is its result in words. --help names the variants that use an option.\n"
         "memory, fsdp, compute_bound and batch follow the book \"How to Scale Your Model\": B is the whole batch, W\n"
         "a mesh axis in both directions, M_X and M_Y the axes of FSDP and of tensor parallelism; only the forward\n"
         "is counted. For GPUs behind one switch use --mesh-x 1 --mesh-y 1. In closed_forms a block has SwiGLU's\n"

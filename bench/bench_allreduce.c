@@ -106,11 +106,12 @@ static const bench_info info = {
     .name = "bench_allreduce",
     .summary = "How long does it take ranks to add up a tensor, and to gather, scatter, exchange or broadcast one?",
     .notes =
-        "One row is one op (the variant), number of ranks, size, dtype and mode. The largest --ranks are started;\n"
-        "a case with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. In\n"
+        "One row is one op (the variant), number of ranks, size, dtype and mode. The largest number of --ranks is\n"
+        "started; a case with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. "
+        "In\n"
         "mode graph, an unmeasured replay follows the barrier, during which the host launches the measured one.\n"
         "Our own (one-shot, two-shot) are for GPUs of one host with NVLink and small sizes: one-shot up to 8 MiB,\n"
-        "the others up to 8 MiB and more, by the number of ranks; above they are skipped.\n"
+        "the others up to 8 MiB and more, by the number of ranks; larger ones are skipped.\n"
         "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs\n"
         "have a communicator of their own.\n"
         "Results are compared before timing, and after it those of a whole sample from fresh inputs: of the graph\n"

@@ -65,8 +65,9 @@ static const bench_info info = {
     .notes = "One row is one (batch, causal, dtype, head_dim, seq, variant). Inputs are N(0,1) from --seed; outputs\n"
              "are compared with an fp64 oracle before anything is timed. The grid is the pytorch_attention problem of\n"
              "CS336 assignment 2: batch 8, one head, 100 forward and 100 backward passes. mem_over_s2 says what is\n"
-             "kept per score: 4 is one fp32 matrix, 2 one bf16 matrix, 0 none. Above head_dim 128, flash on CUDA is\n"
-             "of bf16 and fp16.",
+             "kept per score: 4 is one fp32 matrix, 2 one bf16 matrix, 0 none. Above head_dim 128, flash on CUDA takes "
+             "bf16\n"
+             "and fp16.",
     .examples = "./bench_attention\n"
                 "./bench_attention --dtype bf16,fp32 --seq 1024:16384:*2 --head-dim 64,128\n"
                 "./bench_attention --variant flash --seq 65536 --batch 1 --iters 10",

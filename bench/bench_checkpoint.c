@@ -22,28 +22,29 @@ static option_spec option_table[] = {
     {"strategy", OPTION_CHOICE, OPTION_LIST, "ddp,fsdp", .help = "who holds and updates what (docs/fsdp.md)", .def_cpu = "ddp,zero1,fsdp",
      .choices = "ddp|zero1|zero1-broadcast|fused|zero2|fsdp|fsdp-keep|hsdp"},
     MODEL_OPTIONS("xl", "tiny", "512", "32", "bf16", "train-step"),
-    {"folder", OPTION_TEXT, 0, "/dev/shm", .help = "where checkpoints go, and are removed at the end"},
-    {"io", OPTION_CHOICE, OPTION_LIST, "buffered", .help = "through the page cache, or past it where the file system allows that",
+    {"folder", OPTION_TEXT, 0, "/dev/shm", .help = "where checkpoints are written; they are removed at the end"},
+    {"io", OPTION_CHOICE, OPTION_LIST, "buffered", .help = "write through the page cache, or past it where the file system allows that",
      .choices = "buffered|direct"},
-    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "threads of a rank that write plain files; a save has up to twice as many, a load twice as many", .def_cpu = "2", .min = 1, .max = 64,
+    {"writers", OPTION_INT, OPTION_LIST, "8", .help = "threads of a rank that write plain files; a save has up to twice as many, a load always twice as "
+"many", .def_cpu = "2", .min = 1, .max = 64,
      .unit = "threads"},
-    {"saves", OPTION_INT, 0, "4", .help = "measured saves, after one that is not", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
+    {"saves", OPTION_INT, 0, "4", .help = "measured saves, after one that is not measured", .def_cpu = "3", .min = 1, .max = 1000, .unit = "saves"},
     {"load-into", OPTION_CHOICE, OPTION_LIST, "none", .help = "load the last save into this strategy, too",
      .choices = "none|ddp|zero1|zero2|fsdp|fsdp-keep|hsdp"},
-    {"load-ranks", OPTION_INT, OPTION_LIST, "0", .help = "with --load-into: of so many of the job's ranks", .max = 65536, .unit = "ranks", .unset = "0: as many as saved"},
+    {"load-ranks", OPTION_INT, OPTION_LIST, "0", .help = "with --load-into: on this many of the job's ranks", .max = 65536, .unit = "ranks", .unset = "0: on as many as saved"},
     {"mtbf", OPTION_REAL, 0, "3.1", .help = "mean time between failures, for best_interval_s", .min = 1e-3, .max = 1e6, .unit = "h"},
     {"small", OPTION_CHOICE, OPTION_LIST, "sharded", .help = "gains of norms: in slices with their units, or whole on every rank",
      .choices = "sharded|replicated"},
-    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "of hsdp: groups of ranks, each of which holds the model in slices", .min = 2,
+    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "hsdp: groups of ranks, each of which holds the whole model in slices", .min = 2,
      .max = 65536, .unit = "replicas"},
-    {"bucket-mb", OPTION_REAL, OPTION_LIST, "25", .help = "of strategies with buckets: the size of one", .def_cpu = "0.1", .min = 1e-4,
+    {"bucket-mb", OPTION_REAL, OPTION_LIST, "25", .help = "size of a bucket, for strategies that have buckets", .def_cpu = "0.1", .min = 1e-4,
      .max = 1e6, .unit = "MB of 2^20 bytes"},
     {"update", OPTION_CHOICE, OPTION_LIST, "buckets", .help = "when AdamW runs", .choices = UPDATE_CHOICES},
     {"update-blocks", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of AdamW with --update backward", .max = 4096,
      .unit = "thread blocks", .unset = "0: no limit (fused: 128)"},
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL collective", .max = 64, .unit = "thread blocks",
      .unset = "0: NCCL decides"},
-    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", .help = "how a step is launched: a graph can't be told to wait for a save",
+    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", .help = "how a step is launched; never as a graph, which can't be told to wait for a save",
      .choices = "kernels"},
     MODEL_UPDATE_OPTIONS(", with --update after"),
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},
@@ -187,13 +188,12 @@ static void run(session *s, const bench_case *c, row *w)
 static const bench_info info = {
     .name = "bench_checkpoint",
     .summary = "What does saving a run's state cost, and can it be trusted?",
-    .notes =
-        "One row is one model, strategy and way of saving. Saves are what ./stepckpt lists, verifies and exports.\n"
-        "The check comes first: a save is loaded over memory that was overwritten, every byte is compared, and two "
-        "steps\n"
-        "after it must have the losses and parameters of those that followed the save. A wrong byte makes the row "
-        "fail.\n"
-        "The last timed save is read back and verified, too.",
+    .notes = "One row is one model, strategy and way of saving. ./stepckpt lists, verifies and exports such saves.\n"
+             "The check comes first: a save is loaded over memory that was overwritten, every byte is compared, and "
+             "two steps\n"
+             "after it must have the losses and parameters of those that followed the save. A wrong byte makes the row "
+             "fail.\n"
+             "The last timed save is read back and verified, too.",
     .examples =
         "./bench_checkpoint --ranks 1 --size xl --strategy ddp\n"
         "./bench_checkpoint --ranks 2 --size xl --batch 2 --strategy fsdp --variant lazy,device --folder /mnt/disk\n"
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two communicators of a rank at once, as in bench_zero1 */
     overlap->def = "none";
     overlap->choices = "none|gradients";
-    overlap->help = "what runs on streams beside the backward: weight gradients, or nothing";
+    overlap->help = "what runs on other streams during the backward: weight gradients, or nothing";
     mode->choices = "train-step";
     mode->help = "what a step does";
     option_of("deterministic")->def = "1";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_cp: how long can a sequence be, and what does a second GPU give?
+/* bench_cp: how long can a sequence be, and what does a second GPU gain?
  *
  * Attention whose sequence is shared by ranks, forward and backward: context parallelism (within a training step: bench_fsdp
  * --cp). A rank has two chunks of the tokens, one from the head and one from the tail, so that a causal mask gives all ranks
@@ -25,7 +25,7 @@ static option_spec option_table[] = {
     {"batch", OPTION_INT, OPTION_LIST, "1", .help = "batch size", .min = 1, .max = 65536, .unit = "sequences"},
     {"heads", OPTION_INT, OPTION_LIST, "16", .help = "query heads", .def_cpu = "6", .min = 1, .max = 4096},
     {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "key and value heads, a divisor of --heads", .max = 4096,
-     .unset = "0: as many"},
+     .unset = "0: as many as --heads"},
     {"head-dim", OPTION_INT, OPTION_LIST, "128", .help = "columns of q, k, v and o", .def_cpu = "64", .min = 16,
      .max = 256},
     {"seq", OPTION_INT, OPTION_LIST, "65536", .help = "tokens of the whole sequence, a multiple of 2 x ranks",
@@ -37,13 +37,14 @@ static option_spec option_table[] = {
      .help = "which tokens a rank has: a chunk of the head and one of the tail, or two in a row",
      .choices = "head-tail|contiguous"},
     {"groups", OPTION_INT, OPTION_LIST, "0",
-     .help = "groups of key and value heads that are moved one after another: they divide --heads-kv, of all-to-all a "
-             "rank's part of them",
+     .help = "groups of key and value heads that are moved one after another; the number divides --heads-kv "
+             "or, for all-to-all, a rank's part of them",
      .max = 256, .unit = "groups", .unset = "0: the fewest that are at least 4, or all heads"},
     {"transport", OPTION_CHOICE, OPTION_LIST, "nccl",
-     .help = "what moves pieces: NCCL (on the CPU Gloo), or copy engines (threads) into the other ranks' memory",
+     .help = "what moves pieces: NCCL (on the CPU, Gloo), or copy engines (on the CPU, threads) into the other "
+             "ranks' memory",
      .choices = "nccl|copy"},
-    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL op", .max = 64,
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "limit on the thread blocks of an NCCL op", .max = 64,
      .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "gather,all-to-all,ring",
      .help = "how queries meet the keys of other ranks", .choices = "gather|all-to-all|ring"},
@@ -151,13 +152,13 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_cp",
-    .summary = "How long can a sequence be, and what does a second GPU give?",
+    .summary = "How long can a sequence be, and what does a second GPU gain?",
     .notes = "One row is one shape, number of ranks, order of tokens and way of sharing a sequence (the variant). "
              "Before it\n"
              "is timed, each rank's o, lse, dq, dk and dv are compared with the whole sequence on one rank (verified "
              "itself\n"
              "against an fp64 oracle), and bit for bit with one rank that computes the same parts in the same order.\n"
-             "Samples of three kinds of passes alternate: all, without moves, only moves.",
+             "Samples of three kinds of passes alternate: everything, without moves, and only moves.",
     .examples = "./bench_cp --ranks 2 --seq 65536,131072\n"
                 "./bench_cp --ranks 2 --heads 32 --heads-kv 8 --seq 32768 --variant gather --groups 1,2,4,8\n"
                 "./bench_cp --device cpu --ranks 2,3,4 --seq 1536",

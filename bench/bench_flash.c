@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_flash: how fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?
+/* bench_flash: how fast is FlashAttention here, compared with unfused attention and with this machine's GEMM ceiling?
  *
  * The `flash_benchmarking` problem of Stanford's CS336, assignment 2 (batch 1, causal, S 128..65536, D 16..128), and
  * any other shape by options: heads, grouped-query heads, Sq != Sk, values of another width, both layouts, sliding windows,
@@ -23,17 +23,17 @@ static const option_spec option_table[] = {
     {"batch", OPTION_INT, OPTION_LIST, "1", .help = "batch size", .min = 1, .max = 65536, .unit = "sequences"},
     {"heads", OPTION_INT, OPTION_LIST, "1", .help = "query heads", .min = 1, .max = 4096},
     {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "key and value heads, a divisor of --heads", .max = 4096,
-     .unset = "0: as many"},
+     .unset = "0: as many as --heads"},
     {"causal", OPTION_FLAG, OPTION_LIST, "1", .help = "causal mask: query i sees keys j <= i + Sk - Sq"},
-    {"window", OPTION_INT, OPTION_LIST, "-1", .help = "keys before its own position that a query sees", .min = -1,
-     .max = 1048576, .unit = "tokens", .unset = "-1: all"},
-    {"window-right", OPTION_INT, OPTION_LIST, "-1", .help = "keys after it, none when causal", .min = -1,
-     .max = 1048576, .unit = "tokens", .unset = "-1: all that there are"},
+    {"window", OPTION_INT, OPTION_LIST, "-1", .help = "number of keys before its own position that a query sees",
+     .min = -1, .max = 1048576, .unit = "tokens", .unset = "-1: all"},
+    {"window-right", OPTION_INT, OPTION_LIST, "-1", .help = "number of keys after its position; none when causal",
+     .min = -1, .max = 1048576, .unit = "tokens", .unset = "-1: all"},
     {"documents", OPTION_INT, OPTION_LIST, "0",
      .help = "documents of different lengths that share the batch's tokens, packed without padding", .max = 65536,
      .unset = "0: none"},
-    {"lengths", OPTION_CHOICE, OPTION_LIST, "equal", .help = "their lengths: equal, or between random borders",
-     .choices = "equal|random"},
+    {"lengths", OPTION_CHOICE, OPTION_LIST, "equal",
+     .help = "lengths of the documents: equal, or between random borders", .choices = "equal|random"},
     {"layout", OPTION_CHOICE, OPTION_LIST, "bhsd", .help = "order of the tensors in memory", .choices = "bhsd|bshd"},
     {"deterministic", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0",
      .help = "the backward gives the same bits on every run"},
@@ -48,10 +48,10 @@ static const option_spec option_table[] = {
      .max = 1048576, .unit = "tokens"},
     {"seq-k", OPTION_INT, OPTION_LIST, "0", .help = "keys per sequence", .max = 1048576, .unit = "tokens",
      .unset = "0: as many as --seq"},
-    {"variant", OPTION_CHOICE, OPTION_LIST, "unfused,flash", .help = "what to measure; speed-ups are against unfused",
-     .choices = "unfused|fused|flash|flash_portable"},
-    {"iters", OPTION_INT, 0, "20", .help = "timed calls of each kind, or more, as --settle asks", .def_cpu = "5",
-     .min = 1, .max = 1000000, .unit = "samples"},
+    {"variant", OPTION_CHOICE, OPTION_LIST, "unfused,flash",
+     .help = "what to measure; speed-ups are relative to unfused", .choices = "unfused|fused|flash|flash_portable"},
+    {"iters", OPTION_INT, 0, "20", .help = "timed calls of each kind; more where --settle asks for them",
+     .def_cpu = "5", .min = 1, .max = 1000000, .unit = "samples"},
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up calls before them", .def_cpu = "1", .max = 1000000,
      .unit = "calls"},
     {"max-time", OPTION_REAL, 0, "1", .help = "end a measurement early after this time", .max = 86400, .unit = "s",
@@ -168,14 +168,16 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_flash",
-    .summary = "How fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?",
+    .summary = "How fast is FlashAttention here, compared with unfused attention and with this machine's GEMM "
+               "ceiling?",
     .notes =
         "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
         "fp64 oracle before anything is timed. speedup_* are relative to the unfused row of the same case.\n"
-        "They and the ceiling of bench_roofline are from the same run (or ./run_all.sh) and GPU, else nan.\n"
-        "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
+        "They, and shares of bench_roofline's ceiling, need rows of the same run (or ./run_all.sh) and GPU; else they\n"
+        "are nan. A window (--window, --window-right) leaves a query the keys around its own position; its operations "
+        "are\n"
         "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
-        "its own document only; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
+        "its own document only; operations are the sum of theirs. On CUDA, unfused and fused support neither.\n"
         "head_dim, of queries or values, is a multiple of 8 from 16 to 256; above 128, flash on CUDA takes bf16 and "
         "fp16.\n"
         "Values of another width (--head-dim-v) have a Hopper forward in bf16 and fp16, and a Hopper backward where\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_fsdp: what does it cost that no rank holds the whole model, and what does it save?
+/* bench_fsdp: what does it cost to shard the whole model among the ranks, and what does it save?
  *
  * The sharded training of Stanford's CS336, assignment 2 (2026): fully sharded data parallelism (Zhao et al., 2023) and
  * the stages of ZeRO (Rajbhandari et al., 2020). With fsdp a rank holds a slice of every unit (the head, each block,
@@ -24,26 +24,25 @@ static option_spec option_table[] = {
      .help = "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather", .max = 3,
      .unit = "units"},
     {"free-every", OPTION_INT, OPTION_LIST, "1",
-     .help = "of fsdp and hsdp: every K-th block is freed after its forward; the others stay for the backward",
-     .min = 1, .max = 1024, .unit = "blocks"},
+     .help = "fsdp, hsdp: free only every K-th block after its forward; the others stay for the backward", .min = 1,
+     .max = 1024, .unit = "blocks"},
     {"gather", OPTION_CHOICE, OPTION_LIST, "nccl",
-     .help = "units come by all-gathers of NCCL (on the CPU Gloo), by copy engines from the other GPUs' memory, or by "
-             "our own "
-             "kernel that loads from there (--max-ctas thread blocks, else 16)",
+     .help = "how units are gathered: by NCCL (on the CPU, Gloo), by copy engines from the other GPUs' memory, "
+             "or by our own kernel that loads from there (in --max-ctas thread blocks, else 16)",
      .choices = GATHER_CHOICES},
     {"reduce", OPTION_CHOICE, OPTION_LIST, "nccl",
-     .help = "slices of gradients are summed by NCCL (on the CPU Gloo), or sent by copy engines and added up by their "
-             "owner",
+     .help = "how slices of gradients are summed: by NCCL (on the CPU, Gloo), or sent by copy engines and "
+             "added up by their owner",
      .choices = "nccl|copy"},
     {"gather-dtype", OPTION_CHOICE, OPTION_LIST, "param",
-     .help =
-         "float8: blocks are gathered as codes of one byte, where the precision's scales serve a weight as it lies and "
-         "transposed (fp8-tensorwise; fp8-block where ranks' slices end with rows of squares); else as parameters",
+     .help = "float8: gather blocks as codes of one byte, where the precision's scales serve a weight and its "
+             "transpose alike (fp8-tensorwise; fp8-block where ranks' slices end with rows of squares); else "
+             "as parameters",
      .choices = "param|float8"},
     MODEL_UPDATE_OPTIONS(", with --update after"),
     {"reduce-dtype", OPTION_CHOICE, OPTION_LIST, "grad",
-     .help = "dtype in which gradients are sent, summed and kept; they are made in --grad-dtype, which grad means "
-             "here, too",
+     .help = "dtype in which gradients are sent, summed and kept; grad: that of --grad-dtype, in which they "
+             "are made",
      .choices = "grad|fp32|bf16"},
     {"small", OPTION_CHOICE, OPTION_LIST, "sharded",
      .help = "gains of norms: in slices with their units, or whole on every rank, summed by one all-reduce after the "
@@ -53,12 +52,11 @@ static option_spec option_table[] = {
      .help = "hsdp: groups of ranks, each of which holds the whole model in slices", .min = 2, .max = 65536,
      .unit = "replicas"},
     {"cp", OPTION_INT, OPTION_LIST, "1",
-     .help = "neighbouring ranks that share each sequence: --batch is then that of all of them, and each has --seq / "
-             "cp tokens "
-             "of it, from its head and tail",
+     .help = "number of neighbouring ranks that share each sequence: --batch is then that of all of them "
+             "together, and each has --seq / cp tokens, from the head and the tail of the sequence",
      .min = 1, .max = 1024, .unit = "ranks"},
-    {"cp-way", OPTION_CHOICE, OPTION_LIST, "gather", .help = "how their queries meet each other's keys (bench_cp)",
-     .choices = CONTEXT_WAYS},
+    {"cp-way", OPTION_CHOICE, OPTION_LIST, "gather",
+     .help = "how the queries of these ranks meet each other's keys (bench_cp says more)", .choices = CONTEXT_WAYS},
     /* fsdp-no-sync differs from fsdp-keep with micro-batches alone. */
     {"variant", OPTION_CHOICE, OPTION_LIST, "ddp,zero1,zero2,fsdp,fsdp-keep,hsdp", .help = "which variants to measure"},
     {0}};
@@ -196,7 +194,7 @@ static bool applies(const char *option, const char *variant)
 
 static const bench_info info = {
     .name = "bench_fsdp",
-    .summary = "What does it cost that no rank holds the whole model, and what does it save?",
+    .summary = "What does it cost to shard the whole model among the ranks, and what does it save?",
     .notes = DDP_NOTES
     "A unit is the model's head, one of its blocks, or its embedding. ddp and zero1 have buckets instead.\n"
     "gathered_bytes count each unit as often as a step gathers it: twice, except for those that stay between\n"
@@ -227,8 +225,8 @@ int main(int argc, char **argv)
         if (strcmp(o->name, "plant-error") == 0) {
             o->choices = "none|gradient|parameter|half|stale|order|position|own|tail|merge|group";
             o->help = DDP_PLANT_HELP
-                "; of --cp: head and tail swapped; positions from 0 on; only its own chunks; dk and dv of "
-                "its second chunk's queries left out; parts merged without scaling them; gradients summed by nobody";
+                "; with --cp: head and tail swapped; positions from 0 on; only its own chunks; dk and dv of its "
+                "second chunk's queries left out; parts merged without scaling them; gradients summed by nobody";
         }
     return ddp_main(&info, option_table, argc, argv);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_mesh: which mesh for this model and number of GPUs, how long is its step, and how far off is that?
+/* bench_mesh: which mesh suits this model and number of GPUs, how long is its step, and how far off is that prediction?
  *
  * A planner: formulas over a table of rates (docs/planner.md, docs/formulas.md), and a search of all meshes with every strategy,
  * schedule, micro-batch and recomputation. Nothing runs on a device. `published` predicts runs that others published, and says by how
@@ -23,23 +23,24 @@ static const option_spec option_table[] = {
     {"global-batch", OPTION_INT, OPTION_LIST, "2048", .help = "sequences of a step, of all GPUs", .min = 1, .max = 1e9},
     {"seq", OPTION_INT, OPTION_LIST, "8192", .help = "tokens of a sequence", .min = 1, .max = 16777216,
      .unit = "tokens"},
-    {"precision", OPTION_CHOICE, OPTION_LIST, "bf16", .help = "of the products in blocks",
+    {"precision", OPTION_CHOICE, OPTION_LIST, "bf16", .help = "precision of the products in blocks",
      .choices = PLANNER_PRECISIONS},
     {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "fp32",
-     .help = "of gradients and their sums: fp32, or as the precision says", .choices = "policy|fp32"},
+     .help = "dtype of gradients and their sums: fp32, or as the precision says", .choices = "policy|fp32"},
     {"overlap", OPTION_FLAG, OPTION_LIST, "1",
-     .help = "tensor and context parallelism send after the compute before them; 0: they wait"},
+     .help = "hide messages of tensor and context parallelism behind compute; 0: wait for each message"},
     {"rates", OPTION_CHOICE, OPTION_LIST, "h100",
-     .help = "what GPUs and links reach: of a table, or as other benches measured this machine",
+     .help = "what GPUs and links reach: from a table, or as other benches measured on this machine",
      .choices = PLANNER_RATES},
     {"mesh", OPTION_TEXT, OPTION_LIST, "any", .help = "search within this mesh, such as pp2+tp2"},
     {"error", OPTION_REAL, OPTION_PARAM, "8", .help = "error of predictions: closer meshes are a tie", .max = 100,
      .unit = "%"},
     {"rank", OPTION_INT, OPTION_LIST, "1:3",
-     .help = "best, lacking: the place of the mesh; 1 is the fastest, or lacks least", .min = 1, .max = MESH_FOUND},
+     .help = "best, lacking: places to list; 1 is the fastest mesh, or the one that lacks least", .min = 1,
+     .max = MESH_FOUND},
     {"run", OPTION_INT, OPTION_LIST, "1:47", .help = "published: line of results/published/mesh.csv", .min = 1,
      .max = 1000},
-    {"way", OPTION_CHOICE, OPTION_LIST, "all", .help = "measured: a mesh of all GPUs, and what makes it",
+    {"way", OPTION_CHOICE, OPTION_LIST, "all", .help = "measured: a way for all GPUs to share the step",
      .choices = PLANNER_WAYS},
     {"recomputed", OPTION_CHOICE, OPTION_LIST, "none", .help = "measured: what its backward computes again",
      .choices = "none|block"},
@@ -209,11 +210,11 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_mesh",
-    .summary = "Which mesh for this model and number of GPUs, how long is its step, and how far off is that?",
+    .summary = "Which mesh suits this model and number of GPUs, how long is its step, and how far off is that "
+               "prediction?",
     .notes =
-        "A row of best or lacking is a mesh with the best of its plans: strategy, schedule, chunks, micro-batch "
-        "and\n"
-        "recomputation. --help says for each option which variants use it. Nothing runs on a device. docs/planner.md\n"
+        "A row of best or lacking is a mesh with the best of its plans: strategy, schedule, chunks, micro-batch and\n"
+        "recomputation. --help names the variants that use an option. Nothing runs on a device. docs/planner.md\n"
         "says how to read the rows, docs/mesh.md what the five axes cost; docs/formulas.md has the formulas.",
     .examples = "./bench_mesh --model llama3-70b --gpus 256\n"
                 "./bench_mesh --model 8b --gpus 2 --seq 4096 --global-batch 8 --rates h200 --rank 1:8\n"

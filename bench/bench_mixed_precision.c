@@ -191,9 +191,8 @@ static const bench_info info = {
     .name = "bench_mixed_precision",
     .summary = "What does low precision cost in accuracy and gain in speed, and where does autocast stay in fp32?",
     .notes =
-        "Each variant is an experiment. --help says for each option which one uses it; rows of the others leave\n"
-        "it empty.\n"
-        "accumulation: every addition is an op of its own, and must agree with PyTorch in every bit.\n"
+        "Each variant is an experiment. --help names the experiment that uses an option; in rows of the others it is\n"
+        "empty. accumulation: every addition is an op of its own, and must agree with PyTorch in every bit.\n"
         "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor, and its\n"
         "dtype follows from autocast's rules.\n"
         "norm: 64 rows of N(0, magnitude^2) through the steps of the norm, each stored in the statistics' dtype.\n"

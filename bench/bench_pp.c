@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_pp: how much of the step does the pipeline stand still, and does that match the schedule?
+/* bench_pp: for how much of a step is a pipeline idle, and does the schedule predict it?
  *
  * Pipeline parallelism: each rank has some of the layers, and micro-batches go through them. The variants are the schedules of
  * common/pipeline. One table plans a rank's memory, is simulated, and runs (common/replica/stages.h).
@@ -22,31 +22,32 @@ static option_spec option_table[] = {
     MODEL_MESH_OPTIONS("pp", "pp2+tp2"),
     MODEL_OPTIONS("2.7b", "tiny", "1024", "32", "bf16-pure", "train-step"),
     {"micro-batches", OPTION_INT, OPTION_LIST, "8",
-     .help = "forwards and backwards of a step, each of --batch sequences, before its update", .def_cpu = "4", .min = 1,
+     .help = "micro-batches of a step, each of --batch sequences, before its update", .def_cpu = "4", .min = 1,
      .max = 4096},
     {"clip", OPTION_REAL, OPTION_LIST, "0",
-     .help =
-         "scale gradients down to this L2 norm over all of them, for which all stages wait for each other at the end",
+     .help = "clip gradients: scale them down to this global L2 norm, for which all stages wait for each other "
+             "at the end",
      .max = 1e9, .unset = "0: never"},
     {"update", OPTION_CHOICE, OPTION_LIST, "units",
-     .help =
-         "AdamW of a unit of parameters (a block, the head, the embedding) as soon as its gradients are summed, "
-         "beside what follows; or of all when a rank's last action is over, as where others wait for the gradient that "
-         "it gives. With --clip: when the norm of all stages is known",
+     .help = "units: AdamW updates a unit of parameters (a block, the head, the embedding) as soon as its "
+             "gradients are summed, while the step goes on; after: it updates all of them when a rank's last "
+             "action is over, as units does on ranks whose last action gives a gradient that another rank "
+             "waits for. With --clip, both wait for the norm of all stages",
      .choices = "units|after"},
-    {"chunks", OPTION_INT, OPTION_LIST, "2", .help = "of interleaved: parts of the model on each rank", .min = 2,
+    {"chunks", OPTION_INT, OPTION_LIST, "2", .help = "interleaved: parts of the model on each rank", .min = 2,
      .max = PIPELINE_CHUNKS_MOST, .unit = "chunks"},
     {"balance", OPTION_CHOICE, OPTION_LIST, "even",
-     .help =
-         "blocks per stage: as many in each; or such that the rank with most to do has least, by measured times of a "
-         "block, the embedding and the head",
+     .help = "blocks per stage: the same number in each, or so that the busiest rank has as little to do as "
+             "possible, by measured times of a block, the embedding and the head",
      .choices = "even|measured"},
     {"transport", OPTION_CHOICE, OPTION_LIST, "nccl",
-     .help = "tensors between ranks by NCCL (on the CPU Gloo), whose receives hold multiprocessors while they wait; or "
-             "by copy engines into the receiver's memory, for 2 to 8 stages on GPUs of one host",
+     .help = "how tensors get from rank to rank: by NCCL (on the CPU, Gloo), whose receives hold "
+             "multiprocessors while they wait, or by copy engines into the receiver's memory, for 2 to 8 "
+             "stages on GPUs of one host",
      .choices = "nccl|copy"},
-    {"max-ctas", OPTION_INT, OPTION_LIST, "2", .help = "most thread blocks of an NCCL send or receive between stages",
-     .def_cpu = "0", .max = 64, .unit = "thread blocks", .unset = "0: NCCL decides"},
+    {"max-ctas", OPTION_INT, OPTION_LIST, "2",
+     .help = "limit on the thread blocks of an NCCL send or receive between stages", .def_cpu = "0", .max = 64,
+     .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its hops as one CUDA graph",
      .choices = "kernels|graph"},
@@ -168,7 +169,7 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_pp",
-    .summary = "How much of the step does the pipeline stand still, and does that match the schedule?",
+    .summary = "For how much of a step is a pipeline idle, and does the schedule predict it?",
     .notes =
         "One row is one model, number of ranks and micro-batches, and one schedule (the variant). Before it is timed, "
         "loss,\n"
@@ -219,7 +220,7 @@ int main(int argc, char **argv)
     option_of("batch")->help = "batch size of a micro-batch";
     option_of("overlap")->def = "none"; /* weight gradients beside the backward would be in no span */
     option_of("overlap")->choices = "none|gradients";
-    option_of("overlap")->help = "what runs on streams beside the backward: weight gradients, or nothing";
+    option_of("overlap")->help = "what runs on other streams during the backward: weight gradients, or nothing";
     option_of("mode")->choices = "train-step";
     option_of("layers")->def_cpu = "8";
     launch_default_ranks(option_table, "2,4,8");

@@ -29,14 +29,13 @@
 static const option_spec option_table[] = {
     MODEL_SHAPE_OPTIONS("xl", "tiny", "512", "32", "bf16", "train-step"),
     MODEL_DETAIL_OPTIONS,
-    {"group", OPTION_INT, OPTION_LIST, "2,4,8", .help = "group: blocks of a group", .min = 1, .max = RECOMPUTE_LAYERS,
+    {"group", OPTION_INT, OPTION_LIST, "2,4,8", .help = "group: blocks in a group", .min = 1, .max = RECOMPUTE_LAYERS,
      .unit = "blocks"},
     {"budget", OPTION_BYTES, OPTION_LIST, "0", .help = "plan: device memory that the step may take", .max = 1e15,
      .unit = "bytes", .unset = "0: halfway between keeping everything and keeping only inputs"},
     {"offload", OPTION_CHOICE, OPTION_LIST, "block",
-     .help = "offload, plan-offload: what leaves of a block: its input and residual stream, what its attention or "
-             "feed-forward "
-             "half keeps, or all of it",
+     .help = "offload, plan-offload: what of a block is offloaded: its input and residual stream, what its "
+             "attention or feed-forward half keeps, or all of it",
      .choices = OFFLOAD_CHOICES},
     {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .max = 1000000, .unit = "steps"},
     {"iters", OPTION_INT, 0, "10", .help = "measured steps", .min = 1, .max = 1000000, .unit = "steps"},
@@ -132,7 +131,7 @@ static const bench_info info = {
     .notes = "One row is one model, shape, precision and way of recomputation. A slice of the model is compared with\n"
              "plain fp32 before anything is timed. Bytes are planned before the step runs. Times are predicted from\n"
              "models of at most 12 blocks: the difference that each kind of recomputation makes, per block, times\n"
-             "the blocks. The plan mixes two kinds; the blocks that backward reaches last give up most.",
+             "the blocks. The plan mixes two kinds; the blocks that the backward reaches last recompute most.",
     .examples = "./bench_recompute --size xl --seq 512\n"
                 "./bench_recompute --size 2.7b --seq 2048 --variant none,selective,block,nested\n"
                 "./bench_recompute --size 2.7b --seq 2048 --variant plan --budget 52G,58G",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_run: how much of a training run is not the step, and is its loss right?
+/* bench_run: how much of a training run is spent outside its steps, and is its loss right?
  *
  * A run of thousands of steps on tokens of known entropy (common/data/made.h) or of a file, with warm-up, decay, clipping and a
  * log. Variants are a ladder: each adds one thing to the step. Behind the run its loss, tokens, rates and log are checked, and
@@ -22,20 +22,22 @@
 static option_spec option_table[] = {
     LAUNCH_RANKS("1", "1"),
     MODEL_OPTIONS("small", "tiny", "512", "32", "bf16", "train-step"),
-    {"micro-batches", OPTION_INT, OPTION_LIST, "1", .help = "forwards and backwards of a step before its update",
-     .min = 1, .max = 65536},
+    {"micro-batches", OPTION_INT, OPTION_LIST, "1", .help = "micro-batches of a step before its update", .min = 1,
+     .max = 65536},
     {"clip", OPTION_REAL, OPTION_LIST, "1",
-     .help = "from the rung clip on, scale gradients down to this L2 norm; 0: never", .max = 1e9},
+     .help = "from the variant clip on, scale gradients down to this global L2 norm; 0: never", .max = 1e9},
     {"strategy", OPTION_CHOICE, OPTION_LIST, "ddp", .help = "how ranks share the work; bench_fsdp says what each is",
      .choices = "ddp|zero1|zero2|fsdp|fsdp-keep|hsdp"},
-    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "of hsdp: groups of ranks, each of which holds the model",
-     .min = 2, .max = 65536, .unit = "replicas"},
+    {"replicas", OPTION_INT, OPTION_LIST, "2",
+     .help = "hsdp: groups of ranks, each of which holds the whole model in slices", .min = 2, .max = 65536,
+     .unit = "replicas"},
     {"prefetch", OPTION_INT, OPTION_LIST, "1", .help = "units gathered ahead of the one in use", .max = 16,
      .unit = "units"},
     {"update", OPTION_CHOICE, OPTION_LIST, "after", .help = "when AdamW runs", .choices = UPDATE_CHOICES},
-    {"update-blocks", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of AdamW with --update backward",
-     .max = 4096, .unit = "thread blocks", .unset = "0: no limit"},
-    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL collective", .max = 64,
+    {"update-blocks", OPTION_INT, OPTION_LIST, "0",
+     .help = "limit on the thread blocks of AdamW with --update backward", .max = 4096, .unit = "thread blocks",
+     .unset = "0: no limit"},
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "limit on the thread blocks of an NCCL collective", .max = 64,
      .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"bucket-mb", OPTION_REAL, OPTION_LIST, "25", .help = "size of a bucket of gradients", .def_cpu = "0.1",
      .min = 1e-4, .max = 1e6, .unit = "MB of 2^20 bytes"},
@@ -43,46 +45,47 @@ static option_spec option_table[] = {
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
      .choices = "kernels|graph"},
     {"data", OPTION_TEXT, OPTION_PARAM, "made",
-     .help = "generated tokens, or a file of tokens: llm.c's .bin, nanoGPT's uint16 .bin, or .npy"},
+     .help = "made: generated tokens; else a file of tokens: llm.c's .bin, nanoGPT's uint16 .bin, or .npy"},
     {"steps", OPTION_INT, OPTION_LIST, "1000", .help = "steps of the run", .def_cpu = "60", .min = 2, .max = 10000000,
      .unit = "steps"},
-    {"schedule", OPTION_CHOICE, OPTION_LIST, "cosine", .help = "what the rate does after its warm-up",
+    {"schedule", OPTION_CHOICE, OPTION_LIST, "cosine", .help = "how the learning rate changes after its warm-up",
      .choices = SCHEDULE_CHOICES},
     {"lr", OPTION_REAL, OPTION_LIST, "3e-4", .help = "learning rate after the warm-up", .def_cpu = "3e-3", .min = 0,
      .max = 10},
     {"min-lr", OPTION_REAL, OPTION_LIST, "3e-5", .help = "learning rate at the end", .min = 0, .max = 10},
-    {"lr-warmup", OPTION_INT, OPTION_LIST, "20", .help = "steps in which the rate grows", .def_cpu = "5",
-     .max = 10000000, .unit = "steps"},
+    {"lr-warmup", OPTION_INT, OPTION_LIST, "20", .help = "steps over which the learning rate grows to --lr",
+     .def_cpu = "5", .max = 10000000, .unit = "steps"},
     {"overfit", OPTION_FLAG, OPTION_PARAM, "0",
-     .help = "the first step's batch in every step: after 200 its loss must be below 0.05"},
-    {"draw", OPTION_INT, OPTION_LIST, "0", .help = "added to --seed: other parameters and tokens", .max = 1000000},
-    {"symbols", OPTION_INT, 0, "64", .help = "of generated tokens", .def_cpu = "16", .min = MADE_SYMBOLS_MIN,
-     .max = MADE_SYMBOLS_MAX},
+     .help = "use the first step's batch in every step; after 200 steps its loss must be below 0.05"},
+    {"draw", OPTION_INT, OPTION_LIST, "0", .help = "number added to --seed, for other parameters and tokens",
+     .max = 1000000},
+    {"symbols", OPTION_INT, 0, "64", .help = "number of different tokens that are generated", .def_cpu = "16",
+     .min = MADE_SYMBOLS_MIN, .max = MADE_SYMBOLS_MAX},
     {"log-every", OPTION_INT, 0, "10", .help = "steps between two records of the log", .min = 1, .max = 1000000,
      .unit = "steps"},
-    {"save-every", OPTION_INT, 0, "100", .help = "steps between two saves, on the rung save", .def_cpu = "20", .min = 1,
-     .max = 10000000, .unit = "steps"},
+    {"save-every", OPTION_INT, 0, "100", .help = "steps between two saves, with the variant save", .def_cpu = "20",
+     .min = 1, .max = 10000000, .unit = "steps"},
     {"folder", OPTION_TEXT, 0, "",
-     .help =
-         "where the rung save puts checkpoints, which stay there; without it they go below /dev/shm, and are removed"},
-    {"way", OPTION_CHOICE, 0, "async", .help = "how it saves; bench_checkpoint says what each costs",
+     .help = "where the variant save leaves its checkpoints; without a folder they go below /dev/shm and are "
+             "removed"},
+    {"way", OPTION_CHOICE, 0, "async", .help = "how checkpoints are saved; bench_checkpoint says what each way costs",
      .choices = CHECKPOINT_WAYS},
-    {"keep", OPTION_INT, 0, "2", .help = "complete checkpoints that stay", .min = 1, .max = 1000},
-    {"writers", OPTION_INT, 0, "8", .help = "half the number of threads, at most, that write a rank's part of a save",
+    {"keep", OPTION_INT, 0, "2", .help = "complete checkpoints to keep", .min = 1, .max = 1000},
+    {"writers", OPTION_INT, 0, "8", .help = "at most twice as many threads write a rank's part of a save",
      .def_cpu = "2", .min = 1, .max = 64, .unit = "threads"},
     {"resume-run", OPTION_TEXT, 0, "",
-     .help =
-         "go on from the newest complete checkpoint in this folder, and save there; with --folder of the same name, "
-         "a run begins where there is none yet"},
+     .help = "continue from the newest complete checkpoint in this folder, and save there; if --folder names "
+             "it, too, a run without a checkpoint begins anew"},
     {"dump", OPTION_TEXT, 0, "",
      .help = "a folder for what another program needs to make the same run: start.safetensors, tokens.npy, run.json "
              "(tests/peers/run.py)"},
-    {"data-delay", OPTION_REAL, 0, "0", .help = "slows the loader down by so much a batch, to see the wait",
+    {"data-delay", OPTION_REAL, 0, "0", .help = "slow the loader down by this much per batch, to see the wait",
      .max = 10000, .unit = "ms"},
-    {"warmup", OPTION_INT, 0, "10", .help = "first steps, whose times do not count", .def_cpu = "5", .min = 1,
+    {"warmup", OPTION_INT, 0, "10", .help = "first steps, whose times are not counted", .def_cpu = "5", .min = 1,
      .max = 1000000, .unit = "steps"},
-    {"iters", OPTION_INT, 0, "40", .help = "steps of the ladder, and as many bare ones, after the run; 0: none",
-     .def_cpu = "8", .max = 100000, .unit = "steps"},
+    {"iters", OPTION_INT, 0, "40",
+     .help = "steps measured after the run with what the variant adds, and as many without it; 0: none", .def_cpu = "8",
+     .max = 100000, .unit = "steps"},
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,
      .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},
     {"plant-error", OPTION_CHOICE, 0, "none",
@@ -159,25 +162,24 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static const bench_info info = {
     .name = "bench_run",
-    .summary = "How much of a training run is not the step, and is its loss right?",
+    .summary = "How much of a training run is spent outside its steps, and is its loss right?",
     .notes =
-        "One row is a run of --steps steps on the rung of a ladder. Generated tokens are a Markov source of order two: "
-        "knowing\n"
-        "the two tokens before it, the next one has 1.208 nats (entropy_pair), and floor_loss is the mean loss of who "
-        "knows\n"
-        "the source (the first target of a window costs more). A loss that stays above entropy_token has not learned "
-        "to look\n"
-        "at two tokens; one below the floor sees what it predicts, and the row is fail.\n"
-        "Behind a run its tokens, rates and log are held against what they should be, and the parameters of all ranks\n"
-        "against each other. Then blocks of --iters steps with and without what the rung has alternate (bare_ms, "
-        "fed_ms).\n"
-        "The rate follows a table on the device, tokens are staged from pinned memory, and losses are read one "
-        "interval\n"
-        "late: nothing waits for the device but the variant wait.\n"
+        "One row is a run of --steps steps. The variants are the rungs of a ladder: each adds one thing to the step.\n"
+        "Generated tokens are a Markov source of order two: knowing the two tokens before it, the next one has 1.208\n"
+        "nats (entropy_pair), and floor_loss is the mean loss of a model that knows the source (the first target of a\n"
+        "window costs more). A loss that stays above entropy_token has not learned to look at two tokens; one below "
+        "the\n"
+        "floor sees what it predicts, and the row is fail. After a run its tokens, rates and log are compared with "
+        "what\n"
+        "they should be, and the parameters of all ranks with each other. Then blocks of --iters steps with and "
+        "without\n"
+        "what the rung adds alternate (bare_ms, fed_ms). The rate follows a table on the device, tokens are staged "
+        "from\n"
+        "pinned memory, and losses are read one interval late: only the variant wait waits for the device.\n"
         "Samples are a function of the step and the global batch, so that any number of ranks sees the same ones.\n"
         "Rungs from log on write run/<variant>-<strategy>-<ranks>-<size>-<seq>-<precision>.csv, .jsonl, and a folder "
-        "of that\n"
-        "name for TensorBoard, beside the CSV file.",
+        "of\n"
+        "that name for TensorBoard, beside the CSV file.",
     .examples =
         "./bench_run --size small --seq 512 --precision bf16 --fusion graph --steps 2000\n"
         "./bench_run --ranks 2 --strategy ddp,zero1,fsdp --variant log --steps 1000\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_tp: what does it cost that several ranks share each layer, and what does it save?
+/* bench_tp: what does sharing each layer among ranks cost, and what does it save?
  *
  * Tensor parallelism (Shoeybi et al., 2019) with sequence parallelism (Korthikanti et al., 2022): a rank has some heads of each
  * attention, some columns of the feed-forward, and some ids of both vocabularies. Variants are the ways in which rows come
@@ -23,15 +23,15 @@ static option_spec option_table[] = {
     MODEL_MESH_OPTIONS("tp", "tp2+dp_shard2"),
     MODEL_OPTIONS("2.7b", "tiny", "2048", "32", "bf16", "train-step"),
     {"loss", OPTION_CHOICE, OPTION_LIST, "parallel",
-     .help = "ranks exchange three numbers a token, or gather all logits on each", .choices = "parallel|gathered"},
+     .help = "how the loss is computed: ranks exchange three numbers per token, or each gathers all logits",
+     .choices = "parallel|gathered"},
     {"regather", OPTION_FLAG, OPTION_LIST, "1",
-     .help =
-         "only for nccl: norms' outputs are gathered once more for the weight gradients; 0: all rows of them are kept"},
-    MODEL_UPDATE_OPTIONS(", of all ranks"),
+     .help = "nccl: gather the norms' outputs again for the weight gradients; 0: keep all rows of them"},
+    MODEL_UPDATE_OPTIONS(", over all ranks"),
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
      .choices = "kernels|graph"},
-    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL collective", .max = 64,
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "limit on the thread blocks of an NCCL collective", .max = 64,
      .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},
     {"iters", OPTION_INT, 0, "20",
@@ -104,17 +104,13 @@ static bool applies(const char *option, const char *variant)
 
 static const bench_info info = {
     .name = "bench_tp",
-    .summary = "What does it cost that several ranks share each layer, and what does it save?",
+    .summary = "What does sharing each layer among ranks cost, and what does it save?",
     .notes =
-        "batch is that of all ranks: they share it. Before a case is timed, a slice of its model (at most two "
-        "blocks)\n"
+        "batch is that of all ranks together. Before a case is timed, a slice of its model (at most two blocks)\n"
         "takes a step and three updates on its ranks and, on each of them, with whole layers: loss, gradients and\n"
-        "parameters must agree within roundings, and in every bit with one rank that computes the same parts, where "
-        "sums come\n"
-        "in the order of ranks. compute_ms is the same walk with nothing sent, and one_ms a step "
-        "of\n"
-        "the whole model on one GPU in the same run. predicted_ms assumes that compute divides by the ranks and "
-        "that\n"
+        "parameters must agree within roundings, and in every bit with one rank that computes the same parts, where\n"
+        "sums come in the order of ranks. compute_ms is the same walk with nothing sent, and one_ms a step of\n"
+        "the whole model on one GPU in the same run. predicted_ms assumes that compute divides by the ranks and that\n"
         "nothing is hidden: err_pct above 0 is what was hidden, below 0 what smaller products cost.",
     .examples = "./bench_tp --size 2.7b --seq 2048 --fusion graph --overlap none,gradients\n"
                 "./bench_tp --size 2.7b --seq 2048 --variant nccl --loss parallel,gathered\n"
@@ -218,7 +214,7 @@ int main(int argc, char **argv)
         if (text_is(o->name, "overlap")) {
             o->def = "gradients";
             o->choices = "none|gradients";
-            o->help = "what runs on streams beside the backward: weight gradients, or nothing";
+            o->help = "what runs on other streams during the backward: weight gradients, or nothing";
         } else if (text_is(o->name, "mode")) {
             o->choices = "train-step";
         }

@@ -24,7 +24,7 @@
 static const option_spec option_table[] = {
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "128,256,512,1024", "16,32", "fp32,bf16", "train-step"),
     MODEL_UPDATE_OPTIONS(", with the update after the backward"),
-    {"warmup", OPTION_INT, OPTION_LIST, "5", .help = "warm-up steps; 0: the very first step is measured, too",
+    {"warmup", OPTION_INT, OPTION_LIST, "5", .help = "warm-up steps; 0: the very first step is measured as well",
      .max = 1000000, .unit = "steps"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "graph", .help = "fusion level; --list says what each is",
      .def_cpu = "kernels", .choices = FUSION_CHOICES},
@@ -35,17 +35,17 @@ static const option_spec option_table[] = {
      .help = "timer of opt_alone_ms; steps are timed by device events, on the CPU by the host's clock",
      .choices = "auto|event|graph|host"},
     {"cold", OPTION_FLAG, OPTION_PARAM, "0",
-     .help = "each case in a process of its own, whose first step nothing precedes: products are not tuned, the check "
-             "follows"},
+     .help = "run each case in a process of its own, whose first step nothing precedes: products are not "
+             "tuned, and the check comes last"},
     {"products", OPTION_FLAG, 0, "0",
      .help = "print the matrix products of each case and the algorithm chosen for each"},
     {"retune", OPTION_FLAG, 0, "0",
-     .help = "time the algorithms of all matrix products again, whatever is shipped for this GPU or kept from earlier "
-             "runs"},
+     .help = "time the algorithms of all matrix products again, even where choices are shipped for this GPU or "
+             "kept from earlier runs"},
     {"plant-error", OPTION_CHOICE, 0, "none",
-     .help = "test the check of float8: weights cast only in the first step, a transposed copy that is not, products "
-             "without the scale of A, largest magnitudes of another matrix or a quarter of what they are, codes read "
-             "as the other format",
+     .help = "test the check of float8 by a fault: weights cast only in the first step, a transposed copy that "
+             "is not transposed, products without the scale of A, largest magnitudes of another matrix, or a "
+             "quarter of what they are, codes read as the other format",
      .choices = FLOAT8_FAULT_CHOICES},
     MODEL_PEAK_OPTION,
     SESSION_SUSTAIN,
@@ -176,17 +176,16 @@ static const bench_info info = {
         "One row is one model, shape, precision, mode and fusion level. Parameters and tokens are random, from\n"
         "--seed. A slice of the model (at most two blocks, about 2048 tokens) is compared with plain fp32 before\n"
         "anything is timed; products are tuned before the first step. opt_ms is the part of AdamW that runs after\n"
-        "the backward; with --overlap all the rest runs beside it, and auto measures which is fastest.\n"
+        "the backward; with --overlap all the rest runs during it, and auto measures which is fastest.\n"
         "MFU counts 6 N T + 6 L S d T operations per step (causal) or 12 L S d T (full), N without embedding and\n"
-        "norms; a third of that for a forward. It is nan for a GPU whose peak is not known; --peak-tflops gives it.\n"
+        "norms; a third of that for a forward. Without a known peak of the GPU it is nan; --peak-tflops gives one.\n"
         "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
         "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale), fp8-tensorwise, fp8-rowwise,\n"
-        "fp8-rowwise-dw16, fp8-block, fp8-block-dw2d: bf16 with the products of the blocks in float8 (docs/float8.md). "
-        "Name bf16 "
-        "before\n"
-        "them: speedup_bf16 is against the same case of this run.\n"
-        "moments: bf16 rounds the second one stochastically, so that it can fall where a step takes a thousandth.\n"
-        "Forwards and backwards of several micro-batches alternate: fwd_ms and bwd_ms are nan then.",
+        "fp8-rowwise-dw16, fp8-block, fp8-block-dw2d: bf16 with the products of the blocks in float8 "
+        "(docs/float8.md).\n"
+        "Name bf16 before them: speedup_bf16 compares with the same case of the same run.\n"
+        "--moments bf16 rounds the second moment stochastically, so that it can fall by a thousandth in a step.\n"
+        "Forwards and backwards of several micro-batches alternate, so that fwd_ms and bwd_ms are nan.",
     .examples = "./bench_transformer --size xl --seq 512 --precision bf16\n"
                 "./bench_transformer --size small,2.7b --seq 512 --variant all\n"
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --products\n"

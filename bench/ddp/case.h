@@ -9,25 +9,26 @@
 
 /* clang-format off */
 #define DDP_PLANT_HELP                                                                                                 \
-    "test the check on the last rank: change one gradient before it is summed, or one parameter after an update; from " \
-    "the second update on leave out half of a tensor's gradient, or sum that of the step before"
+    "test the check by a fault on the last rank: change one gradient before it is summed, or one parameter after an "  \
+      "update; from the second update on, leave out half of a tensor's gradient (half), or sum that of the step "      \
+      "before (stale)"
 #define DDP_OPTIONS(update)                                                                                            \
     LAUNCH_RANKS("2", "2"),                                                                                            \
     MODEL_OPTIONS("xl", "tiny", "128,512", "32", "fp32,bf16", "train-step"),                                           \
     {"update", OPTION_CHOICE, OPTION_LIST, update,                                                                     \
-     .help = "when AdamW runs: after all sums; bucket by bucket after the backward; bucket by bucket beside "          \
+     .help = "when AdamW runs: after all sums; bucket by bucket after the backward; bucket by bucket during "          \
       "the backward", .choices = UPDATE_CHOICES},                                                                      \
     {"update-blocks", OPTION_INT, OPTION_LIST, "0",                                                                    \
-     .help = "most thread blocks of AdamW with --update backward", .max = 4096, .unit = "thread blocks",               \
+     .help = "limit on the thread blocks of AdamW with --update backward", .max = 4096, .unit = "thread blocks",       \
      .unset = "0: no limit (fused: 128)"},                                                                             \
-    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL collective", .max = 64,          \
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "limit on the thread blocks of an NCCL collective", .max = 64,  \
      .unit = "thread blocks", .unset = "0: NCCL decides"},                                                             \
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",                                                                  \
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",           \
      .choices = "kernels|graph"},                                                                                      \
     {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},                \
     {"iters", OPTION_INT, 0, "20",                                                                                     \
-     .help = "measured steps, alternating in blocks with as many compute-only steps; 0: only the check",              \
+     .help = "measured steps, alternating in blocks with as many compute-only steps; 0: only the check",               \
      .max = 1000000, .unit = "steps"},                                                                                 \
     {"max-time", OPTION_REAL, 0, "5",                                                                                  \
      .help = "measure fewer steps, at least 2 per block, if they would take longer than this", .max = 86400,           \
@@ -35,8 +36,8 @@
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,         \
      .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},                                                  \
     {"timeline", OPTION_FLAG, 0, "0",                                                                                  \
-     .help = "at the end, record what runs when on which stream: timeline/<variant>.csv and .json beside the "         \
-      "CSV file, and what each rank holds: memory/<variant>_rank<n>.csv; of several cases of a variant, of the last"},                                                \
+     .help = "at the end, record what runs when on which stream, in timeline/<variant>.csv and .json beside "          \
+      "the CSV file, and what each rank holds, in memory/<variant>_rank<n>.csv; the last case of each variant stays"}, \
     {"plant-error", OPTION_CHOICE, 0, "none",                                                                          \
      .help = DDP_PLANT_HELP,                                                                                           \
      .choices = "none|gradient|parameter|half|stale"}

@@ -84,7 +84,7 @@ int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)
     grads->help = "dtype in which gradients are made; wire_dtype is that of their sums";
     overlap->def = "none"; /* --update says what AdamW does, and what is fastest may differ between ranks */
     overlap->choices = "none|gradients";
-    overlap->help = "what runs on streams beside the backward: weight gradients, or nothing";
+    overlap->help = "what runs on other streams during the backward: weight gradients, or nothing";
     mode->choices = "train-step";
     mode->help = "what a step does";
     launch_default_ranks(table, "2");

@@ -27,29 +27,28 @@ int64_t model_dimension(const bench_case *c, const char *option);
      .choices = "unfused|fused|flash|flash_portable"}
 #define MODEL_RECOMPUTE_OPTIONS                                                                                        \
     {"recompute", OPTION_CHOICE, OPTION_LIST, "none",                                                                  \
-     .help = "activations that the backward computes again; nested: blocks one by one, from log2 L kept "              \
-      "inputs", .choices = RECOMPUTE_CHOICES},                                                                         \
+     .help = "what the backward recomputes instead of keeping; nested: block by block, from log2 L kept inputs", .choices = RECOMPUTE_CHOICES}, \
     {"recompute-every", OPTION_INT, OPTION_LIST, "1",                                                                  \
-     .help = "with --recompute block: keep the input of every k-th block only", .min = 1, .max = 4096,                 \
+     .help = "with --recompute block: keep only the input of every k-th block", .min = 1, .max = 4096,                 \
      .unit = "blocks"},                                                                                                \
     {"offload", OPTION_CHOICE, OPTION_LIST, "none",                                                                    \
-     .help = "what of each block but the last goes to the host's memory and comes back: its input and "                \
-      "residual stream, what its attention or feed-forward half keeps, or all of it",                                  \
+     .help = "what each block except the last moves to the host's memory and back: its input and "                     \
+      "residual stream, what its attention (attn) or feed-forward half (mlp) keeps, or all of it",                     \
      .choices = "none|" OFFLOAD_CHOICES},                                                                              \
     {"offload-every", OPTION_INT, OPTION_LIST, "1",                                                                    \
-     .help = "with --offload: of every k-th block only, whose copies have the time of k blocks", .min = 1,             \
+     .help = "with --offload: offload only every k-th block, so that its copies have the time of k blocks", .min = 1,  \
      .max = 1024, .unit = "blocks"}
 #define MODEL_DETAIL_OPTIONS                                                                                           \
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma",                                                               \
-     .help = "products of fp32: fused multiply-adds; three of fp16 parts on tensor cores, as exact; the same "         \
-      "with longer sums", .choices = "fma|fp16x3|fp16x3-fast"},                                                        \
+     .help = "how fp32 products are computed: by fused multiply-adds; from three products of fp16 parts on "           \
+      "tensor cores, as exact; the same with longer sums", .choices = "fma|fp16x3|fp16x3-fast"},                       \
     {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", .help = "dtype of gradients in memory",                       \
      .choices = "policy|fp32"},                                                                                        \
     {"moments", OPTION_CHOICE, OPTION_LIST, "policy",                                                                  \
-     .help = "AdamW's moments: as the precision says, fp32, or bf16 with the second rounded stochastically",           \
+     .help = "dtype of AdamW's moments: as the precision says, fp32, or bf16, the second rounded stochastically",      \
      .choices = MOMENTS_CHOICES},                                                                                      \
     {"loss-chunk", OPTION_INT, OPTION_LIST, "0",                                                                       \
-     .help = "tokens whose logits exist at once, in the backward", .max = 1048576, .unit = "tokens",              \
+     .help = "tokens whose logits exist at the same time, in the backward", .max = 1048576, .unit = "tokens",          \
      .unset = "0: all, from the forward on"},                                                                          \
     {"d-model", OPTION_INT, OPTION_LIST, "0", .help = "width; heads and d-ff follow it unless they are given",         \
      .max = 65536, .unset = "0: that of the size", .settled = model_dimension},                                        \
@@ -66,18 +65,18 @@ int64_t model_dimension(const bench_case *c, const char *option);
     {"deterministic", OPTION_FLAG, OPTION_LIST, "0",                                                                   \
      .help = "the attention backward gives the same bits on every run"},                                               \
     {"overlap", OPTION_CHOICE, OPTION_LIST, "auto",                                                                    \
-     .help = "what runs on streams beside the backward: weight gradients and AdamW (all), weight gradients, "          \
-      "nothing, or the fastest (auto)", .choices = OVERLAP_CHOICES}
+     .help = "what runs on other streams during the backward: weight gradients and AdamW (all), weight "               \
+      "gradients, nothing, or the fastest of these (auto)", .choices = OVERLAP_CHOICES}
 #define MODEL_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
     MODEL_SHAPE_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes), MODEL_RECOMPUTE_OPTIONS,                 \
         MODEL_DETAIL_OPTIONS
 /* Options of the benches that take steps of several micro-batches and clip gradients. */
 #define MODEL_UPDATE_OPTIONS(clip_with)                                                                                \
     {"micro-batches", OPTION_INT, OPTION_LIST, "1",                                                                    \
-     .help = "forwards and backwards of a step, each of --batch sequences, before its update", .min = 1,               \
+     .help = "micro-batches of a step, each of --batch sequences, before its update", .min = 1,                        \
      .max = 65536},                                                                                                    \
     {"clip", OPTION_REAL, OPTION_LIST, "0",                                                                            \
-     .help = "scale gradients down to this L2 norm over all of them" clip_with, .max = 1e9, .unset = "0: never"}
+     .help = "clip gradients: scale them down to this global L2 norm" clip_with, .max = 1e9, .unset = "0: never"}
 /* clang-format on */
 
 /* The options of a case as those of a trainer. Fusion is the caller's (a variant, or graph). False with a sentence in

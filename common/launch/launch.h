@@ -26,7 +26,7 @@ int launch_main(const bench_info *info, const session_hooks *hooks, int argc, ch
 /* --ranks, a list that is swept: a case with fewer ranks than the largest leaves the last ones idle. */
 #define LAUNCH_RANKS(def, cpu)                                                                                         \
     {                                                                                                                  \
-        "ranks", OPTION_INT, OPTION_LIST, def, .help = "ranks, one per GPU; several values are a sweep",               \
+        "ranks", OPTION_INT, OPTION_LIST, def, .help = "number of ranks, one per GPU; several values are a sweep",     \
                                                .def_cpu = cpu, .min = 1, .max = 1024, .unit = "processes"              \
     }
 /* Sets the defaults of --ranks in a bench's table, before launch_main: those of `wanted` ("2,4,8") that the visible GPUs

@@ -13,9 +13,8 @@ static const option_spec common_options[] = {
     {"warmup", OPTION_INT, 0, "3", .help = "unmeasured calls before the samples", .max = 1000000, .unit = "calls"},
     {"iters", OPTION_INT, 0, "20", .help = "samples of each measurement", .min = 1, .max = 1000000, .unit = "samples"},
     {"settle", OPTION_REAL, 0, "0.15",
-     .help = "repeat a call for this long before its samples, and sample at least as long, so that clocks settle; "
-             "steps are not "
-             "settled",
+     .help = "repeat a call for this long before its samples, so that clocks settle, and sample for at least "
+             "as long; steps are not settled",
      .def_cpu = "0", .max = 3600, .unit = "s"},
     {"max-time", OPTION_REAL, 0, "2", .help = "end a measurement early after this time, but not before 3 samples",
      .max = 86400, .unit = "s", .unset = "0: never"},
@@ -29,22 +28,24 @@ static const option_spec common_options[] = {
     {"seed", OPTION_INT, 0, "1", .help = "seed of the inputs, mixed with each case", .max = 4294967295},
     {"check", OPTION_FLAG, 0, "1", .help = "verify results before anything is timed"},
     {"csv", OPTION_TEXT, 0, "auto",
-     .help = "FILE to append rows to; none; auto: results/<machine>/<bench>.csv; or -: rows go to stdout, all else to "
-             "stderr"},
+     .help = "file to append rows to (auto: results/<machine>/<bench>.csv), or none; -: rows go to stdout, all "
+             "else to stderr"},
     {"machine", OPTION_TEXT, 0, "auto", .help = "name of the machine in paths and rows; auto: named after its GPUs"},
     {"resume", OPTION_FLAG, 0, "0",
-     .help = "skip the cases that have a row of this commit and GPU; in ./run_all.sh, of its run"},
+     .help = "skip cases that have a row of this commit and GPU already (under ./run_all.sh: of its run)"},
     {"timeout", OPTION_REAL, 0, "300", .help = "give up after this time without progress", .max = 1e6, .unit = "s",
      .unset = "0: never"},
     {"profile", OPTION_FLAG, 0, "0",
-     .help = "after the last case, run each once more under a profiler; docs/profile.md says what it writes"},
+     .help = "after the last case, run each case once more under a profiler; docs/profile.md says what it "
+             "writes"},
     {"dry-run", OPTION_FLAG, 0, "0", .help = "print the cases and measure nothing"},
     {"where", OPTION_FLAG, 0, "0",
      .help = "print the machine's name, its GPUs and the commit, tab-separated, and measure nothing"},
     {"json", OPTION_FLAG, 0, "0",
      .help = "print each row as a line of JSON on stdout; the table and all else goes to stderr"},
     {"baseline", OPTION_TEXT, 0, "none",
-     .help = "folder of results: print the ratio of each time to it below the row, by the rules of stepcmp"},
+     .help = "folder of results to compare with: print each time's ratio to it below the row, by the rules of "
+             "stepcmp"},
     {"quiet", OPTION_FLAG, 0, "0", .help = "print no table on stdout"},
     {0},
 };

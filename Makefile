@@ -19,17 +19,17 @@
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
 ## make install       programs, library, headers, documents, completion, manual pages to PREFIX (default /usr/local), below DESTDIR if set
 ## make man           a manual page for each program, in BUILD/man; needs help2man
-## make test-launchers  starts ranks by Open MPI, Slurm, as pods do, and across network namespaces, as far as this host has them
+## make test-launchers  starts ranks by Open MPI, by Slurm, as pods do, and across network namespaces, as far as this host has these
 ## make test-install  installs to a temporary folder, then builds and runs a C program against it, draws, reports and completes there
 ## make dist          stepbench-<version>.tar.gz of the last commit: builds and tests without git
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
-## make report        the report.md and report.html of each of them
-## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
+## make report        report.md and report.html of each of these machines
+## make report-all    results/report-all.html (and .md): all machines side by side
 ## make check-results RESULTS=results/<machine>: whether it can be sent; a sentence for each reason why not
 ## make pack RESULTS=results/<machine>: checks it and packs it as <machine>.tar.gz, to be sent
 ## make unpack FILE=<machine>.tar.gz: unpacks what somebody sent to results/, however hostile, and checks it
 ## make columns       docs/columns.md: every column of every bench, as --list explains it
-## make choices       times all matrix products of bench_transformer on this GPU, for common/train/tune/choices/; minutes
+## make choices       times all matrix products of bench_transformer on this GPU, for common/train/tune/choices/; takes minutes
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, tidy (clang-tidy over the C code), clean
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)

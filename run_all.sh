@@ -14,26 +14,26 @@ usage() {
     cat <<'END'
 usage: ./run_all.sh [options]
 Installs what is missing, builds, says what will run and for how long, runs the benches, draws the figures and writes
-the report of this machine, results/<machine>/report.html and report.md. The last line sums it up
-in at most five numbers, to be passed on, and names the page.
-A bench that fails does not stop the others; the exit code is the worst of them.
+the report of this machine, results/<machine>/report.html and report.md. The last line sums the machine up in at most
+five numbers that you can pass on, and names the page. A bench that fails does not stop the others.
 
   --quick            at least one row in every section of the report: some minutes on one GPU
-  --full             everything that the benches list, beyond the default: about 50 minutes on one GPU, two hours on several
+  --full             everything that the benches list, not only the default: about 50 minutes on one GPU, two hours on several
   --only A,B         only these benches, such as --only roofline,flash
   --match REGEX      only runs of them whose options match, such as --match 'precision bf16|seq 2048'
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
   --dry-run          say what would run, with its estimated time and memory, and stop
-  --resume           go on with the run that was interrupted, on the same GPUs at the same commit; else begin anew
+  --resume           continue the run that was interrupted, if GPUs and commit are the same; else begin anew
   --small            a few tiny cases of each bench, to try everything: half a minute after make; rows go to results/small
-  --full-loads       on several GPUs, only steps that fill them and that a peer takes, too, then these peers: with
-                     --only fsdp a quarter of an hour on two GPUs
-  --headlines        the cases of the report's first table, five times each: how far one run is from another; 4 minutes
+  --full-loads       on several GPUs, only steps that fill them and have a peer, then these peers: a quarter of an hour
+                     on two GPUs with --only fsdp
+  --headlines        the cases of the report's first table, five times each, to see how far apart runs are: 4 minutes
                      on one GPU, 10 on several
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
-  --cases A,B        likewise, but only steps and attention: the cases that have all words of A, or all of B
-  --peer-seconds N   likewise, each peer for at most this long
+  --cases A,B        like --peers, but only steps and attention, and of these only the cases that have all words of A,
+                     or all of B
+  --peer-seconds N   like --peers, but each peer gets at most this long
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
                      minutes); exit code 4 if one is not, 77 if nothing can be checked; docs/qualify.md
   --expect N         with --qualify: exit code 4 also if there are not N GPUs
@@ -41,9 +41,9 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --help             print this and exit
 
 On one GPU, the benches of several GPUs run small on the CPU backend. On several, those of one GPU run as in --quick:
-CUDA_VISIBLE_DEVICES=0 ./run_all.sh measures them whole, into a folder of its own, and --full does both.
+CUDA_VISIBLE_DEVICES=0 ./run_all.sh measures them in full, into a folder of their own, and --full does both.
 SETUP=0 ./run_all.sh installs nothing. Interrupting is safe: rows are written as they are measured.
-Exit code: 0 all benches succeeded; else the largest exit code of a bench (1 failed, 2 bad usage, 3 wrong results,
+Exit code: 0 if all benches succeeded; else the largest exit code of a bench (1 failed, 2 bad usage, 3 wrong results,
 4 a bound missed, 5 no progress); 77 if no bench can run here.
 END
 }

@@ -10,19 +10,20 @@
 #include "common/core/output.h"
 #include "common/core/version.h"
 
-static const char usage[] = "usage: stepckpt list FOLDER\n"
-                            "       stepckpt verify CHECKPOINT\n"
-                            "       stepckpt export [--to cs336|llama] CHECKPOINT OUT\n"
-                            "CHECKPOINT is a folder step-N, or the folder of several: then the newest.\n"
-                            "\n"
-                            "list    a line for each complete checkpoint\n"
-                            "verify  reads all of it: every byte against its hash, sizes, headers, padding, names\n"
-                            "export  OUT/model.safetensors with the weights, under the names of the course's "
-                            "state_dict (cs336, the default) or\n"
-                            "        of transformers' LlamaForCausalLM (llama, with config.json)\n"
-                            "  --version, --help\n"
-                            "\n"
-                            "Exit codes: 0, 1 failure, 2 bad input, 3 a checkpoint is damaged.\n";
+static const char usage[] =
+    "usage: stepckpt list FOLDER\n"
+    "       stepckpt verify CHECKPOINT\n"
+    "       stepckpt export [--to cs336|llama] CHECKPOINT OUT\n"
+    "CHECKPOINT is a folder step-N, or a folder that holds several, of which the newest is taken.\n"
+    "\n"
+    "list    a line for each complete checkpoint\n"
+    "verify  reads all of it: every byte against its hash, sizes, headers, padding, names\n"
+    "export  OUT/model.safetensors with the weights, under the names of the course's "
+    "state_dict (cs336, the default) or\n"
+    "        of transformers' LlamaForCausalLM (llama, with config.json)\n"
+    "  --version, --help\n"
+    "\n"
+    "Exit codes: 0, 1 failure, 2 bad input, 3 a checkpoint is damaged.\n";
 
 enum { READERS = 4 };
 

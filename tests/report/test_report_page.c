@@ -440,6 +440,13 @@ TEST_IN_FOLDER(ranks_of_the_cpu_have_a_page)
     folder_write(*state, "bench_allreduce.csv", only);
     free(report_text(*state));
     assert_int_equal(access(path, F_OK), -1);
+    OWNED char *none = xasprintf("%s%s", header, CALL("1000000", "1 MB", "0.5", "cpu"));
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,cpu,A CPU\n");
+    folder_write(*state, "bench_allreduce.csv", none);
+    OWNED char *alone = report_text(*state);
+    text_has(alone, "The fixed cases of a first screen need a GPU, so none of them ran here.");
+    text_lacks(alone, "| bf16 matrix product");
+    text_lacks(alone, "Limits:");
 }
 
 /* ---- several folders ---- */

@@ -154,18 +154,24 @@ SELECT group_concat(column2 || ' ' || substr(value, 1, instr(value || ', median'
 FROM (SELECT * FROM first JOIN (VALUES (1, 'bf16'), (2, 'copy'), (5, 'xl'), (8, 'FSDP 2.7b'), (9, 'all-reduce'))
     ON column1 = nth WHERE value <> '' ORDER BY nth)
 
--- The ranks of a machine's CPU, beside those of its GPUs, are no case of these.
+-- The ranks of a machine's CPU, beside those of its GPUs, are no case of these; nor has a CPU alone any, as a rule.
+@view cases_stand
+SELECT 1 FROM main_device WHERE device <> 'cpu' OR NOT other AND EXISTS (SELECT 1 FROM first WHERE value <> '')
+
 @table
 SELECT what AS "what (fixed cases)", value AS "value:", share AS "of its limit:",
     peer AS "strongest peer, its time over ours", runs AS "other runs?"
 FROM first
-WHERE NOT (SELECT device = 'cpu' AND other FROM main_device) ORDER BY nth
+WHERE EXISTS (SELECT 1 FROM cases_stand) ORDER BY nth
 
 Limits: the data sheet for products, copies and MFU; the measured product for attention; the measured copy between GPUs
 for all-reduce. The efficiency of a data-parallel step is the time that it would take without communication over the
 time it takes. Brackets hold the smallest and the largest ratio of the rounds, or of the steps. Throughput and MFU are
 means over all steps, and MFU counts the causal half of attention. An empty cell was not run.
-@from (SELECT 1 FROM main_device WHERE NOT (device = 'cpu' AND other))
+@from cases_stand
+
+The fixed cases of a first screen need a GPU, so none of them ran here.
+@from main_device WHERE device = 'cpu' AND NOT other AND NOT EXISTS (SELECT 1 FROM cases_stand)
 
 -- ---- at most ten lines ----
 - Against the strongest peers, ours is faster in {sum(verdict = 'slower')} cases, as fast in {sum(verdict = 'same')} and

@@ -6,12 +6,12 @@
 SELECT * FROM bench_pp WHERE status = 'ok'
 
 Each rank has some of the layers, and {micro_batches} micro-batches go through them ({size}, S {seq}, {precision}). A
-step takes {ranks} ranks {step_ms} ms by {variant}, and each of them stands still for {bubble_pct} % of it; the schedule
+step takes {ranks} ranks {step_ms} ms by {variant}, and each of them is idle for {bubble_pct} % of it; the schedule
 alone, with the measured times of each stage, says {predicted_bubble_pct} %[[. One rank takes {one_rank_ms} ms:
 {speedup} times as long]].
 @from ok WHERE ranks > 1 AND step_ms IS NOT NULL AND coalesce(mesh, 'pp') = 'pp' ORDER BY ranks DESC, step_ms LIMIT 1
 
-Between measured and predicted bubble there are at most {max(abs(err_points))} points, over {count(*)} rows.
+Measured and predicted bubbles differ by at most {max(abs(err_points))} points, in {count(*)} rows.
 @from ok WHERE ranks > 1 AND err_points IS NOT NULL HAVING count(*) > 1
 
 @figures pp_recorded

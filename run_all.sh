@@ -140,7 +140,7 @@ while [ $# -gt 0 ]; do
         --match)
             match=$value
             [[ '' =~ $match ]] 2>/dev/null
-            [ $? != 2 ] || die_usage "--match: '$match' is no regular expression"
+            [ $? != 2 ] || die_usage "--match: '$match' is not a regular expression"
             ;;
         --expect)
             [[ $value =~ ^[1-9][0-9]?$ ]] || die_usage "--expect is a number of GPUs, not '$value'"

@@ -153,7 +153,7 @@ static bool whole_bytes(const options *o, const char *name, char *msg, size_t ms
 {
     for (size_t i = 0; i < option_count(o, name); i++)
         if (option_int_at(o, name, i) % 8 != 0) {
-            snprintf(msg, msg_bytes, "--%s %s is no whole number of bytes; allowed are 8, 16, 24 and 32", name,
+            snprintf(msg, msg_bytes, "--%s %s is not a whole number of bytes; allowed are 8, 16, 24 and 32", name,
                      option_text_at(o, name, i));
             return false;
         }

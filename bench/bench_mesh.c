@@ -183,7 +183,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         return false;
     for (size_t i = 0; i < option_count(o, "model"); i++)
         if (!planner_model(option_text_at(o, "model", i), &job)) {
-            snprintf(msg, msg_bytes, "--model %s is none of %s", option_text_at(o, "model", i), PLANNER_MODELS);
+            snprintf(msg, msg_bytes, "--model %s is not one of %s", option_text_at(o, "model", i), PLANNER_MODELS);
             return false;
         }
     for (size_t i = 0; i < option_count(o, "mesh"); i++)

@@ -148,20 +148,21 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     if (option_flag(o, "resume"))
         return wrong(msg, msg_bytes, "--resume has no effect here: a node is qualified in one run");
     if (option_flag(o, "profile"))
-        return wrong(msg, msg_bytes, "--profile has nothing to say here; it profiles the other benches");
+        return wrong(msg, msg_bytes, "--profile has no effect here; it is for the other benches");
     for (size_t i = 0; i < option_count(o, "rank"); i++)
         if (option_int_at(o, "rank", i) >= ranks)
-            return wrong(msg, msg_bytes, "--rank %lld is none of %lld ranks", (long long)option_int_at(o, "rank", i),
+            return wrong(msg, msg_bytes, "--rank %lld is not one of %lld ranks", (long long)option_int_at(o, "rank", i),
                          (long long)ranks);
     for (size_t i = 0; i < option_count(o, "pair"); i++) {
         const char *text = option_text_at(o, "pair", i);
         if (!roofline_pair_parse(text, &first, &count) || (ranks > 1 && (first >= ranks || count >= ranks)))
-            return wrong(msg, msg_bytes, "--pair %s is no pair of %lld ranks; write two as from-to, such as 0-1", text,
-                         (long long)ranks);
+            return wrong(msg, msg_bytes, "--pair %s is not a pair of %lld ranks; write two as from-to, such as 0-1",
+                         text, (long long)ranks);
     }
     for (size_t i = 0; i < option_count(o, "group"); i++)
         if (ranks > 1 && !qualify_group_parse(option_text_at(o, "group", i), (int)ranks, &first, &count))
-            return wrong(msg, msg_bytes, "--group %s is no group of %lld ranks; write it as first..last, such as 0..1",
+            return wrong(msg, msg_bytes,
+                         "--group %s is not a group of %lld ranks; write it as first..last, such as 0..1",
                          option_text_at(o, "group", i), (long long)ranks);
     if (option_int(o, "gemm-size") % 16 || option_int(o, "bytes") % 16)
         return wrong(msg, msg_bytes, "--gemm-size and --bytes must be multiples of 16");

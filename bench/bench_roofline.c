@@ -89,7 +89,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     roofline_shape shape;
     for (size_t i = 0; i < option_count(o, "mnk"); i++)
         if (!roofline_shape_parse(option_text_at(o, "mnk", i), &shape)) {
-            snprintf(msg, msg_bytes, "--mnk %s is no shape; write it as MxNxK, multiples of 16, such as 2048x2048x8192",
+            snprintf(msg, msg_bytes,
+                     "--mnk %s is not a shape; write it as MxNxK, multiples of 16, such as 2048x2048x8192",
                      option_text_at(o, "mnk", i));
             return false;
         }

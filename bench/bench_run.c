@@ -137,8 +137,8 @@ static const char *folder_problem(const options *o)
     if (saving == 0)
         return "--folder and --resume-run are for the variant save, which is not chosen";
     if (*option_text(o, "resume-run") && options_variant_count(o) > 1)
-        return "--resume-run goes on with one run: choose only --variant save";
-    return cases > 1 ? "a folder has the checkpoints of one run: with --folder or --resume-run, list no values" : NULL;
+        return "--resume-run continues a single run: choose only --variant save";
+    return cases > 1 ? "a folder has the checkpoints of one run: with --folder or --resume-run, give no lists" : NULL;
 }
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)

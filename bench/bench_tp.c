@@ -128,7 +128,7 @@ static const char *contradiction(const share_case *k)
 {
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
     if (k->m.tp == 1)
-        return "one rank shares layers with nobody: one_ms of the other rows is its step";
+        return "one rank has nobody to share layers with: one_ms of the other rows is its step";
     if (k->m.pp > 1)
         return "bench_pp has the meshes with stages";
     if (cpu && k->graph)

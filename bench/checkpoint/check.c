@@ -68,9 +68,9 @@ static bool same(saving *s, const char *when, const after *got, const after *wan
             return false;
         }
     if (memcmp(got->losses, want->losses, sizeof got->losses) != 0)
-        snprintf(why, why_bytes, "%s: the losses of rank %d are others", when, launch_rank(s->k->l));
+        snprintf(why, why_bytes, "%s: the losses of rank %d differ", when, launch_rank(s->k->l));
     else if (got->params != want->params)
-        snprintf(why, why_bytes, "%s: the parameters of rank %d are others", when, launch_rank(s->k->l));
+        snprintf(why, why_bytes, "%s: the parameters of rank %d differ", when, launch_rank(s->k->l));
     else
         return true;
     return false;

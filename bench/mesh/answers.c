@@ -121,10 +121,10 @@ static const mesh_found *found_for(session *s, const bench_case *c, row *w, bool
     row_real(w, "memory_bytes", q->bytes);
     if (place > (room ? a->best_count : a->lacking_count)) {
         row_status_set(w, ROW_SKIP,
-                       !room                ? "there are no more meshes of %d GPU%s without room"
-                       : a->plans == 0      ? "no mesh of %d GPU%s can be cut so: heads, layers or batch do not divide"
+                       !room                ? "no other mesh of %d GPU%s lacks memory"
+                       : a->plans == 0      ? "no mesh of %d GPU%s is possible: heads, layers or batch do not divide"
                        : a->best_count == 0 ? "nothing fits on %d GPU%s; --variant lacking says what is missing"
-                                            : "there are no more meshes of %d GPU%s with room",
+                                            : "no other mesh of %d GPU%s fits",
                        q->gpus, q->gpus == 1 ? "" : "s");
         return NULL;
     }

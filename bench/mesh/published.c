@@ -48,7 +48,7 @@ static int place_of(const char *names, const char *word)
             return at;
         from += length + (from[length] == '|');
     }
-    die(EXIT_CODE_FAILURE, "results/published/mesh.csv: \"%s\" is none of %s", word, names);
+    die(EXIT_CODE_FAILURE, "results/published/mesh.csv: \"%s\" is not one of %s", word, names);
 }
 
 static published_run published_at(size_t row)

@@ -68,7 +68,7 @@ static void fill(session *s, const pipeline_table *t, const pipeline_costs *cost
         row_text(w, "actions", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
     else if (path)
         die(EXIT_CODE_FAILURE, "can't write %s: %s", path, strerror(errno));
-    snprintf(text, sizeof text, "%s stands still for %.1f %% of its time, and holds %.3g micro-batches",
+    snprintf(text, sizeof text, "%s is idle for %.1f %% of its time, and holds %.3g micro-batches",
              shape->schedule->name, 100 * times.bubble, (double)times.peak / shape->chunks);
     row_text(w, "answer", text);
 }

@@ -13,7 +13,7 @@ static const char *contradiction(const model_mesh *x, const char *asked)
     const strategy *s = parallel_strategy(x->strategy);
     const bool hybrid = s->reduce == REDUCE_HYBRID;
     if (x->data == 1 && !text_is(asked, "ddp"))
-        return "no two ranks of this mesh hold the same: --strategy ddp is the same";
+        return "no two ranks of this mesh hold the same parts: --strategy ddp is the same";
     if (hybrid && (x->m.dp_replicate == 1 || x->m.dp_shard == 1))
         return "--strategy hsdp is for a mesh with dp_replicate and dp_shard";
     if (!hybrid && s->parameters != PARAMETERS_RESIDENT && x->m.dp_replicate > 1)

@@ -101,7 +101,7 @@ verdict qualify_of_gpu(qualify *q, int rank, char *why, size_t why_bytes)
     }
     v = verdict_join(v, of_links(q, rank, &t));
     if (health == VERDICT_NOT_CHECKED)
-        say(&missing, ", ", "what NVML knows");
+        say(&missing, ", ", "NVML's counters");
     if (!q->health[rank].xids_known)
         say(&missing, ", ", "Xid errors, as the kernel log can't be read");
     if (*unknown)

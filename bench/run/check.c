@@ -72,7 +72,7 @@ static bool check_loss(run *x, const run_result *out)
     char why[200];
     for (int64_t i = x->first; i < x->steps; i++)
         if (!isfinite(mean_of(x, i, PER_STEP_LOSS))) {
-            snprintf(why, sizeof why, "the loss of step %lld is no number", (long long)i + 1);
+            snprintf(why, sizeof why, "the loss of step %lld is not a number", (long long)i + 1);
             return fail(x, why);
         }
     if (x->overfit && x->steps >= OVERFIT_STEPS && !(out->loss_last < overfit_below)) {

@@ -111,9 +111,8 @@ bool share_time(share_case *k, team *x, share_times *m)
     for (int b = 0; b < blocks; b++)
         block(k, x, team_step, steps, false, &m->compute);
     if (x->member && !isfinite(trainer_loss(x->t)))
-        warn("%s: without communication numbers are not finite, of which a GPU at its power limit computes faster: "
-             "compute_ms "
-             "may be too low",
+        warn("%s: without communication, numbers are not finite, and a GPU at its power limit computes such "
+             "numbers faster: compute_ms may be too low",
              case_name(k->c));
     communicate(x, true);
     const double used = (double)x->free_before - (double)device_free_bytes(x->at.d);

@@ -118,7 +118,7 @@ bool checkpoint_export(const checkpoint *c, const char *to, const char *folder, 
     const bool llama = strcmp(to, "llama") == 0;
     size_t bytes;
     if (llama && !c->m.layout->model.config.heads) {
-        snprintf(why, why_bytes, "a model without attention is no Llama");
+        snprintf(why, why_bytes, "a model without attention is not a Llama");
         return false;
     }
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {

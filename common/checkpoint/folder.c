@@ -383,7 +383,7 @@ char *checkpoint_read_text(const char *folder, const char *name, size_t *bytes, 
     if (fd < 0 || fstat(fd, &st) != 0) {
         fail(why, why_bytes, "read", path);
     } else if (!S_ISREG(st.st_mode) || st.st_size > MOST) {
-        snprintf(why, why_bytes, "%s is no file of at most 100 MiB", path);
+        snprintf(why, why_bytes, "%s is not a file of at most 100 MiB", path);
     } else {
         ssize_t n = 1;
         text = xmalloc((size_t)st.st_size + 1);

@@ -252,7 +252,7 @@ static bool read_model(const json *j, checkpoint_model *m, char *why, size_t why
     if (g.missing)
         snprintf(why, why_bytes, "its model has no usable %s", g.missing);
     else if (model_config_problem(c, problem, sizeof problem) || about > most_parameters)
-        snprintf(why, why_bytes, "its dimensions make no model");
+        snprintf(why, why_bytes, "its dimensions do not make a model");
     else
         return true;
     return false;

@@ -46,7 +46,8 @@ static bool open_llmc(token_file *f, const char *path, char *why, size_t why_byt
     f->format = "llm.c", f->width = 2, f->at = LLMC_HEADER;
     f->count = int_at(f->map + 8);
     if (version != 1) {
-        snprintf(reason, sizeof reason, "version %d of llm.c's token files is not known; 1 is", version);
+        snprintf(reason, sizeof reason, "version %d of llm.c's token files is unknown; only version 1 is read",
+                 version);
         return refuse(why, why_bytes, path, reason);
     }
     if (f->count < 0 || (uint64_t)f->count * 2 != f->bytes - LLMC_HEADER) {
@@ -108,9 +109,9 @@ static bool open_npy(token_file *f, const char *path, char *why, size_t why_byte
     f->width = npy_width(value_of(header, "'descr'"));
     f->count = npy_count(value_of(header, "'shape'"));
     if (!f->width)
-        return refuse(why, why_bytes, path, "tokens are little-endian uint16, uint32 or int32, and these are not");
+        return refuse(why, why_bytes, path, "tokens must be little-endian uint16, uint32 or int32, and these are not");
     if (f->count < 0)
-        return refuse(why, why_bytes, path, "tokens have one axis, and these have not");
+        return refuse(why, why_bytes, path, "tokens must have one axis, and these have not");
     if ((uint64_t)f->count != (f->bytes - f->at) / (uint64_t)f->width || (f->bytes - f->at) % (size_t)f->width) {
         snprintf(reason, sizeof reason, "the header says %lld tokens, and %zu bytes follow it", (long long)f->count,
                  f->bytes - f->at);

@@ -79,8 +79,8 @@ bool mesh_parse(const char *text, int world, mesh *out, char *why, size_t why_by
         long size;
         if (!take_axis(&from, &axis, &size)) {
             snprintf(why, why_bytes,
-                     "'%.*s' is no axis of a mesh: it is pp, dp_replicate, dp_shard, cp or tp with a "
-                     "size of 1 or more, as in pp2,tp2",
+                     "'%.*s' is not an axis of a mesh: these are pp, dp_replicate, dp_shard, cp or tp with a size of 1 "
+                     "or more, as in pp2,tp2",
                      (int)length, word);
             return false;
         }

@@ -265,7 +265,7 @@ static bool check_whole(const options *o, const char *no_cuda_reason, char *msg,
 {
     const option_entry *device = option_need(o, "device");
     if (no_cuda_reason && device->given && strcmp(device->values.v[0].text, "cuda") == 0) {
-        snprintf(msg, msg_bytes, "--device cuda can't be used here: %s; --device cpu can", no_cuda_reason);
+        snprintf(msg, msg_bytes, "--device cuda can't be used here: %s; use --device cpu", no_cuda_reason);
         return false;
     }
     const double cases = cases_product(o);

@@ -235,7 +235,7 @@ verdict qualify_health(const gpu_health *gpus, size_t n, size_t i, const char *t
     find_throttle(&f, throttle);
     if (!*h->uuid && f.word == VERDICT_OK) {
         find(&f, VERDICT_NOT_CHECKED,
-             "NVML does not tell: ECC errors, memory repairs, links and other programs are unknown");
+             "NVML gives no answer: ECC errors, memory repairs, links and other programs are unknown");
         return f.word;
     }
     if (h->ecc_uncorrected > 0)

@@ -72,7 +72,7 @@ void session_check(const options *o)
         die(EXIT_CODE_USAGE, "--sustain %g is too short for a GPU to settle; give at least 1 second, or 0 for none",
             sustain_of(o));
     if (option_is(o, "csv", ""))
-        die(EXIT_CODE_USAGE, "--csv is empty; it takes a FILE, none, auto or -");
+        die(EXIT_CODE_USAGE, "--csv is empty; it takes a file, none, auto or -");
     if (option_is(o, "csv", "-") && option_flag(o, "json"))
         die(EXIT_CODE_USAGE, "--csv - and --json both write rows to stdout; give one of them");
     row_output_check(o);
@@ -82,8 +82,8 @@ void session_check(const options *o)
     if (!*machine || *machine == '.' ||
         machine[strspn(machine, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "0123456789._-")])
-        die(EXIT_CODE_USAGE, "--machine %s is no name of a folder; allowed are letters, digits, '-', '_' and inner '.'",
-            machine);
+        die(EXIT_CODE_USAGE,
+            "--machine %s is not the name of a folder; allowed are letters, digits, '-', '_' and inner '.'", machine);
 }
 
 static void dry_run(const options *o, const session_hooks *hooks)

@@ -211,9 +211,9 @@ TEST(bad_input)
     } cases[] = {{"--reference none.csv", "--reference none.csv can't be read"},
                  {"--reference torn.csv", "another number of cells"},
                  {"--ranks 1,2", "as a whole"},
-                 {"--group 0..9", "--group 0..9 is no group of 2 ranks"},
-                 {"--pair 0-2", "--pair 0-2 is no pair of 2 ranks"},
-                 {"--rank 2", "--rank 2 is none of 2 ranks"},
+                 {"--group 0..9", "--group 0..9 is not a group of 2 ranks"},
+                 {"--pair 0-2", "--pair 0-2 is not a pair of 2 ranks"},
+                 {"--rank 2", "--rank 2 is not one of 2 ranks"},
                  {"--resume", "in one run"}};
     OWNED char *torn = folder_path(*state, "torn.csv");
     file_write(torn, "metric,gpus,shape,value,floor,source\nstep_ms,1,model=tiny,1e6,,my node, May\n");

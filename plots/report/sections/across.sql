@@ -13,7 +13,7 @@ SELECT f.name AS folder, f.title AS machine, f.date AS "date", f.version AS step
 FROM folder f
 LEFT JOIN all_strongest s ON s.place_ = f.place AND s.library IS NULL GROUP BY f.place ORDER BY f.place
 
-## Beside the strongest peers
+## Compared with the strongest peers
 
 @grid
 SELECT work, f.name || ':' AS across, printf('%.2f', min(ratio))

@@ -54,7 +54,7 @@ LEFT JOIN ok b ON b.variant = 'two-shot' AND b.bytes = l.bytes AND b.dtype = l.d
 LEFT JOIN handicapped h ON h.id = l.id
 WHERE l.variant = 'all-reduce' AND (a.id OR b.id) ORDER BY l.ranks, l.dtype, l.bytes, l.mode, l.in_place DESC
 
-Our all-gather and reduce-scatter beside the library's in the same way
+Our all-gather and reduce-scatter compared with the library's, in the same way
 @from ok WHERE variant GLOB 'one-shot-*' LIMIT 1
 
 @table
@@ -72,7 +72,7 @@ slows its replays.
 @from handicapped WHERE variant = 'all-reduce'
     AND EXISTS (SELECT 1 FROM ok WHERE variant IN ('one-shot', 'two-shot')) HAVING count(*)
 
-Beside PyTorch and nccl-tests, from CUDA graphs: their time over ours
+Compared with PyTorch and nccl-tests, from CUDA graphs: their time over ours
 @from judged WHERE table_ = 'bench_allreduce' LIMIT 1
 
 @table

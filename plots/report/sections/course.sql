@@ -262,7 +262,7 @@ the step from {n4(n.step_ms)} to {n4(f.step_ms)} ms.[[ Copying gradients togethe
 
 Of {n4(o.comm_alone_ms)} ms that the calls take alone, `overlap` exposes
 {range4(o.exposed_ms, o.exposed_lo_ms, o.exposed_hi_ms)} ms[[: {n4(o.tail_ms)} ms in which compute waits after the
-backward, the rest by slowing down compute beside it]]. Its step takes {n4(o.step_ms)} ms, that of `flat`
+backward, the rest by slowing compute down]]. Its step takes {n4(o.step_ms)} ms, that of `flat`
 {n4(f.step_ms)} and that of `naive` {n4(n.step_ms)} ms.
 @from answer a JOIN best o ON o.grp = a.grp AND o.variant = 'overlap' JOIN best f ON f.grp = a.grp
     AND f.variant = 'flat' JOIN best n ON n.grp = a.grp AND n.variant = 'naive'

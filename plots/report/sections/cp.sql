@@ -43,7 +43,7 @@ the last rank.
     AND json_remove(a.options, '$.order') = json_remove(b.options, '$.order') AND a.run_of = b.run_of
     WHERE a.causal AND a.variant <> 'all-to-all' ORDER BY a.ranks DESC, a.seq DESC, a.id LIMIT 1
 
-Beside PyTorch, an all-to-all over NCCL around its own attention: its time over ours
+Compared with PyTorch, an all-to-all over NCCL around its own attention: its time over ours
 @from judged WHERE table_ = 'bench_cp' LIMIT 1
 
 @table

@@ -6,8 +6,8 @@
 
 Every rank has the model and its own batch, and gradients are summed over the ranks. Exposed is what communication
 costs: the step minus the same step without communication, the two alternating in one run, with a bootstrap interval.
-Alone is the time of a step's collectives with nothing beside them, and hidden is 1 - exposed / alone. Overlapped is
-the share of the communication in a recorded step beside which compute ran. Tail is how long compute waits after the
+Alone is the time of a step's collectives with nothing else running, and hidden is 1 - exposed / alone. Overlapped is
+the share of the communication in a recorded step during which compute ran. Tail is how long compute waits after the
 backward, and contention the rest of exposed. An exposed time below 0 is noise. Forward, backward, updates and tail
 come from another run. Calls are collectives for gradients.
 

@@ -223,7 +223,7 @@ in {nullif(sum(throttle <> 'above_cap' AND status = 'ok'), 0)} of them.]][[ In {
 
 @figures ddp_timeline.
 
-## Beside the strongest peers
+## Compared with the strongest peers
 @from (SELECT 1 FROM judged LIMIT 1)
 
 A ratio is the peer's time over ours on the same GPU, in the same run, timed alike; below 1 the peer is faster.[[ Where

@@ -10,8 +10,8 @@
 
 ### {:title}
 
-A line with + has all of the lines above it; one with "with" stands beside the last line with +. At first is before the
-first step: parameters, master weights and moments.
+A line with + includes all the lines above it; one with "with" is compared with the last line with +.
+"At first" is before the first step: parameters, master weights and moments.
 
 @view here
 SELECT * FROM ladder WHERE grp = :grp

@@ -42,7 +42,7 @@ A step by blocks that are cut by measured cost over one by as many blocks in eac
     AND json_remove(a.options, '$.balance') = json_remove(b.options, '$.balance') AND a.run_of = b.run_of
     ORDER BY a.ranks DESC, a.id LIMIT 1
 
-Beside PyTorch's pipelining, a compiled stage on each GPU: its time over ours
+Compared with PyTorch's pipelining, a compiled stage on each GPU: its time over ours
 @from judged WHERE table_ = 'bench_pp' LIMIT 1
 
 @table

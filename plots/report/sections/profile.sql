@@ -54,7 +54,7 @@ SELECT CASE WHEN lane <> 'compute' THEN lane WHEN op LIKE 'matmul%' THEN 'produc
 
 What a step is made of. The bound of products is the rate that one of as many FLOPs, or half as many, reaches alone, or
 the best one; that of passes the rate of a copy.[[{only((SELECT kernel_ms > 1.01 * busy_ms FROM this WHERE rank = 0))}
-Kernels ran beside each other, so the parts add up to more than the step.]]
+Kernels ran at the same time, so the parts add up to more than the step.]]
 @from (SELECT 1 FROM step LIMIT 1 OFFSET 3)
 
 @table

@@ -43,7 +43,7 @@ SELECT size, seq AS "S:", batch AS "batch:", steps AS "steps:", precision, speed
     low AS "least:", high AS "most:", spread AS "seeds of bf16 %?:"
 FROM gaps ORDER BY size_place(size), seq, batch, steps, precision
 
-### Beside PyTorch
+### Compared with PyTorch
 
 The same run in PyTorch: initial values, tokens, order, rates and clipping are those that `bench_run --dump` wrote. What
 the losses may differ by: in fp32 each record's, relative; else the mean of the last quarter, in nats. Between two runs:
@@ -58,7 +58,7 @@ SELECT size, seq AS "S:", precision, steps AS "steps:", n4(loss_last_ours) AS "l
     n4(item_ms) AS "with .item()?:", n4(eager_ms) AS "eager?:", n4(eager_item_ms) AS "eager, .item()?:", note AS "note?"
 FROM peer_run ORDER BY rowid
 
-### What of a run is not the step
+### What a run costs besides its steps
 
 Each rung adds one thing to the one before. Cost is the step with it less the same step bare, in alternating blocks
 [95 % interval]; wall is what a step of the whole run took, and rest what of it the blocks do not explain. The bare

@@ -63,7 +63,7 @@ static const variant_spec variant_table[] = {
 static const column_spec column_table[] = {
     {"peak_bytes", COLUMN_INT, true, "most held at once: parameters, moments, gradients, activations, scratch"},
     {"predicted_bytes", COLUMN_INT, true, "the same by the closed form"},
-    {"offloaded_bytes", COLUMN_INT, false, "that go to the host's memory in a step, and come back"},
+    {"offloaded_bytes", COLUMN_INT, false, "bytes that go to the host's memory in a step and come back"},
     {"err_pct", COLUMN_REAL, true, "worst phase: |predicted - held| as a share of what was held"},
     {"err_kinds_pct", COLUMN_REAL, false, "worst kind at the peak: |predicted - held| as a share of the peak"},
     {"forward_peak_bytes", COLUMN_INT, false, "most held in forward"},

@@ -69,7 +69,7 @@ static const variant_spec variant_table[] = {
 
 static const column_spec column_table[] = {
     MEDIAN_COLUMNS("fwd", false, "timing: forward with the loss"),
-    MEDIAN_COLUMNS("bwd", false, "timing: backward, with --overlap also AdamW beside it"),
+    MEDIAN_COLUMNS("bwd", false, "timing: backward, with --overlap also AdamW during it"),
     MEDIAN_COLUMNS("opt", false, "timing: AdamW"),
     {"step_ms", COLUMN_REAL, true, "timing: whole step, median"},
     {"step_j", COLUMN_REAL, false, "timing: energy of a step; nan where the measured steps take less than about 0.6 s"},

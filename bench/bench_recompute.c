@@ -72,7 +72,7 @@ static const column_spec column_table[] = {
     {"peak_bytes", COLUMN_INT, true, "device memory of the step, by its plan"},
     {"driver_bytes", COLUMN_INT, false, "the same by the driver; GPUs only"},
     {"err_bytes_pct", COLUMN_REAL, false, "|peak_bytes - driver_bytes| / driver_bytes"},
-    {"offloaded_bytes", COLUMN_INT, true, "that go to the host's memory in a step, and come back"},
+    {"offloaded_bytes", COLUMN_INT, true, "bytes that go to the host's memory in a step and come back"},
     {"offload_exposed_ms", COLUMN_REAL, true, "how long the last step waited for these copies"},
     {"predicted_exposed_ms", COLUMN_REAL, false, "the same, by the times of a block and the rate of the link"},
     {"link_out_gb_s", COLUMN_REAL, false, "large copies to pinned memory of the host"},
@@ -81,8 +81,8 @@ static const column_spec column_table[] = {
     {"predicted_step_ms", COLUMN_REAL, true, "the step, by what few blocks take"},
     {"err_step_pct", COLUMN_REAL, true, "|predicted_step_ms - step_ms| / step_ms"},
     {"extra_pct", COLUMN_REAL, true, "the step over that of variant none, measured in this run, less 1"},
-    {"ms_per_gib", COLUMN_REAL, false, "what the step takes longer for each GiB that is saved"},
-    {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
+    {"ms_per_gib", COLUMN_REAL, false, "how much longer the step takes for each GiB that is saved"},
+    {"overlap_used", COLUMN_TEXT, false, "what ran during the backward; with --overlap auto, the fastest"},
     MODEL_ERROR_COLUMNS,
     {0}};
 

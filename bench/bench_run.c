@@ -98,7 +98,7 @@ static option_spec option_table[] = {
 
 static const variant_spec variant_table[] = {
     {"bare", "only the step, with the same tokens and rate"},
-    {"data", "and tokens of its own for each step"},
+    {"data", "adds different tokens for each step"},
     {"schedule", "and a rate of its own for each step"},
     {"clip", "and gradients scaled down to --clip"},
     {"log", "and a log: CSV, JSON lines, TensorBoard"},

@@ -11,8 +11,8 @@
 #define DDP_COLUMNS                                                                                                    \
     {"bucket_bytes", COLUMN_INT, false, "bytes of the largest bucket"},                                                \
     {"step_ms", COLUMN_REAL, true, "a step, from its start to the start of the next, of the slowest rank; median"},    \
-    {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks, of all its micro-batches"},                             \
-    {"wire_dtype", COLUMN_TEXT, true, "dtype of the sums of gradients, in memory and as they are sent"},             \
+    {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks, of all its micro-batches"},   \
+    {"wire_dtype", COLUMN_TEXT, true, "dtype of the sums of gradients, in memory and as they are sent"},               \
     {"buckets", COLUMN_INT, true, "collectives for gradients in a step"},                                              \
     {"step_mean_ms", COLUMN_REAL, false, "the same, mean"},                                                            \
     {"step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},                                       \
@@ -26,8 +26,8 @@
     {"tail_ms", COLUMN_REAL, false, "time that the compute stream waits for sums after the backward"},                 \
     {"contention_ms", COLUMN_REAL, false,                                                                              \
      "exposed_ms - tail_ms: how far collectives slow down compute; for zero1 also the waits of the forward"},          \
-    {"comm_alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing beside them, slowest rank, median"},  \
-    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / comm_alone_ms): share of that time that the step "   \
+    {"comm_alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing else running, slowest rank, median"}, \
+    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / comm_alone_ms): share of that time that the step "        \
      "does not pay for; contention counts as not hidden"},                                                             \
     {"comm_pct", COLUMN_REAL, false, "100 exposed_ms / step_ms"},                                                      \
     {"wire_bytes", COLUMN_REAL, false, "bytes that a rank sends per step, by the count of a ring"},                    \
@@ -39,7 +39,7 @@
     {"opt_ms", COLUMN_REAL, false, "after_ms - tail_ms: updates after backward"},                                      \
     {"phase_rank", COLUMN_INT, false,                                                                                  \
      "the rank of these phases and of tail_ms: the one that waited least, for which the others wait"},                 \
-    {"opt_alone_ms", COLUMN_REAL, false, "AdamW on what a rank updates, with nothing beside it, slowest rank"},        \
+    {"opt_alone_ms", COLUMN_REAL, false, "AdamW on what a rank updates, with nothing else running, slowest rank"},     \
     {"rank_step_ms", COLUMN_TEXT, false, "median step of each rank, in the order of ranks"},                           \
     {"slowest_rank", COLUMN_INT, false, "the rank with the largest of them"},                                          \
     {"tokens_per_s", COLUMN_REAL, true, "tokens per second of all ranks together: global_batch seq / step_ms"},        \
@@ -60,7 +60,7 @@
     {"overlapped_pct", COLUMN_REAL, false,                                                                             \
      "--timeline: share of recorded communication during which compute ran, however slowed; smallest of all ranks"},   \
     {"clock_err_us", COLUMN_REAL, false,                                                                               \
-     "--timeline: the most by which a host's recorded times are off rank 0's clock; 0 on one host"},           \
+     "--timeline: the most by which a host's recorded times are off rank 0's clock; 0 on one host"},                   \
     {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \
@@ -115,9 +115,9 @@
     {"gathered_dtype", COLUMN_TEXT, false, "as which blocks are gathered: the parameters' dtype, or codes of float8"},    \
     {"gathered_bytes", COLUMN_INT, true, "parameters that a step gathers, counted as often as it does"},               \
     {"gathered_peak_bytes", COLUMN_REAL, false, "most of gathered parameters that are there at a time"},               \
-    {"gather_wait_ms", COLUMN_REAL, true, "time that compute stands still for parameters to be gathered"},             \
+    {"gather_wait_ms", COLUMN_REAL, true, "time for which compute waits for gathered parameters"},                     \
     {"reduced_wait_ms", COLUMN_REAL, false,                                                                            \
-     "time that compute stands still in the backward until gradients have been reduced and their memory is free"},     \
+     "time for which compute waits in the backward until gradients have been reduced and their memory is free"},       \
     {"forward_peak_bytes", COLUMN_REAL, false, "memory of the model at the worst moment of the forward"},              \
     {"backward_peak_bytes", COLUMN_REAL, false, "the same for the backward"},                                           \
     {"update_peak_bytes", COLUMN_REAL, false, "the same after the backward"}

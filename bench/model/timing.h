@@ -14,7 +14,7 @@
     {part "_std_ms", COLUMN_REAL, false, what ", standard deviation (n - 1)"}
 #define MODEL_STEP_COLUMNS                                                                                             \
     MODEL_PHASE_COLUMNS("fwd", "forward with the loss"),                                                               \
-    MODEL_PHASE_COLUMNS("bwd", "backward, including the part of AdamW that runs beside it"),                           \
+    MODEL_PHASE_COLUMNS("bwd", "backward, including the part of AdamW that runs during it"),                           \
     MODEL_PHASE_COLUMNS("opt", "what remains of AdamW after backward"),                                                \
     MODEL_PHASE_COLUMNS("step", "whole step on the device"),                                                           \
     {"step_p10_ms", COLUMN_REAL, false, "whole step, 10th percentile"},                                                \
@@ -27,7 +27,7 @@
      "energy of a step, launch to completion; nan where the measured steps take less than about 0.6 s"},               \
     {"tokens_per_j", COLUMN_REAL, false, "tokens of a step / step_j"}
 #define MODEL_SUSTAIN_COLUMNS                                                                                          \
-    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below cover its second half"},                          \
+    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below cover its second half"},                           \
     {"sustained_step_ms", COLUMN_REAL, false, "step_ms in the steady state"},                                          \
     {"sustained_step_sm_mhz", COLUMN_REAL, false, "SM clock, median"},                                                 \
     {"sustained_step_power_w", COLUMN_REAL, false, "power, median"},                                                   \
@@ -45,7 +45,7 @@
     {"mfu_bf16_pct", COLUMN_REAL, true,                                                                                \
      "mfu_causal_pct with all products at the peak of 16 bits: what rows of other precisions compare with"},           \
     {"speedup_bf16", COLUMN_REAL, true,                                                                                \
-     "of a float8 policy: step_ms of the same case in bf16, earlier in this run, / step_ms"},                          \
+     "for float8 policies: step_ms of the same case in bf16, earlier in this run, / step_ms"},                         \
     {"fp8_pays", COLUMN_TEXT, false, "whether that is above 1: yes or no"}
 #define MODEL_PEAK_OPTION                                                                                              \
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of the GPU at this precision, for MFU and HFU",           \

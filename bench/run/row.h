@@ -8,10 +8,10 @@
 #define RUN_COLUMNS                                                                                                    \
     {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks x micro-batches"},             \
     {"n_steps", COLUMN_INT, false, "steps whose times count: all but the first --warmup"},                             \
-    {"tokens", COLUMN_INT, false, "of the run, on all ranks: steps x global_batch x seq"},                             \
+    {"tokens", COLUMN_INT, false, "tokens of the run, on all ranks: steps x global_batch x seq"},                      \
     {"step_ms", COLUMN_REAL, true, "a step of the run, of the slowest rank; median"},                                  \
     {"speedup_bf16", COLUMN_REAL, false,                                                                               \
-     "of another precision than bf16: step_ms of the same case in bf16, earlier in this run, / step_ms"},              \
+     "for precisions other than bf16: step_ms of the same case in bf16, earlier in this run, / step_ms"},              \
     {"step_p95_ms", COLUMN_REAL, false, "the same, 95th percentile"},                                                  \
     {"step_p99_ms", COLUMN_REAL, false, "the same, 99th percentile"},                                                  \
     {"step_max_ms", COLUMN_REAL, false, "the longest"},                                                                \
@@ -30,34 +30,34 @@
     {"rest_pct", COLUMN_REAL, false, "100 (wall_ms - fed_ms) / wall_ms: the part of the run that the ladder does not explain"}, \
     {"data_wait_ms", COLUMN_REAL, false, "how long a step's host waited for tokens, slowest rank, mean"},              \
     {"data_wait_pct", COLUMN_REAL, true, "100 data_wait_ms / wall_ms"},                                                \
-    {"log_ms", COLUMN_REAL, false, "host time of the log per step, beside the device, mean"},                          \
-    {"tokens_per_s", COLUMN_REAL, true, "of all ranks: global_batch seq / wall_ms"},                                   \
+    {"log_ms", COLUMN_REAL, false, "host time of the log per step, while the device works, mean"},                     \
+    {"tokens_per_s", COLUMN_REAL, true, "tokens per second of all ranks: global_batch seq / wall_ms"},                 \
     {"mfu_causal_pct", COLUMN_REAL, true, "FLOPs of the model (causal attention) / wall_ms / peak of the GPU"},        \
     {"loss_first", COLUMN_REAL, false, "loss of the first step, mean over ranks"},                                     \
     {"loss_last", COLUMN_REAL, true, "the same, mean over the last tenth of the steps (10 at least)"},                 \
-    {"floor_loss", COLUMN_REAL, true, "generated tokens: the mean loss of who knows the source"},                           \
+    {"floor_loss", COLUMN_REAL, true, "generated tokens: the mean loss of a model that knows the source"},             \
     {"above_floor_pct", COLUMN_REAL, true, "100 (loss_last / floor_loss - 1)"},                                        \
     {"loss_gap_pct", COLUMN_REAL, true,                                                                                \
-     "of another precision than bf16: 100 (loss_last / that of the same case in bf16, earlier in this run, - 1)"},      \
-    {"entropy_pair", COLUMN_REAL, false, "generated tokens, nats: what a token has left for who knows the two before it"},  \
+     "for precisions other than bf16: 100 (loss_last / that of the same case in bf16, earlier in this run, - 1)"},     \
+    {"entropy_pair", COLUMN_REAL, false, "generated tokens, nats: entropy of a token, given the two before it"},       \
     {"entropy_token", COLUMN_REAL, false, "the same for who knows the one before it"},                                 \
     {"entropy_none", COLUMN_REAL, false, "the same for who knows none"},                                               \
-    {"excess", COLUMN_REAL, false, "loss - what the same tokens cost who knows the source, last quarter of the steps"},\
+    {"excess", COLUMN_REAL, false, "loss less that of a model that knows the source, on the same tokens, last quarter of the steps"}, \
     {"excess_sigma", COLUMN_REAL, false, "standard error of excess; below - 3 of it the row is fail"},                 \
-    {"updates", COLUMN_INT, false, "of the parameters: steps, less those that a loss scale left out"},                 \
+    {"updates", COLUMN_INT, false, "updates of the parameters: steps, less those that a loss scale skipped"},          \
     {"norm_last", COLUMN_REAL, false, "L2 norm of the last gradients, before clipping; nan without"},                  \
     {"rate_last", COLUMN_REAL, false, "learning rate of the last update, as the device had it"},                       \
     {"outliers", COLUMN_INT, false, "steps whose loss or norm is 5 deviations off the 128 before it, or no number"},   \
     {"first_step", COLUMN_INT, false, "steps before those of this process, which a checkpoint had; 0: none"},          \
     {"way", COLUMN_TEXT, false, "rung save: how it saved; lazy is async where updates can't be told to wait"},         \
     {"save_every", COLUMN_INT, false, "rung save: steps between two saves"},                                           \
-    {"saves", COLUMN_INT, false, "rung save: checkpoints that the run completed, the one after its last step too"},   \
+    {"saves", COLUMN_INT, false, "rung save: checkpoints that the run completed, the one after its last step too"},    \
     {"save_ms", COLUMN_REAL, true, "rung save: what a save adds to the steps of a block of the ladder; median"},       \
     {"durable_ms", COLUMN_REAL, false, "rung save: from the begin of a save until it is complete and synced; median"}, \
     {"save_wait_ms", COLUMN_REAL, false, "rung save: how long saves waited for the one before, all together"},         \
-    {"state_bytes", COLUMN_INT, false, "rung save: of all files of a checkpoint but the manifest and index"},          \
+    {"state_bytes", COLUMN_INT, false, "rung save: bytes of all files of a checkpoint except the manifest and index"}, \
     {"log", COLUMN_TEXT, false, "name of the log below run/ beside the CSV file"},                                     \
-    {"checksum", COLUMN_TEXT, false, "of all parameters after the run; the same on every rank, or the row is fail"},   \
+    {"checksum", COLUMN_TEXT, false, "checksum of all parameters after the run; the same on every rank, or the row is fail"}, \
     {"peak_bytes", COLUMN_INT, false, "memory of the model on the rank that needs most"},                              \
     {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \

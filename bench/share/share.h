@@ -13,26 +13,26 @@
     {"step_p10_ms", COLUMN_REAL, false, "the same, 10th percentile"},                                                  \
     {"step_p90_ms", COLUMN_REAL, false, "the same, 90th percentile"},                                                  \
     {"n_steps", COLUMN_INT, false, "measured steps, and as many compute-only ones"},                                   \
-    {"compute_ms", COLUMN_REAL, true, "the same step with nothing sent, own rows in place of others', median"},                              \
+    {"compute_ms", COLUMN_REAL, true, "the same step with nothing sent, own rows in place of others', median"},        \
     {"exposed_ms", COLUMN_REAL, true, "step_ms - compute_ms: what communication costs the step"},                      \
     {"exposed_lo_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, lower end"},                         \
     {"exposed_hi_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, upper end"},                         \
-    {"alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing beside them, slowest rank, median"},       \
-    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / alone_ms): share of that time that the step does "   \
+    {"alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing else running, slowest rank, median"},      \
+    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / alone_ms): share of that time that the step does "        \
      "not pay for"},                                                                                                   \
     {"one_ms", COLUMN_REAL, false, "a step of the whole model on one rank, on all of them at once, slowest; nan where it " \
      "does not fit"},                                                                                                  \
-    {"speedup", COLUMN_REAL, true, "one_ms / step_ms, times the batches of the mesh"},                           \
+    {"speedup", COLUMN_REAL, true, "one_ms / step_ms, times the batches of the mesh"},                                 \
     {"efficiency_pct", COLUMN_REAL, true, "100 speedup / ranks"},                                                      \
-    {"predicted_ms", COLUMN_REAL, true, "one_ms / (tp cp) + alone_ms: compute divides, and nothing is hidden"},             \
+    {"predicted_ms", COLUMN_REAL, true, "one_ms / (tp cp) + alone_ms: compute divides, and nothing is hidden"},        \
     {"err_pct", COLUMN_REAL, true, "100 (predicted_ms / step_ms - 1)"},                                                \
     {"peak_bytes", COLUMN_INT, true, "memory of the model's part on the rank that needs most: all but what NCCL takes"}, \
     {"predicted_bytes", COLUMN_INT, false, "the same, planned before anything was taken"},                             \
-    {"one_bytes", COLUMN_INT, false, "the same for one rank with the whole model, planned"},                            \
+    {"one_bytes", COLUMN_INT, false, "the same for one rank with the whole model, planned"},                           \
     {"saved_pct", COLUMN_REAL, true, "100 (1 - peak_bytes / one_bytes)"},                                              \
     {"device_used_bytes", COLUMN_INT, false,                                                                           \
      "memory that the driver gave out since before the part was made, largest of all ranks; nan on the CPU"},          \
-    {"collectives", COLUMN_INT, false, "of a step, between ranks that share layers"},                                  \
+    {"collectives", COLUMN_INT, false, "number per step, between ranks that share layers"},                            \
     {"wire_bytes", COLUMN_REAL, true, "bytes that a rank sends per step, by the count of a ring"},                     \
     {"wire_gb_s", COLUMN_REAL, false, "wire_bytes / alone_ms"},                                                        \
     {"tokens_per_s", COLUMN_REAL, true, "tokens per second of all ranks together"},                                    \
@@ -44,12 +44,12 @@
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \
     {"loss_first", COLUMN_REAL, false, "loss of the first step"},                                                      \
     {"loss_last", COLUMN_REAL, false, "loss after the first block of measured steps"},                                 \
-    {"err_loss", COLUMN_REAL, false, "check: relative error of the loss of three steps against one rank, worst"},       \
-    {"err_norm", COLUMN_REAL, false, "check, with --clip: of the norm of the first step's gradients"},                 \
+    {"err_loss", COLUMN_REAL, false, "check: relative error of the loss of three steps against one rank, worst"},      \
+    {"err_norm", COLUMN_REAL, false, "check, with --clip: relative error of the norm of the first step's gradients"},  \
     {"err_grad", COLUMN_REAL, false, "check: worst tensor of gradients, relative L2 error against one rank"},          \
     {"err_param", COLUMN_REAL, false, "check: all parameters after 3 updates, difference from that one rank, relative " \
      "to how far they moved"},                                                                                         \
-    {"bits_off", COLUMN_INT, false, "check: gradients, parameters and losses of all ranks with other bits than those of "   \
+    {"bits_off", COLUMN_INT, false, "check: gradients, parameters and losses of all ranks with other bits than those of " \
      "one rank that computes the same parts; empty where sums come in another order"}
 /* clang-format on */
 

@@ -112,14 +112,14 @@
     {"measured_after_step_bytes", COLUMN_REAL, false, "the same after the measured steps"},                            \
     {"err_measured_pct", COLUMN_REAL, true, "largest deviation of the three from peak_bytes, on any rank"}
 #define DDP_UNIT_COLUMNS                                                                                               \
-    {"gathered_dtype", COLUMN_TEXT, false, "as which blocks are gathered: the parameters' dtype, or codes of float8"},    \
+    {"gathered_dtype", COLUMN_TEXT, false, "as which blocks are gathered: the parameters' dtype, or codes of float8"}, \
     {"gathered_bytes", COLUMN_INT, true, "parameters that a step gathers, counted as often as it does"},               \
     {"gathered_peak_bytes", COLUMN_REAL, false, "most of gathered parameters that are there at a time"},               \
     {"gather_wait_ms", COLUMN_REAL, true, "time for which compute waits for gathered parameters"},                     \
     {"reduced_wait_ms", COLUMN_REAL, false,                                                                            \
      "time for which compute waits in the backward until gradients have been reduced and their memory is free"},       \
     {"forward_peak_bytes", COLUMN_REAL, false, "memory of the model at the worst moment of the forward"},              \
-    {"backward_peak_bytes", COLUMN_REAL, false, "the same for the backward"},                                           \
+    {"backward_peak_bytes", COLUMN_REAL, false, "the same for the backward"},                                          \
     {"update_peak_bytes", COLUMN_REAL, false, "the same after the backward"}
 /* clang-format on */
 

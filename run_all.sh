@@ -368,7 +368,7 @@ finish() { # CODE
     }
     exit "$code"
 }
-trap 'echo; echo "interrupted; ./run_all.sh --resume goes on" >&2; finish 130' INT TERM
+trap 'echo; echo "interrupted; ./run_all.sh --resume continues" >&2; finish 130' INT TERM
 
 begun=$SECONDS done_seconds=0 # estimated seconds of the runs so far
 left() {                      # estimated seconds of the others, by how long the runs so far took

@@ -55,7 +55,8 @@ static option_spec option_table[] = {
     {"max-time", OPTION_REAL, 0, "10", .help = "take fewer samples, at least 3, if they would take longer than this",
      .max = 86400, .unit = "s", .unset = "0: never"},
     {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this dtype, which no row may exceed",
-     .max = 1e9, .unit = "TFLOP/s", .unset = "0: from the data sheet, else the ceiling that bench_roofline measured"},
+     .max = 1e9, .unit = "TFLOP/s",
+     .unset = "0: from the data sheet, else, on a GPU, the ceiling that bench_roofline measured"},
     {"plant-error", OPTION_CHOICE, 0, "none",
      .help = "test the check on the last rank: head and tail swapped; its queries placed at the sequence's start; "
              "parts merged without scaling them; dk and dv of its second chunk's queries left out; only its own chunks",
@@ -225,16 +226,17 @@ static void fill_case(cp_case *k, const cp_times *t)
     row_int(k->w, "hosts", launch_hosts(k->l));
 }
 
-/* What no rank can exceed; NAN: unknown. */
+/* What no rank can exceed; NAN: unknown. A ceiling that was measured on a CPU bounds nothing: another program may have
+ * slowed it down. */
 static double most_tflops(const cp_case *k)
 {
     const char *dtype = case_text(k->c, "dtype");
-    const bool parts = strcmp(dtype, "fp32") == 0 && device_kind_of(k->s->dev) == DEVICE_CUDA;
+    const bool cuda = device_kind_of(k->s->dev) == DEVICE_CUDA, parts = strcmp(dtype, "fp32") == 0 && cuda;
     const double given = option_real(k->s->opt, "peak-tflops");
     const double sheet = peak_tflops(device_get_info(k->s->dev)->name, parts ? "fp16x3" : dtype);
     if (given > 0)
         return given;
-    return isnan(sheet) ? ceiling_tflops(k->s, k->s->results_dir, parts ? "fp16x3" : dtype) : sheet;
+    return isnan(sheet) && cuda ? ceiling_tflops(k->s, k->s->results_dir, parts ? "fp16x3" : dtype) : sheet;
 }
 
 /* A rank that leaves keys out is fast: above what it can reach, the row is wrong. */

@@ -177,6 +177,15 @@ TEST_IN_FOLDER(faster_than_the_device_is_wrong)
     OWNED_CSV csv *c =
         rows_of(*state, EXIT_CODE_VERIFY, "--iters 1 --ranks 2 --heads 2 --seq 64 --variant gather --peak-tflops 1e-9");
     assert_non_null(strstr(csv_cell(c, 0, "reason"), "more than the 1e-09 that it can reach"));
+#ifdef HAVE_GLOO
+    /* A CPU's product may have been slowed down by another program: it bounds nothing. */
+    folder_write(*state, "results/test-x1/bench_roofline.csv",
+                 "variant,status,dtype,tflops,campaign,gpu_uuid,device\ngemm,ok,fp32,1e-9,c-1,,cpu\n");
+    OWNED_CSV csv *slow =
+        bench_rows(*state, "bench_cp", "STEPBENCH_RUN=c-1",
+                   "--warmup 1 --iters 1 --ranks 2 --heads 2 --seq 64 --variant gather", EXIT_CODE_OK);
+    all_ok(slow, 1);
+#endif
 }
 
 /* ---- columns ---- */

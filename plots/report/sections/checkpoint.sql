@@ -2,8 +2,8 @@
 @section 140 bench_checkpoint: saving a run's state
 @of bench_checkpoint
 
-A stall is what a save adds to the step behind it; the law says what it must be by the copy and storage rates of the
-same run. Durable means synced and renamed, of all ranks together. Every row was loaded back bit for bit before it was
+A stall is what a save adds to the step after it; the law is what the copy and storage rates of the same run predict
+for it. Durable means synced and renamed, for all ranks together. Every row was loaded back bit for bit before it was
 timed.
 
 @figures checkpoint_
@@ -28,8 +28,8 @@ SELECT strategy, ranks AS "ranks:", way, n4(step_ms) AS "step ms:", bytes(state_
     n4(best_cost_pct) AS "costs %:", resume
 FROM here ORDER BY id
 
-Until it is durable, and back: the first save over later ones, the copy of the link, the load of what reading and
-copying back allow.
+Saving until durable, and loading: the first save over later ones, the copy as a share of the link, the load as a share
+of what reading and copying back allow.
 
 @table
 SELECT strategy, ranks AS "ranks:", way, n4(durable_ms) AS "durable ms:", n4(durable_gb_s) AS "GB/s:",
@@ -55,8 +55,8 @@ FROM here ORDER BY id
 
 ### torch.distributed.checkpoint
 
-As many bytes in fp32 (weights and two moments). Its files are not synced; on a tmpfs that costs nothing. Beside it our
-ways for the same model, batch and number of ranks, in the same run: a ratio is its stall over ours.
+As many bytes in fp32 (weights and two moments). Its files are not synced; on a tmpfs that costs nothing. Next to it
+are our ways for the same model, batch and number of ranks, in the same run: a ratio is its stall over ours.
 @from peer_checkpoint LIMIT 1
 
 @view beside
@@ -72,7 +72,7 @@ SELECT way, ranks AS "ranks:", size, n4(step_ms) AS "step ms:", bytes(state_byte
     n4(durable_ms / our_durable_ms) AS "of written?:", note AS "note?"
 FROM beside ORDER BY ranks, size_place(size), rowid, our_ms
 
-### What is asked of a save
+### Goals of a save
 @from (SELECT 1 FROM rows LIMIT 1)
 
 @view asked

@@ -2,9 +2,9 @@
 @section 90 bench_memory: where every byte goes
 @of bench_memory
 
-Counted tensor by tensor from the plan that a step runs by. Parameters include what extends 16-bit ones to fp32; scratch
-includes the tokens and tables. Taken is the peak plus what the planner leaves unused between tensors; driver is what
-the device's driver has handed out on top of that once a step is set up.
+Bytes are counted tensor by tensor from the plan that a step runs by. Parameters include what extends 16-bit ones to
+fp32; scratch includes the tokens and tables. Taken is the peak plus what the planner leaves unused between tensors;
+driver is what the device's driver has handed out on top of that once a step is set up.
 
 @figures memory_
 

@@ -85,7 +85,7 @@ median error and {n(worst_err_pct)} % the largest.
 @from bench_mesh WHERE variant = 'published' AND status = 'ok' ORDER BY id LIMIT 1
 
 Runs whose sequences are split over 4 ranks and more took up to {n(1 + err_pct / 100)} times as long as predicted:
-attention that is balanced, with hidden traffic, would be so much faster. That is left as it is, not fitted away.
+attention that is balanced, with hidden traffic, would be that much faster. This is not fitted away.
 @from bench_mesh WHERE variant = 'published' AND status = 'ok' AND cp >= 4 ORDER BY err_pct DESC LIMIT 1
 
 @figures mesh_error
@@ -108,7 +108,7 @@ FROM bench_mesh WHERE variant = 'published' AND status = 'ok' ORDER BY id
 ### Schedules of a pipeline
 
 Simulated, with equal stages. Times of dx, dw and of a hop between stages are in forwards of a rank, which holds up
-to so many micro-batches.
+to the given number of micro-batches.
 
 @figures pp_timeline
 

@@ -97,7 +97,7 @@ The twelve products of a block of xl, as fp8-tensorwise has them, take {n(ours)}
 @from (SELECT sum(ours) AS ours, iif(count(theirs) = 12, sum(theirs), NULL) AS theirs,
     n(min(theirs / ours)) || ' to ' || n(max(theirs / ours)) AS each FROM layer_products HAVING count(ours) = 12)
 
-Casting A in both orders, beside the rate of a copy of as many bytes (where K is at most N), and with the words of its
+Casting A in both orders, compared with a copy of as many bytes (where K is at most N), and with the words of its
 largest magnitudes where scales need them:
 
 @grid

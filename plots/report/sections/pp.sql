@@ -36,8 +36,8 @@ and parameters[[; clipped norms differ by {max(iif(clip > 0, err_norm, NULL))} a
 {max(iif(status = 'fail', reason, NULL))}]].
 @from bench_pp WHERE "check" IS NOT 0 AND status IN ('ok', 'fail') HAVING count(*)
 
-A step by blocks that are cut by measured cost over one by as many blocks in each stage, {a.variant}, {a.ranks} ranks:
-{a.step_ms / b.step_ms} ({a.cut} against {b.cut}).
+Time of a step with blocks divided by measured cost over one with as many blocks in each stage, {a.variant}, {a.ranks}
+ranks: {a.step_ms / b.step_ms} ({a.cut} against {b.cut}).
 @from ok a JOIN ok b ON a.balance = 'measured' AND b.balance = 'even' AND a.variant = b.variant
     AND json_remove(a.options, '$.balance') = json_remove(b.options, '$.balance') AND a.run_of = b.run_of
     ORDER BY a.ranks DESC, a.id LIMIT 1

@@ -9,10 +9,10 @@ SELECT *, size || ', S ' || seq || ', ' || precision || iif(ranks > 1, ', ' || s
     || iif(data <> 'made', ', ' || data, '') || iif(overfit, ', one batch', '') AS what
 FROM bench_run
 
-A run of thousands of steps on tokens of known entropy: {max(entropy_pair)} nats for who knows the two tokens before,
-[[{max(entropy_token)} for who knows one, {max(entropy_none)} for who knows none]]. A loss that stays above the
-second has not learned to look at two tokens, and one below the floor, the mean loss of who knows the source, would
-see what it predicts. Excess is the loss less what the very same tokens cost who knows it.
+A run of thousands of steps on tokens of known entropy: {max(entropy_pair)} nats for a model that knows the two tokens
+before, [[{max(entropy_token)} if it knows one, {max(entropy_none)} if it knows none]]. A loss that stays above the
+second has not learned to look at two tokens, and one below the floor, the mean loss of a model that knows the source,
+would see what it predicts. Excess is the loss less that of such a model on the same tokens.
 @from runs WHERE status = 'ok' AND entropy_pair IS NOT NULL HAVING count(*) > 0
 
 @table
@@ -60,9 +60,9 @@ FROM peer_run ORDER BY rowid
 
 ### What a run costs besides its steps
 
-Each rung adds one thing to the one before. Cost is the step with it less the same step bare, in alternating blocks
-[95 % interval]; wall is what a step of the whole run took, and rest what of it the blocks do not explain. The bare
-step of the rungs from `clip` on clips. `wait` reads each loss as soon as it is there, as a loop with `.item()` does.
+Each rung adds one thing to the one before. Cost is the step with it less the same step without it, in alternating
+blocks [95 % interval]; wall is a step of the whole run, and rest the share of it that the blocks do not explain.
+The bare step of the rungs from `clip` on clips. `wait` reads each loss at once, as a loop with `.item()` does.
 @from (SELECT 1 FROM runs WHERE bare_ms > 0 LIMIT 1)
 
 @table
@@ -74,9 +74,9 @@ WHERE status = 'ok' AND bare_ms > 0 ORDER BY id
 
 ### Saves of a run
 
-A checkpoint each so many steps. A save is what one adds to the steps of a block of the ladder, which has one in
-front; its share is that over the steps between two. Durable is the time from its begin until it is complete and
-synced. Behind is the step of a checkpoint from which the run went on.
+A run saves a checkpoint at intervals. A save is what a checkpoint adds to the steps of a block of the ladder that
+begins with one; its share is relative to the steps between two saves. Durable is the time from its start until it is
+complete and synced. Behind is the step of the checkpoint from which the run continued.
 @from (SELECT 1 FROM runs WHERE status = 'ok' AND saves > 0 LIMIT 1)
 
 @table
@@ -96,7 +96,7 @@ SELECT what AS "run", variant AS rung, n_steps AS "steps:", n4(step_ms) AS "medi
 FROM runs
 WHERE status = 'ok' ORDER BY id
 
-### What is asked of a run
+### Goals of a run
 @from (SELECT 1 FROM runs WHERE status = 'ok' LIMIT 1)
 
 @view asked

@@ -75,7 +75,8 @@ With the products of the blocks in float8, a step of {size} at S {seq} is {n(spe
 ({precision}); that is the least of {steps} steps{iif(gap IS NULL, ', and no run here says what it costs in loss',
 ', and its loss after a run is ' || n(abs(gap)) || ' % ' || iif(gap > 0, 'above', 'below') || ' that of bf16')}. The
 most is {most}{iif(slower, '; ' || counted(slower, 'step') || ' did not gain', '')}. MFU counts each operation at its
-own peak, and beside it all at that of 16 bits. Loss: how much higher it is than that of bf16 after the same tokens, on
+own peak; next to it, all count at the 16-bit peak.
+Loss: how much higher it is than that of bf16 after the same tokens, on
 average of the runs{iif(borrowed, ' of ' || code('h200-x1-losses') || ' (small, 1000 steps), since none are here',
 ' here')}.
 @from (SELECT *, count(*) OVER () AS steps, n(max(speedup_bf16) OVER ()) AS most,

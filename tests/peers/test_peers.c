@@ -5,7 +5,7 @@
 
 #include <sys/wait.h>
 
-#include "bench/attention/documents.h"
+#include "bench/attention/problem.h"
 #include "common/core/check.h"
 #include "common/core/rng.h"
 #include "common/formulas/attention.h"

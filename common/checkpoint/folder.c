@@ -227,7 +227,7 @@ void checkpoint_spares_make(const char *folder, const checkpoint_layout *l, int 
         OWNED char *path = xasprintf("%s/%snew-%d", folder, spare, i);
         mkdir(path, 0777);
     }
-    spread_pieces((size_t)(sets * l->files), 1, make_files, &(made){folder, l, rank, ranks});
+    spread_pieces((size_t)sets * (size_t)l->files, 1, make_files, &(made){folder, l, rank, ranks});
 }
 
 void checkpoint_spares_remove(const char *folder)

@@ -449,7 +449,7 @@ static const column_rule recompute_rules[] = {
     {"saved_bytes", DERIVED, saved_bytes, 0},
     {"err_step_pct", DERIVED, err_step, 1e-4},
     {"extra_pct", DERIVED, extra_pct, 1e-4},
-    {"ms_per_gib", DERIVED, ms_per_gib, 0},
+    {"ms_per_gib", DERIVED, ms_per_gib, 1e-4}, /* of times that are nearly equal few digits are left */
     {"fwd_ms fwd_mean_ms fwd_std_ms bwd_ms bwd_mean_ms bwd_std_ms opt_ms opt_mean_ms opt_std_ms "
      "step_ms step_mean_ms step_std_ms step_p10_ms step_p90_ms host_step_ms host_step_mean_ms "
      "host_step_std_ms n_steps ceiling_pct group_used forwards_again forwards_passed budget_bytes "

@@ -609,8 +609,7 @@ TEST_IN_RANKS_FOLDER(groups_of_a_mesh)
 
 TEST_IN_RANKS_FOLDER(shared_memory_has_room_or_is_refused)
 {
-    if (no_gloo())
-        skip();
+    needs_gloo();
     expect(CPU "--ranks 2 --variant room", EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
 }

@@ -16,9 +16,23 @@ struct data {
     token_file *file;
     int seq;
     int64_t windows;
-    uint64_t seed;
+    uint64_t seed, print;
     bool repeats;
 };
+
+static uint64_t print_of(const data *d)
+{
+    enum { SAMPLES = 64, TOKENS = 1 << 20 };
+    const int64_t n = d->seq + 1;
+    OWNED int32_t *tokens = xmalloc((size_t)n * sizeof *tokens);
+    uint64_t print = 0xcbf29ce484222325u; /* FNV-1a, a token at a time */
+    for (int64_t i = 0; i < SAMPLES && i * n < TOKENS; i++) {
+        data_sample(d, i, tokens);
+        for (int64_t t = 0; t < n; t++)
+            print = (print ^ (uint32_t)tokens[t]) * 0x100000001b3u;
+    }
+    return print;
+}
 
 data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why, size_t why_bytes)
 {
@@ -26,12 +40,15 @@ data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why
     d->seq = seq, d->seed = rng_hash(seed, "order of samples");
     if (strcmp(name, "made") == 0) {
         d->made = made_create(symbols, seed);
+        d->print = print_of(d);
         return d;
     }
     d->file = tokens_open(name, why, why_bytes);
     d->windows = d->file ? (tokens_count(d->file) - 1) / seq : 0;
-    if (d->file && d->windows > 0)
+    if (d->file && d->windows > 0) {
+        d->print = print_of(d);
         return d;
+    }
     if (d->file)
         snprintf(why, why_bytes, "%s has %lld tokens, fewer than a window of %d and its target", name,
                  (long long)tokens_count(d->file), seq);
@@ -55,16 +72,7 @@ const made *data_made(const data *d)
 
 uint64_t data_print(const data *d)
 {
-    enum { SAMPLES = 64, TOKENS = 1 << 20 };
-    const int64_t n = d->seq + 1;
-    OWNED int32_t *tokens = xmalloc((size_t)n * sizeof *tokens);
-    uint64_t print = 0xcbf29ce484222325u; /* FNV-1a, a token at a time */
-    for (int64_t i = 0; i < SAMPLES && i * n < TOKENS; i++) {
-        data_sample(d, i, tokens);
-        for (int64_t t = 0; t < n; t++)
-            print = (print ^ (uint32_t)tokens[t]) * 0x100000001b3u;
-    }
-    return print;
+    return d->print;
 }
 
 static uint64_t with_repeat(uint64_t i, uint64_t n, uint64_t key)

@@ -216,10 +216,13 @@ static int answer(const char *dir, const char *query)
     sqlite3 *db = db_open(dir, NULL);
     db_guard(db, true);
     sqlite3_stmt *s;
-    if (sqlite3_prepare_v2(db, query, -1, &s, NULL) != SQLITE_OK)
+    const char *rest;
+    if (sqlite3_prepare_v2(db, query, -1, &s, &rest) != SQLITE_OK)
         die(EXIT_CODE_USAGE, "%s", sqlite3_errmsg(db));
     if (!s)
         die(EXIT_CODE_USAGE, "there is no query");
+    if (rest[strspn(rest, " \t\r\n;")])
+        die(EXIT_CODE_USAGE, "there is more than one query: '%s' follows the first", rest + strspn(rest, " \t\r\n;"));
     const int n = sqlite3_column_count(s);
     for (int c = 0; c < n; c++)
         print_cell(sqlite3_column_name(s, c), c == n - 1);

@@ -308,7 +308,7 @@ bool checkpoint_folder_room(const char *folder, int checkpoints, int64_t bytes, 
     const double needed = (double)checkpoints * (double)bytes;
     if (statvfs(folder, &st) != 0 || (double)st.f_bavail * (double)st.f_frsize >= needed)
         return true;
-    snprintf(why, why_bytes, "%s has %.1f GB free, and %d checkpoints need %.1f", folder,
+    snprintf(why, why_bytes, "%s has %.3g GB free, and %d checkpoints need %.3g", folder,
              (double)st.f_bavail * (double)st.f_frsize / 1e9, checkpoints, needed / 1e9);
     return false;
 }

@@ -195,6 +195,8 @@ TEST_IN_FOLDER(a_question_only_reads)
         free(asked(*state, refused[i], EXIT_CODE_USAGE));
     free(asked(*state, "SELEC 1", EXIT_CODE_USAGE));
     free(asked(*state, "", EXIT_CODE_USAGE));
+    free(asked(*state, "SELECT 1; SELECT 2", EXIT_CODE_USAGE));
+    answers(*state, "SELECT 1 ;\n", "1\n");
     answers(*state, "SELECT 'a,b', 'c\"d' AS x", "\"a,b\",\"c\"\"d\"\n");
 }
 

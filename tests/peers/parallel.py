@@ -122,19 +122,6 @@ def phases_of(step, marks, iters):
     return found
 
 
-def captured(step, stream):
-    """The step as one CUDA graph, all-reduces and all. DDP needs some steps on the stream before."""
-    with torch.cuda.stream(stream):
-        for _ in range(11):
-            step()
-    torch.cuda.synchronize()
-    dist.barrier()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        step()
-    return graph.replay
-
-
 def measure(case, gpu, warmup, iters):
     """Medians of the slowest rank, the share in which the least busy GPU was busy, and the memory that this rank's tensors take by
     phase. Python's collector of garbage does not run meanwhile: it would stop a rank, and with it all of them."""
@@ -176,7 +163,8 @@ def measure(case, gpu, warmup, iters):
     gc.disable()
     with torch.cuda.stream(stream) if graph else contextlib.nullcontext():
         losses = [mean(step().detach()) for _ in range(3)]
-    again = captured(step, stream) if graph else step
+    # DDP needs some steps on the stream before.
+    again = ranks.captured(step, stream, warmup=11) if graph else step
     for _ in range(warmup):
         again()
     phases = ("fwd_ms", "bwd_ms", "opt_ms")  # the library sends inside backward: what is exposed cannot be told apart

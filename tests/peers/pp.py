@@ -141,24 +141,13 @@ def allow_split_backward():
         pass
 
 
-def captured(step, stream):
-    """All of a step as one CUDA graph with what it sends."""
-    import torch
-    import torch.distributed as dist
-    torch.cuda.synchronize()
-    dist.barrier()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        step()
-    return graph.replay
-
-
 def measure(case):
     import torch
     import torch.distributed as dist
     from torch.distributed.pipelining import PipelineStage
 
     import model as models
+    from ranks import captured
     rank, ranks = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", torch.cuda.current_device())
     allow_split_backward()

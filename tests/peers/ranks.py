@@ -25,6 +25,19 @@ def job(what, folder, backend="nccl", seconds=120):
     dist.destroy_process_group()
 
 
+def captured(step, stream, warmup=0):
+    """A whole step as one CUDA graph, with its collectives and what it sends; `warmup` steps run on the stream before."""
+    with torch.cuda.stream(stream):
+        for _ in range(warmup):
+            step()
+    torch.cuda.synchronize()
+    dist.barrier()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        step()
+    return graph.replay
+
+
 def queued(step, iters):
     """As the benches time theirs, from one moment on."""
     torch.cuda.synchronize()

@@ -118,18 +118,6 @@ def plain(loss):
     return float((loss.full_tensor() if hasattr(loss, "full_tensor") else loss).detach())
 
 
-def captured(step, stream):
-    """The step as one CUDA graph with its collectives: nothing of the host is left. What can't be captured is launched, and its row says so."""
-    torch.cuda.synchronize()
-    dist.barrier()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        step()
-    for _ in range(2):
-        graph.replay()
-    return graph.replay
-
-
 def measure(case, mesh, device, facts):
     mode, size, seq, batch, _ = case
     inputs, targets = tokens_of(size, seq, batch, device)
@@ -166,7 +154,9 @@ def measure(case, mesh, device, facts):
             loss = plain(step())
     failed = {}
     try:
-        step = captured(step, stream)
+        step = ranks.captured(step, stream)  # nothing of the host is left
+        for _ in range(2):
+            step()
     except RuntimeError as error:
         failed = {"mode": parallel_cases.TP_LAUNCHED[mode], "note": reason_of(error)}
     step_ms = slowest(statistics.median(ranks.queued(step, ITERS)))

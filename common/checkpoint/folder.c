@@ -16,6 +16,7 @@
 
 #include "common/core/error.h"
 #include "common/core/spread.h"
+#include "common/core/text.h"
 
 static const char marker[] = ".stepbench-checkpoints", trash[] = ".trash-", spare[] = ".spare-";
 
@@ -106,17 +107,13 @@ static int64_t step_of(const char *name)
     return errno || *end ? -1 : step;
 }
 
-static bool begins(const char *name, const char *with)
-{
-    return strncmp(name, with, strlen(with)) == 0;
-}
-
 static void remove_leftovers(const char *folder, bool spares_alone)
 {
     DIR *d = opendir(folder);
     for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
         OWNED char *path = xasprintf("%s/%s", folder, e->d_name);
-        if (begins(e->d_name, spare) || (!spares_alone && (is_partial(e->d_name) || begins(e->d_name, trash))))
+        if (text_starts(e->d_name, spare) ||
+            (!spares_alone && (is_partial(e->d_name) || text_starts(e->d_name, trash))))
             remove_folder(path);
     }
     if (d)
@@ -137,7 +134,7 @@ static char *find_spare(const char *folder)
     DIR *d = opendir(folder);
     char *path = NULL;
     for (const struct dirent *e = d ? readdir(d) : NULL; e && !path; e = readdir(d))
-        path = begins(e->d_name, spare) ? xasprintf("%s/%s", folder, e->d_name) : NULL;
+        path = text_starts(e->d_name, spare) ? xasprintf("%s/%s", folder, e->d_name) : NULL;
     if (d)
         closedir(d);
     return path;
@@ -214,10 +211,10 @@ static void make_files(void *arg, size_t first, size_t count)
         const size_t f = i % (size_t)m->l->files;
         OWNED char *path = xasprintf("%s/%snew-%zu/%s", m->folder, spare, i / (size_t)m->l->files, m->l->file[f].name);
         const int fd = f % (size_t)m->ranks == (size_t)m->rank ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
-        if (fd >= 0 && fallocate(fd, 0, 0, (off_t)m->l->file[f].bytes) != 0)
-            errno = 0; /* the save asks for it then */
-        if (fd >= 0)
-            close(fd);
+        if (fd < 0)
+            continue;
+        fallocate(fd, 0, 0, (off_t)m->l->file[f].bytes); /* where it fails, the save asks again, and says so */
+        close(fd);
     }
 }
 

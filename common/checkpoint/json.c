@@ -204,16 +204,3 @@ const json *json_find(const json *object, const char *name, json_kind kind)
             return m->kind == kind ? m : NULL;
     return NULL;
 }
-
-void json_write_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if (*c < 32 || *c == 127)
-            fprintf(out, "\\u%04x", *c);
-        else
-            fputc(*c, out);
-    fputc('"', out);
-}

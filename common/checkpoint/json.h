@@ -23,4 +23,3 @@ typedef struct json {
 json *json_parse(const char *text, size_t bytes, char *why, size_t why_bytes); /* NULL with a sentence */
 void json_free(json *j);                                                       /* NULL is fine */
 const json *json_find(const json *object, const char *name, json_kind kind);   /* NULL: not there, or of another kind */
-void json_write_text(FILE *out, const char *text);                             /* quoted */

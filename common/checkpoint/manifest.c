@@ -114,21 +114,21 @@ static void write_state(FILE *out, const checkpoint_state *s)
             o->step, o->skipped, o->lr, o->loss_scale, o->correction1, o->correction2, o->grad_scale, o->grad_factor,
             o->good_steps);
     fprintf(out, "\"data\":{\"file\":");
-    json_write_text(out, s->data.file);
+    text_json(out, s->data.file);
     fprintf(out,
             ",\"hash\":\"%016" PRIx64 "\",\"seed\":\"%016" PRIx64 "\",\"window\":%" PRId64 ",\"samples\":%" PRId64
             "},\n",
             s->data.hash, s->data.seed, s->data.window, s->data.samples);
     fprintf(out, "\"schedule\":{\"kind\":");
-    json_write_text(out, s->schedule.kind);
+    text_json(out, s->schedule.kind);
     fprintf(out,
             ",\"lr\":\"%a\",\"min_lr\":\"%a\",\"warmup\":%" PRId64 ",\"steps\":%" PRId64 ",\"position\":%" PRId64
             "},\n",
             s->schedule.lr, s->schedule.min_lr, s->schedule.warmup, s->schedule.steps, s->schedule.position);
     fprintf(out, "\"updates\":");
-    json_write_text(out, s->updates);
+    text_json(out, s->updates);
     fprintf(out, ",\n\"strategy\":");
-    json_write_text(out, s->strategy);
+    text_json(out, s->strategy);
     fprintf(out, ",\"ranks\":%d,\n", s->ranks);
 }
 

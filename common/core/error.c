@@ -214,7 +214,7 @@ void text_json(FILE *out, const char *text)
     for (const unsigned char *c = (const unsigned char *)text; *c; c++)
         if (*c == '"' || *c == '\\')
             fprintf(out, "\\%c", *c);
-        else if (*c < 0x20)
+        else if (*c < 0x20 || *c == 0x7f)
             fprintf(out, "\\u%04x", *c);
         else
             fputc(*c, out);

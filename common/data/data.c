@@ -38,22 +38,20 @@ data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why
 {
     data *d = xcalloc(1, sizeof *d);
     d->seq = seq, d->seed = rng_hash(seed, "order of samples");
-    if (strcmp(name, "made") == 0) {
+    if (strcmp(name, "made") == 0)
         d->made = made_create(symbols, seed);
-        d->print = print_of(d);
-        return d;
-    }
-    d->file = tokens_open(name, why, why_bytes);
+    else
+        d->file = tokens_open(name, why, why_bytes);
     d->windows = d->file ? (tokens_count(d->file) - 1) / seq : 0;
-    if (d->file && d->windows > 0) {
-        d->print = print_of(d);
-        return d;
-    }
-    if (d->file)
+    if (d->file && d->windows < 1)
         snprintf(why, why_bytes, "%s has %lld tokens, fewer than a window of %d and its target", name,
                  (long long)tokens_count(d->file), seq);
-    data_close(d);
-    return NULL;
+    if (!d->made && d->windows < 1) {
+        data_close(d);
+        return NULL;
+    }
+    d->print = print_of(d);
+    return d;
 }
 
 void data_close(data *d)

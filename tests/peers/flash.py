@@ -302,7 +302,7 @@ def compare(made, task, notes):
         if results and case.deterministic:
             results = [t.clone() for t in results]
             if not all(map(torch.equal, results, peer.results())):
-                notes[name] = "its gradients are others on every run"
+                notes[name] = "its gradients differ from run to run"
         if results:
             found[name] = [max((difference([a], [b]) for a, b in pairs), default="")
                            for pairs in (zip(results[:1], wanted[:1]), zip(results[1:], wanted[1:]))]

@@ -154,7 +154,7 @@ SELECT group_concat(column2 || ' ' || substr(value, 1, instr(value || ', median'
 FROM (SELECT * FROM first JOIN (VALUES (1, 'bf16'), (2, 'copy'), (5, 'xl'), (8, 'FSDP 2.7b'), (9, 'all-reduce'))
     ON column1 = nth WHERE value <> '' ORDER BY nth)
 
--- The ranks of a machine's CPU, beside those of its GPUs, are no case of these; nor has a CPU alone any, as a rule.
+-- None of these cases is of CPU ranks on a machine with GPUs, and a machine without a GPU seldom runs one.
 @view cases_stand
 SELECT 1 FROM main_device WHERE device <> 'cpu' OR NOT other AND EXISTS (SELECT 1 FROM first WHERE value <> '')
 

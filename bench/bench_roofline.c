@@ -14,6 +14,7 @@
 #include "bench/roofline/roofline.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
+#include "common/core/text.h"
 
 static option_spec option_table[] = {
     {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp16,tf32,fp32", .help = "gemm: precisions", .def_cpu = "fp32",
@@ -159,11 +160,6 @@ static void finish(session *s)
     free(s->user);
 }
 
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 static void roofline_run(session *s, const bench_case *c, row *w)
 {
     roofline *r = s->user;
@@ -177,9 +173,9 @@ static void roofline_run(session *s, const bench_case *c, row *w)
         roofline_gemm_best_time(r, case_text(c, "dtype"), shape, seed, &ms);
     } else if (strcmp(variant, "gemm") == 0) {
         roofline_gemm_time(r, case_text(c, "dtype"), (int)case_int(c, "size"), seed, &ms);
-    } else if (begins(variant, "copy")) {
+    } else if (text_starts(variant, "copy")) {
         roofline_copy_time(r, strcmp(variant, "copy_kernel") == 0, (size_t)case_int(c, "bytes"), seed, &ms);
-    } else if (begins(variant, "launch")) {
+    } else if (text_starts(variant, "launch")) {
         roofline_launch_time(r,
                              strcmp(variant, "launch_sync") == 0    ? LAUNCH_WAITED_FOR
                              : strcmp(variant, "launch_graph") == 0 ? LAUNCH_IN_GRAPH

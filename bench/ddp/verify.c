@@ -182,8 +182,7 @@ static bool verify_run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_
 /* The worst errors of all ranks, and the sentence of the first rank that failed. */
 static void merge(const ddp_case *k, ddp_outcome *out)
 {
-    OWNED ddp_outcome *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
-    launch_gather(k->l, "check", out, sizeof *out, all);
+    OWNED ddp_outcome *all = launch_gathered(k->l, "check", out, sizeof *out);
     *out = all[0];
     for (int r = 1; r < k->ranks; r++) {
         const double err = all[r].err_grad > out->err_grad || isnan(all[r].err_grad) ? all[r].err_grad : out->err_grad;

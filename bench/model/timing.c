@@ -18,8 +18,7 @@
 double *slowest_of(launch *l, const char *name, const double *mine, int n, int ranks)
 {
     double *most = xcalloc((size_t)n, sizeof *most);
-    OWNED double *all = xcalloc((size_t)n * (size_t)launch_size(l), sizeof *all);
-    launch_gather(l, name, mine, (size_t)n * sizeof *mine, all);
+    OWNED double *all = launch_gathered(l, name, mine, (size_t)n * sizeof *mine);
     for (int r = 0; r < ranks; r++)
         for (int i = 0; i < n; i++)
             most[i] = fmax(most[i], all[(size_t)r * (size_t)n + (size_t)i]);

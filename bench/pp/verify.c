@@ -128,11 +128,10 @@ static bool all_parts(pp_case *k, const pp_stage *s, const trainer *whole)
 {
     const bool counts = k->rank == pp_rank_at(k, k->stage); /* of those at its place */
     const int n = launch_size(k->l), mine = s->t && counts ? trainer_params(s->t)->count : 0;
-    int *all = xcalloc((size_t)n, sizeof *all), sum = 0;
-    launch_gather(k->l, "parts", &mine, sizeof mine, all);
+    OWNED int *all = launch_gathered(k->l, "parts", &mine, sizeof mine);
+    int sum = 0;
     for (int r = 0; r < n; r++)
         sum += all[r];
-    free(all);
     if (whole && sum != trainer_params(whole)->count) {
         k->wrong = WRONG_PARTS;
         row_status_set(k->w, ROW_FAIL, "wrong parts: the ranks have %d tensors, the model %d", sum,
@@ -275,13 +274,12 @@ static void run(pp_case *k, trainer *whole, pp_stage *s, outcome *out)
 
 static void fill(pp_case *k, const outcome *mine)
 {
-    outcome *all = xcalloc((size_t)launch_size(k->l), sizeof *all), worst = {0};
-    launch_gather(k->l, "errors", mine, sizeof *mine, all);
+    OWNED outcome *all = launch_gathered(k->l, "errors", mine, sizeof *mine);
+    outcome worst = {0};
     for (int r = 0; r < k->ranks; r++)
         worst =
             (outcome){worse(worst.loss, all[r].loss), worse(worst.grad, all[r].grad), worse(worst.norm, all[r].norm),
                       worse(worst.param, all[r].param), worse(worst.plan_pct, all[r].plan_pct)};
-    free(all);
     row_real(k->w, "err_loss", worst.loss);
     row_real(k->w, "err_grad", worst.grad);
     row_real(k->w, "err_norm", worst.norm);

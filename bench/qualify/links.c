@@ -118,8 +118,7 @@ static void group_run(qualify *q, const bench_case *c, qualify_item *item, int f
 /* The group is as fast as its slowest member, and right when all are. */
 static void group_join(qualify *q, qualify_item *item, int first, int count)
 {
-    OWNED qualify_item *all = xcalloc((unsigned long)q->ranks, sizeof *all);
-    launch_gather(q->l, "group", item, sizeof *item, all);
+    OWNED qualify_item *all = launch_gathered(q->l, "group", item, sizeof *item);
     *item = all[first];
     for (int r = first; r < first + count; r++) {
         const bool worse = all[r].status == ROW_FAIL && item->status != ROW_FAIL;

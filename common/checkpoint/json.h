@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 typedef enum json_kind { JSON_OBJECT, JSON_ARRAY, JSON_STRING, JSON_INT, JSON_BOOL } json_kind;
 

@@ -209,13 +209,10 @@ void checkpoint_pieces_add(checkpoint_pieces *p, const checkpoint_layout *l, int
     const int element = checkpoint_element(&l->model, a);
     if (!element || from >= to)
         return;
-    if (p->n == p->room) {
-        p->room = p->room ? 2 * p->room : 64;
-        p->p = xrealloc(p->p, (unsigned long)p->room * sizeof *p->p);
-    }
-    p->p[p->n++] =
-        (checkpoint_piece){at, file_of(l, tensor, a), l->place[a][tensor] + from * element, (to - from) * element};
-    p->bytes += (to - from) * element;
+    const int64_t bytes = (to - from) * element;
+    LIST_ADD(p->p, p->n, p->room,
+             (checkpoint_piece){at, file_of(l, tensor, a), l->place[a][tensor] + from * element, bytes});
+    p->bytes += bytes;
 }
 
 static int by_place(const void *a, const void *b)

@@ -24,13 +24,9 @@ int64_t checkpoint_blocks(int64_t bytes)
 
 checkpoint_run *checkpoint_runs_add(checkpoint_runs *runs, int file, int64_t offset, int64_t bytes)
 {
-    if (runs->n == runs->room) {
-        runs->room = runs->room ? 2 * runs->room : 64;
-        runs->r = xrealloc(runs->r, (unsigned long)runs->room * sizeof *runs->r);
-    }
-    checkpoint_run *r = &runs->r[runs->n++];
-    *r = (checkpoint_run){file, offset, bytes, xcalloc((unsigned long)checkpoint_blocks(bytes), sizeof *r->hashes)};
-    return r;
+    uint64_t *hashes = xcalloc((unsigned long)checkpoint_blocks(bytes), sizeof *hashes);
+    LIST_ADD(runs->r, runs->n, runs->room, (checkpoint_run){file, offset, bytes, hashes});
+    return &runs->r[runs->n - 1];
 }
 
 void checkpoint_runs_free(checkpoint_runs *runs)

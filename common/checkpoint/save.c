@@ -73,7 +73,7 @@ struct checkpoint_saver {
     char *slots;  /* of all writers */
     int threads;  /* at most twice o.writers */
     void *stream; /* of copies */
-    device_event *begun, *copied;
+    device_event *copied;
     double pin_s;
 
     checkpoint_state state; /* of the save that is under way */
@@ -801,7 +801,6 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
     make_runs(s);
     make_order(s);
     s->stream = device_stream_create(d, STREAM_NORMAL, "snapshot");
-    s->begun = device_event_create(d);
     s->copied = device_event_create(d);
     if (take_memory(s, why, why_bytes)) {
         reserve(s);
@@ -824,7 +823,6 @@ void checkpoint_saver_free(checkpoint_saver *s)
     checkpoint_save_wait(s);
     remove_spares(s);
     device_stream_destroy(s->d, s->stream);
-    device_event_destroy(s->d, s->begun);
     device_event_destroy(s->d, s->copied);
     for (int i = 0; i < s->threads; i++)
         pthread_cond_destroy(&s->writers[i].fetched);
@@ -939,8 +937,7 @@ static void *copy_files(void *arg)
 static void begin_copy(checkpoint_saver *s)
 {
     tell(s, 0, false);
-    device_event_record(s->d, s->begun);
-    device_stream_wait(s->d, s->stream, s->begun);
+    device_stream_follow(s->d, s->stream, device_stream(s->d));
     if ((planted(s, "torn") || planted(s, "slow")) && device_kind_of(s->d) == DEVICE_CPU)
         device_stream_run(s->d, s->stream, be_late, NULL, 0);
     if (s->o.way == CHECKPOINT_DEVICE) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The parser: merges the bench's table with the common one, reads argv, fills in defaults, validates. */
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "common/options/internal.h"
 
 #include <stdlib.h>
@@ -183,7 +184,7 @@ static size_t edit_distance(const char *a, const char *b)
 
 static void consider(const char *name, const char *wrong, const char **nearest, size_t *distance)
 {
-    size_t d = strncmp(name, wrong, strlen(wrong)) == 0 ? 1 : edit_distance(wrong, name);
+    size_t d = text_starts(name, wrong) ? 1 : edit_distance(wrong, name);
     if (d < *distance) {
         *distance = d;
         *nearest = name;

@@ -28,6 +28,7 @@ void cupti_records_free(cupti_records *r)
 #include <time.h>
 
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "common/record/cupti_library.h"
 #include "common/record/names.h"
 
@@ -401,7 +402,7 @@ static bool is_bookkeeping(const char *name)
         "DeviceGet",   "KernelGet",   "TensorMap",  "Ctx",         "LibraryGet",   "ModuleGet", "ThreadExchange"};
     const char *rest = name + (strncmp(name, "cuda", 4) == 0 ? 4 : 2);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (strncmp(rest, starts[i], strlen(starts[i])) == 0)
+        if (text_starts(rest, starts[i]))
             return strcmp(rest, "CtxSynchronize") != 0;
     return false;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
+#include "common/core/text.h"
 
 static const char results[] = "results/";
 
@@ -29,7 +30,7 @@ static int open_folder(const char *path, char **folder)
 
 int folder_lock(const char *csv_path)
 {
-    if (strncmp(csv_path, results, strlen(results)) != 0)
+    if (!text_starts(csv_path, results))
         return -1;
     char *folder;
     const int fd = open_folder(csv_path, &folder);

@@ -144,7 +144,7 @@ static void text_block(section *s, const block *b)
         from += strlen("\n@from ");
     }
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (strncmp(text, marks[i].mark, strlen(marks[i].mark)) == 0) {
+        if (text_starts(text, marks[i].mark)) {
             kind = marks[i].kind;
             shown += strlen(marks[i].mark);
         }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/core/text.h"
 
 void add_figures(document *doc, const char *folder, const char *prefix)
 {
@@ -19,7 +20,7 @@ void add_figures(document *doc, const char *folder, const char *prefix)
     const int n = scandir(plots, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char *name = entries[i]->d_name, *file = xasprintf("%s/%s", relative, name), *dot = strrchr(name, '.');
-        if (strncmp(name, prefix, strlen(prefix)) == 0 && dot && strcmp(dot, ".svg") == 0) {
+        if (text_starts(name, prefix) && dot && strcmp(dot, ".svg") == 0) {
             *dot = '\0';
             doc_figure(doc, file, name);
         }

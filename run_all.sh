@@ -235,10 +235,11 @@ wanted() { # LISTS GPUS: whether a run of these lists that needs so many GPUs is
 }
 
 plan_bench() { # NAME
-    local lists least seconds options before=${#run_bench[@]} small
+    local lists least seconds options before=${#run_bench[@]} small on=$place
     small=$(fact "$1" small)
     if [ "$level" = small ]; then
-        add "$1" 3 "$place $small --csv results/small/bench_$1.csv"
+        [[ $gpus != 0 && $small =~ --ranks\ ([0-9]+) && ${BASH_REMATCH[1]} -gt $gpus ]] && on=$beside
+        add "$1" 3 "$on $small --csv results/small/bench_$1.csv"
         return
     fi
     if [ "$gpus" = 0 ] && [ "$level" = quick ]; then

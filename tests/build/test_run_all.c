@@ -27,7 +27,7 @@ static const char bench[] =
 static const char lists_one[] = "name\tbench_one\norder\t1\nsummary\tOne?\nsmall\t--tiny\n"
                                 "run\tquick\t1\t10\t--q\nrun\tdefault\t1\t70\t\nrun\tdefault\t1\t30\t--d\n"
                                 "run\tfull\t1\t100\t--f\nrun\tcpu\t0\t5\t--c\nsection\tone\nfigure\tone\n";
-static const char lists_ranks[] = "name\tbench_ranks\norder\t3\nsummary\tRanks?\nsmall\t--tiny\n"
+static const char lists_ranks[] = "name\tbench_ranks\norder\t3\nsummary\tRanks?\nsmall\t--ranks 2\n"
                                   "run\tquick\t2\t10\t--ranks {gpus} --q\nrun\tdefault\t2\t20\t--ranks {gpus}\n"
                                   "run\tdefault\t4\t20\t--four\nrun\tquick+default\t0\t20\t--beside\n"
                                   "run\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
@@ -109,29 +109,34 @@ TEST_WITH(a_machine_gets_its_runs, tree_create, folder_remove)
 {
     static const struct {
         const char *environment, *arguments, *calls;
-    } table[] = {{"", "", "bench_one\nbench_one --d\nbench_more " BESIDE " --tiny\nbench_ranks " BESIDE " --beside\n"},
-                 {"", "--quick", "bench_one --q\nbench_more " BESIDE " --tiny\nbench_ranks " BESIDE " --beside\n"},
-                 {"", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
-                 {"", "--device cuda --only one", "bench_one --device cuda\nbench_one --device cuda --d\n"},
-                 {"UUIDS='a b'", "",
-                  "bench_one --q\nbench_more --two\nbench_ranks --ranks 2\nbench_ranks " BESIDE " --beside\n"},
-                 {"UUIDS='a b c d e f g h'", "--only ranks",
-                  "bench_ranks --ranks 8\nbench_ranks --four\nbench_ranks " BESIDE " --beside\n"},
-                 {"UUIDS='a b c d'", "--only ranks --match 'ranks 4$|^--no'", "bench_ranks --ranks 4\n"},
-                 {"UUIDS='a b c d'", "--quick --only=bench_ranks,one",
-                  "bench_ranks --ranks 4 --q\nbench_ranks " BESIDE " --beside\nbench_one --q\n"},
-                 {"UUIDS='a b'", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
-                 {"UUIDS=", "", "bench_one --device cpu --c\nbench_more --device cpu\nbench_ranks --device cpu\n"},
-                 {"UUIDS='a b'", "--full-loads", "bench_more --two\n"},
-                 {"UUIDS='a b'", "--full-loads --only one,more", "bench_more --two\n"},
-                 {"", "--headlines",
-                  "bench_more --head\nbench_more --head\nbench_more --head\nbench_more --head\nbench_more --head\n"},
-                 {"UUIDS='a b c d'", "--qualify", "bench_qualify\n"},
-                 {"UUIDS=", "--qualify", "bench_qualify --c\n"}, /* which then says that there is no GPU */
-                 {"UUIDS=", "--qualify --device cpu", "bench_qualify --device cpu --c\n"},
-                 {"UUIDS='a b c d'", "--qualify --expect 8", "bench_qualify --expect 8\n"},
-                 {"UUIDS=", "--quick --only one", "bench_one --device cpu --tiny\n"},
-                 {"UUIDS=", "--small --only one", "bench_one --device cpu --tiny --csv results/small/bench_one.csv\n"}};
+    } table[] = {
+        {"", "", "bench_one\nbench_one --d\nbench_more " BESIDE " --tiny\nbench_ranks " BESIDE " --beside\n"},
+        {"", "--quick", "bench_one --q\nbench_more " BESIDE " --tiny\nbench_ranks " BESIDE " --beside\n"},
+        {"", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
+        {"", "--device cuda --only one", "bench_one --device cuda\nbench_one --device cuda --d\n"},
+        {"UUIDS='a b'", "",
+         "bench_one --q\nbench_more --two\nbench_ranks --ranks 2\nbench_ranks " BESIDE " --beside\n"},
+        {"UUIDS='a b c d e f g h'", "--only ranks",
+         "bench_ranks --ranks 8\nbench_ranks --four\nbench_ranks " BESIDE " --beside\n"},
+        {"UUIDS='a b c d'", "--only ranks --match 'ranks 4$|^--no'", "bench_ranks --ranks 4\n"},
+        {"UUIDS='a b c d'", "--quick --only=bench_ranks,one",
+         "bench_ranks --ranks 4 --q\nbench_ranks " BESIDE " --beside\nbench_one --q\n"},
+        {"UUIDS='a b'", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
+        {"UUIDS=", "", "bench_one --device cpu --c\nbench_more --device cpu\nbench_ranks --device cpu\n"},
+        {"UUIDS='a b'", "--full-loads", "bench_more --two\n"},
+        {"UUIDS='a b'", "--full-loads --only one,more", "bench_more --two\n"},
+        {"", "--headlines",
+         "bench_more --head\nbench_more --head\nbench_more --head\nbench_more --head\nbench_more --head\n"},
+        {"UUIDS='a b c d'", "--qualify", "bench_qualify\n"},
+        {"UUIDS=", "--qualify", "bench_qualify --c\n"}, /* which then says that there is no GPU */
+        {"UUIDS=", "--qualify --device cpu", "bench_qualify --device cpu --c\n"},
+        {"UUIDS='a b c d'", "--qualify --expect 8", "bench_qualify --expect 8\n"},
+        {"UUIDS=", "--quick --only one", "bench_one --device cpu --tiny\n"},
+        {"UUIDS=", "--small --only one", "bench_one --device cpu --tiny --csv results/small/bench_one.csv\n"},
+        {"", "--small --only one,ranks",
+         "bench_one --tiny --csv results/small/bench_one.csv\n"
+         "bench_ranks --device cpu --machine small --ranks 2 --csv results/small/bench_ranks.csv\n"},
+        {"UUIDS='a b'", "--small --only ranks", "bench_ranks --ranks 2 --csv results/small/bench_ranks.csv\n"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         assert_int_equal(run_all(*state, table[i].environment, table[i].arguments), EXIT_CODE_OK);
         expect_calls(*state, table[i].calls);

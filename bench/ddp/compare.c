@@ -64,7 +64,7 @@ static bounds bounds_of(const ddp_case *k, const replica *r)
 {
     if (step_context_ranks(&r->o) > 1)
         return bounds_of_context(r);
-    const sb_dtype wire = trainer_grad_dtype(r->t) == SB_TF32 ? SB_FP32 : trainer_grad_dtype(r->t);
+    const sb_dtype sums = trainer_state_of(r->t).grad_dtype, wire = sums == SB_TF32 ? SB_FP32 : sums;
     const int batches = step_micro_batches(&r->o), terms = k->ranks * batches;
     const double sum = unit_of(wire) * sqrt(terms > 1 ? terms - 1 : 1);
     const double moments = r->o.moments == MOMENTS_BF16 ? 4 * sqrt(4 * sum * unit_of(SB_BF16)) : 0;
@@ -81,7 +81,7 @@ static bounds bounds_of(const ddp_case *k, const replica *r)
  * update. */
 static int half_steps_of(const replica *r, int updates)
 {
-    if (sb_dtype_bytes(trainer_param_dtype(r->t)) != 2)
+    if (sb_dtype_bytes(trainer_state_of(r->t).param_dtype) != 2)
         return 0;
     return r->o.precision->master == SB_MASTER_NONE ? 2 * updates : r->plan->sharded ? 1 : 0;
 }

@@ -27,8 +27,8 @@ void ddp_held_init(const ddp_case *k, replica *r, ddp_held *h)
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
     if (!r->member)
         return;
-    device_memset(k->s->dev, trainer_grad_arena(r->t), 0,
-                  (size_t)replica_grad_elements(r) * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)));
+    const trainer_state s = trainer_state_of(r->t);
+    device_memset(k->s->dev, s.grad, 0, (size_t)replica_grad_elements(r) * (size_t)sb_dtype_bytes(s.grad_dtype));
     parallel_collectives_alone(r->p);
     replica_settle(r);
     h->comm = cpu ? NAN : held(k) + (double)r->free_with_model;
@@ -78,7 +78,7 @@ static void fill_counted(ddp_case *k, const replica *r)
     const double parts = r->plan->sharded ? r->plan->slices : 1, whole = (double)parallel_plan_whole(r->plan);
     const double all = (double)r->plan->elements, slice = (all - whole) / parts + whole;
     const double p = sb_dtype_bytes(x->param) * (r->plan->s->parameters == PARAMETERS_RESIDENT ? all : slice);
-    const double g = sb_dtype_bytes(trainer_grad_dtype(r->t)) * (sliced ? slice : all);
+    const double g = sb_dtype_bytes(trainer_state_of(r->t).grad_dtype) * (sliced ? slice : all);
     const double held = precision_master_bytes(x) + 2 * sb_dtype_bytes(moments_dtype(x, r->o.moments));
     const double init = p, before = p + g, after = before + held * slice;
     row_real(k->w, "param_bytes", param);

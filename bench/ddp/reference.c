@@ -61,9 +61,10 @@ static void add_piece(void *arg, const void *piece, size_t at, size_t bytes)
 /* Adds the trainer's gradients, over `count`, to `to`. */
 static void add_grads(const batches *b, float *to, int count)
 {
-    addition a = {.to = to, .dtype = trainer_grad_dtype(b->t), .count = (float)count};
+    const trainer_state s = trainer_state_of(b->t);
+    addition a = {.to = to, .dtype = s.grad_dtype, .count = (float)count};
     device_sync(b->d);
-    pieces_read(b->d, trainer_grad_arena(b->t), b->n * (size_t)sb_dtype_bytes(a.dtype), add_piece, &a);
+    pieces_read(b->d, s.grad, b->n * (size_t)sb_dtype_bytes(a.dtype), add_piece, &a);
 }
 
 typedef struct shares {
@@ -100,11 +101,11 @@ static double mean_error(const batches *b)
 static void add_up(void *user)
 {
     batches *b = user;
-    const sb_dtype dtype = trainer_grad_dtype(b->t);
+    const trainer_state s = trainer_state_of(b->t);
     device_sync(b->d);
     phase_set("check: gradients of batch %d of %d on one rank", b->added + 1, b->ranks);
     if (b->added == 0)
-        dtype_download(b->d, dtype, b->sum, trainer_grad_arena(b->t), b->n);
+        dtype_download(b->d, s.grad_dtype, b->sum, s.grad, b->n);
     if (b->whole && b->added == 0)
         b->err_mean = mean_error(b);
     b->whole = NULL;
@@ -116,7 +117,7 @@ static void add_up(void *user)
     if (b->first_sums)
         spread_copy(b->first_sums, b->sum, b->n * sizeof *b->sum);
     b->first_sums = NULL;
-    dtype_upload(b->d, dtype, trainer_grad_arena(b->t), b->sum, b->n);
+    dtype_upload(b->d, s.grad_dtype, s.grad, b->sum, b->n);
     trainer_update_all(b->t);
 }
 

@@ -41,9 +41,9 @@ static void fill_steps(row *w, const ddp_times *m)
 
 static void fill_communication(const ddp_case *k, const replica *r, const ddp_times *m)
 {
+    const trainer_state s = trainer_state_of(r->t);
     const double exposed = stats_of(&m->step).median - stats_of(&m->compute).median;
-    const double bytes = parallel_wire_bytes(r->plan, sb_dtype_bytes(trainer_grad_dtype(r->t)),
-                                             sb_dtype_bytes(trainer_param_dtype(r->t)));
+    const double bytes = replica_wire_bytes(r);
     row_real(k->w, "tail_ms", m->tail);
     row_real(k->w, "contention_ms", exposed - m->tail);
     row_real(k->w, "comm_alone_ms", m->comm_alone);
@@ -57,9 +57,9 @@ static void fill_communication(const ddp_case *k, const replica *r, const ddp_ti
         row_real(k->w, "reduced_wait_ms", m->reduced_wait);
         row_int(k->w, "gathered_bytes", r->plan->gathered_bytes);
         row_text(k->w, "gathered_dtype",
-                 r->plan->gathered_bytes == 0         ? ""
-                 : trainer_codes(r->t).slices != NULL ? "e4m3"
-                                                      : sb_dtype_name(trainer_param_dtype(r->t)));
+                 r->plan->gathered_bytes == 0 ? ""
+                 : s.codes.slices != NULL     ? "e4m3"
+                                              : sb_dtype_name(s.param_dtype));
     }
     const bool alternate = k->o.micro_batches > 1; /* forwards and backwards */
     row_real(k->w, "fwd_ms", alternate ? NAN : m->forward);
@@ -149,7 +149,7 @@ static void fill_case(const ddp_case *k, const replica *r, const ddp_times *m)
     row_text(k->w, "checksum", checksum);
     if (!r->member)
         return;
-    const sb_dtype grads = trainer_grad_dtype(r->t);
+    const sb_dtype grads = trainer_state_of(r->t).grad_dtype;
     row_text(k->w, "backend", parallel_backend(r->p));
     row_text(k->w, "wire_dtype", comm_dtype_name(replica_comm_dtype(grads)));
     row_int(k->w, "bucket_bytes", largest_bucket(&r->plan->b) * sb_dtype_bytes(grads));

@@ -178,9 +178,9 @@ static bool check_equal(ddp_case *k, replica *r, ddp_times *m)
 /* Gradients are zeros, since sums of sums would overflow. The first call is not measured. */
 static void time_collectives(replica *r, int calls, double *ms)
 {
-    const size_t bytes = (size_t)replica_grad_elements(r) * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t));
+    const trainer_state s = trainer_state_of(r->t);
     device_event **at = marks_begin(r->at.d, calls);
-    device_memset(r->at.d, trainer_grad_arena(r->t), 0, bytes);
+    device_memset(r->at.d, s.grad, 0, (size_t)replica_grad_elements(r) * (size_t)sb_dtype_bytes(s.grad_dtype));
     for (int i = 0; i <= calls; i++) {
         replica_collectives_alone(r);
         device_event_record(r->at.d, at[i]);

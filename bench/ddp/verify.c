@@ -140,8 +140,10 @@ static void update(replica *r, const plant *p, int step, ddp_outcome *out)
 {
     replica_step(r);
     replica_settle(r);
-    if (p->kind == PLANT_PARAMETER)
-        device_memset(r->at.d, trainer_param_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_param_dtype(r->t)));
+    if (p->kind == PLANT_PARAMETER) {
+        const trainer_state s = trainer_state_of(r->t);
+        device_memset(r->at.d, s.param, 0x3f, (size_t)sb_dtype_bytes(s.param_dtype));
+    }
     phase_set("check: parameters of all ranks after update %d", step + 1);
     const int odd = replica_odd_rank(r, replica_checksum(r));
     out->ok = odd < 0;

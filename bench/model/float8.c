@@ -276,9 +276,11 @@ static void look_at_copy(const sb_quantize *p, const uint16_t *x, size_t x_bytes
 
 static bool is_weight(const void *x)
 {
-    const char *at = x, *params = watch.t ? trainer_param_arena(watch.t) : NULL;
-    return params && at >= params &&
-           at < params + trainer_params(watch.t)->elements * sb_dtype_bytes(trainer_param_dtype(watch.t));
+    if (!watch.t)
+        return false;
+    const trainer_state s = trainer_state_of(watch.t);
+    const char *at = x, *first = s.param;
+    return at >= first && at < first + trainer_params(watch.t)->elements * sb_dtype_bytes(s.param_dtype);
 }
 
 static const char *name_of(const sb_matmul *p)

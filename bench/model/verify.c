@@ -251,8 +251,8 @@ static double update_of(const step_options *o, double param, double grad)
 /* What the rounding of a parameter without a master may take it from `want`. */
 static double rounding_of(const trainer *t, double want)
 {
-    const bool rounded =
-        trainer_options_of(t)->precision->master == SB_MASTER_NONE && sb_dtype_bytes(trainer_param_dtype(t)) == 2;
+    const bool rounded = trainer_options_of(t)->precision->master == SB_MASTER_NONE &&
+                         sb_dtype_bytes(trainer_state_of(t).param_dtype) == 2;
     return rounded ? 0x1p-8 * fabs(want) : 0;
 }
 

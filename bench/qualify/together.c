@@ -125,7 +125,7 @@ static void even_out(qualify *q, stepping *x)
 static void compare(qualify *q, const bench_case *c, stepping *x, row *scratch)
 {
     if (strcmp(case_text(c, "plant-error"), "bits") == 0 && launch_rank(q->l) == q->ranks - 1)
-        device_memset(q->s->dev, trainer_param_arena(x->r->t), 0x5a, 1);
+        device_memset(q->s->dev, trainer_state_of(x->r->t).param, 0x5a, 1);
     const size_t n = (size_t)q->ranks;
     const uint64_t mine = replica_checksum(x->r);
     OWNED uint64_t *all = xcalloc(n, sizeof *all);

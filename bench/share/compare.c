@@ -64,7 +64,8 @@ double share_mean_loss(const team *x)
 
 void share_round(const team *x, float *params, size_t n)
 {
-    for (size_t i = 0; i < n && trainer_param_dtype(x->t) == SB_BF16; i++) {
+    const bool rounds = trainer_state_of(x->t).param_dtype == SB_BF16;
+    for (size_t i = 0; i < n && rounds; i++) {
         uint16_t high;
         int16_t rest;
         float_split(params[i], &high, &rest);

@@ -75,12 +75,12 @@ static void add_piece(void *arg, const void *piece, size_t at, size_t bytes)
 /* Where the parameters of bucket i are whole until the next call; unit by unit if each rank has a slice. */
 static const char *whole_bucket(replica *r, int i)
 {
+    const trainer_state s = trainer_state_of(r->t);
     if (r->plan->s->parameters == PARAMETERS_RESIDENT)
-        return (const char *)trainer_param_arena(r->t) +
-               r->plan->b.b[i].first * sb_dtype_bytes(trainer_param_dtype(r->t));
-    parallel_gather_now(r->p, i, trainer_scratch(r->t));
+        return (const char *)s.param + r->plan->b.b[i].first * sb_dtype_bytes(s.param_dtype);
+    parallel_gather_now(r->p, i, s.scratch);
     device_sync(r->at.d);
-    return trainer_scratch(r->t);
+    return s.scratch;
 }
 
 uint64_t replica_checksum(replica *r)
@@ -88,10 +88,11 @@ uint64_t replica_checksum(replica *r)
     checksum c = {.sum = 1};
     if (!r->member)
         return 0;
-    const size_t element = (size_t)sb_dtype_bytes(trainer_param_dtype(r->t));
+    const trainer_state s = trainer_state_of(r->t);
+    const size_t element = (size_t)sb_dtype_bytes(s.param_dtype);
     replica_settle(r);
     if (r->plan->s->parameters == PARAMETERS_RESIDENT)
-        pieces_read(r->at.d, trainer_param_arena(r->t), (size_t)r->plan->elements * element, add_piece, &c);
+        pieces_read(r->at.d, s.param, (size_t)r->plan->elements * element, add_piece, &c);
     else
         for (int i = 0; i < r->plan->b.n; i++)
             pieces_read(r->at.d, whole_bucket(r, i), (size_t)r->plan->b.b[i].count * element, add_piece, &c);
@@ -110,7 +111,7 @@ void replica_read_params(replica *r, float *out)
         return;
     }
     for (int i = 0; i < r->plan->b.n; i++)
-        dtype_download(r->at.d, trainer_param_dtype(r->t), out + r->plan->b.b[i].first, whole_bucket(r, i),
+        dtype_download(r->at.d, trainer_state_of(r->t).param_dtype, out + r->plan->b.b[i].first, whole_bucket(r, i),
                        (size_t)r->plan->b.b[i].count);
 }
 
@@ -121,16 +122,22 @@ int64_t replica_grad_elements(const replica *r)
 
 void replica_read_grads(replica *r, float *out)
 {
-    const sb_dtype dtype = trainer_grad_dtype(r->t);
+    const trainer_state s = trainer_state_of(r->t);
     const ownership *own = &r->plan->own;
-    const char *grads = trainer_grad_arena(r->t);
+    const char *grads = s.grad;
     if (r->plan->s->gradients == GRADIENTS_RESIDENT) {
-        dtype_download(r->at.d, dtype, out, grads, (size_t)r->plan->elements);
+        dtype_download(r->at.d, s.grad_dtype, out, grads, (size_t)r->plan->elements);
         return;
     }
     for (int i = 0; i < own->n; i++)
-        dtype_download(r->at.d, dtype, out + own->r[i].first, grads + own->r[i].state_first * sb_dtype_bytes(dtype),
-                       (size_t)own->r[i].count);
+        dtype_download(r->at.d, s.grad_dtype, out + own->r[i].first,
+                       grads + own->r[i].state_first * sb_dtype_bytes(s.grad_dtype), (size_t)own->r[i].count);
+}
+
+double replica_wire_bytes(const replica *r)
+{
+    const trainer_state s = trainer_state_of(r->t);
+    return parallel_wire_bytes(r->plan, sb_dtype_bytes(s.grad_dtype), sb_dtype_bytes(s.param_dtype));
 }
 
 int replica_odd_rank(const replica *r, uint64_t checksum)

@@ -232,7 +232,7 @@ bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, siz
     if (t) {
         show_words(e, s);
         trainer_rehearse(t);
-        copies_places(e->copies, trainer_scratch(t), mine);
+        copies_places(e->copies, trainer_state_of(t).scratch, mine);
     }
     OWNED int64_t *all = launch_gathered(e->l, "places", mine, n * sizeof *mine);
     for (int p = 0; p < s->ranks; p++) {
@@ -241,7 +241,8 @@ bool edges_connect(edges *e, trainer *t, const pipeline_shape *s, char *why, siz
     }
     e->words = peer_memory_open(e->l, e->d, members, s->ranks, e->flags, why, why_bytes);
     if (e->words)
-        e->places = peer_memory_open(e->l, e->d, members, s->ranks, t ? trainer_scratch(t) : NULL, why, why_bytes);
+        e->places =
+            peer_memory_open(e->l, e->d, members, s->ranks, t ? trainer_state_of(t).scratch : NULL, why, why_bytes);
     for (int p = 0; p < s->ranks && e->places; p++)
         of[p] = (copies_memory){peer_memory_at(e->places)[p], peer_memory_at(e->words)[p]};
     if (t && e->places)

@@ -55,7 +55,7 @@ static void add(parts *p, int first, int n, size_t at, void *out, const void *re
     sb_direct_sum s = {.dtype = t, .count = n, .n = count, .residual = residual, .out = out};
     for (int i = 0; i < n; i++)
         s.parts[i] = (const char *)p->of[first + i].send + at * (size_t)sb_dtype_bytes(t);
-    if (!windows_add(p->at.d, &s, trainer_stream(p->of[0].t)))
+    if (!windows_add(p->at.d, &s, trainer_state_of(p->of[0].t).stream))
         launch_fail(p->at.l, EXIT_CODE_FAILURE, "a sum of parts: %s", sb_last_message());
 }
 

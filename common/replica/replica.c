@@ -100,7 +100,7 @@ static void update_all(void *user)
 {
     replica *r = user;
     if (r->saver)
-        checkpoint_before_update(r->saver, trainer_stream(r->t));
+        checkpoint_before_update(r->saver, trainer_state_of(r->t).stream);
     if (!r->hold)
         trainer_update_all(r->t);
 }
@@ -217,23 +217,23 @@ static parallel_model model_of(replica *r)
 {
     if (!r->member)
         return (parallel_model){.d = r->at.d};
-    const step_codes_place codes = trainer_codes(r->t);
+    const trainer_state s = trainer_state_of(r->t);
     return (parallel_model){.d = r->at.d,
-                            .codes = codes.slices,
-                            .codes_first = codes.first,
-                            .codes_end = codes.end,
-                            .main = trainer_stream(r->t),
-                            .grad = trainer_grad_arena(r->t),
-                            .grad_dtype = replica_comm_dtype(trainer_grad_dtype(r->t)),
-                            .param = trainer_param_arena(r->t),
-                            .param_dtype = replica_comm_dtype(trainer_param_dtype(r->t)),
-                            .scratch = trainer_scratch(r->t),
+                            .codes = s.codes.slices,
+                            .codes_first = s.codes.first,
+                            .codes_end = s.codes.end,
+                            .main = s.stream,
+                            .grad = s.grad,
+                            .grad_dtype = replica_comm_dtype(s.grad_dtype),
+                            .param = s.param,
+                            .param_dtype = replica_comm_dtype(s.param_dtype),
+                            .scratch = s.scratch,
                             .user = r,
                             .update_begin = update_begin,
                             .update = update,
                             .fused_update = fused_update,
                             .add = grads_add,
-                            .cast = step_made_dtype(&r->o) == trainer_grad_dtype(r->t) ? NULL : cast,
+                            .cast = step_made_dtype(&r->o) == s.grad_dtype ? NULL : cast,
                             .norm = trainer_update_wants_all(r->t) ? norm : NULL,
                             .norms = norms,
                             .update_all = update_all};
@@ -287,7 +287,7 @@ static bool make_trainer(replica *r, replica_problem *problem)
     if (r->member)
         r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
     if (r->t && r->plan)
-        r->plan->gathered_bytes = trainer_gathered_bytes(r->t);
+        r->plan->gathered_bytes = trainer_state_of(r->t).gathered_bytes;
     return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(at, r->t, &r->o, problem);
 }
 
@@ -301,7 +301,7 @@ static bool open_sharers(replica *r, char *why, size_t why_bytes)
     const mesh alone = {1, 1, r->plan->o.ranks / n, n, 1}, m = r->plan->o.m.cp > 1 ? r->plan->o.m : alone;
     const bool ok = comm_open_axes(r->at.l, r->at.d, NULL, m, MESH_CP, &o, &r->sharers, why, why_bytes);
     if (ok && r->member)
-        trainer_connect(r->t, r->sharers);
+        context_connect(trainer_state_of(r->t).context, r->sharers, NULL);
     return ok;
 }
 
@@ -392,14 +392,14 @@ void replica_communicate(replica *r, bool on)
     if (r->p)
         parallel_communicate(r->p, on);
     if (r->sharers && r->member)
-        trainer_context(r->t)->moving = on;
+        trainer_state_of(r->t).context->moving = on;
 }
 
 void replica_collectives_alone(replica *r)
 {
     parallel_collectives_alone(r->p);
     for (int i = 0; r->sharers && i < r->o.config.layers * step_micro_batches(&r->o); i++)
-        context_moves_alone(trainer_context(r->t), trainer_stream(r->t));
+        context_moves_alone(trainer_state_of(r->t).context, trainer_state_of(r->t).stream);
 }
 
 static device_graph *capture(replica *r)

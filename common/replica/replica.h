@@ -101,5 +101,6 @@ int replica_odd_rank(const replica *r, uint64_t checksum);
  * were. */
 void replica_read_params(replica *r, float *out);
 void replica_read_grads(replica *r, float *out);
-int64_t replica_grad_elements(const replica *r); /* of trainer_grad_arena */
+int64_t replica_grad_elements(const replica *r); /* of the arena of gradients */
 comm_dtype replica_comm_dtype(sb_dtype t);
+double replica_wire_bytes(const replica *r); /* parallel_wire_bytes of its plan in its dtypes */

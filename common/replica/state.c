@@ -13,10 +13,8 @@ enum { CUT = 2048 /* elements: pieces of 2 bytes or more begin on 4096 bytes whe
 
 checkpoint_model replica_model(const replica *r)
 {
-    return (checkpoint_model){.config = r->o.config,
-                              .param = trainer_param_dtype(r->t),
-                              .moments = trainer_moments_dtype(r->t),
-                              .master = r->o.precision->master};
+    const trainer_state s = trainer_state_of(r->t);
+    return (checkpoint_model){r->o.config, s.param_dtype, s.moments_dtype, r->o.precision->master};
 }
 
 /* Elements [first, first + count) of the index space, in arenas whose own index is `shift` larger. */
@@ -52,7 +50,7 @@ static void add_owned(replica_state *x, checkpoint_pieces *to, const owned_range
     const int64_t shift = r->state_first - r->first;
     const bool resident = x->r->plan->s->parameters == PARAMETERS_RESIDENT;
     if (weights)
-        add_range(x, to, CHECKPOINT_WEIGHT, trainer_param_arena(x->r->t), r->first, r->count, resident ? 0 : shift);
+        add_range(x, to, CHECKPOINT_WEIGHT, s.param, r->first, r->count, resident ? 0 : shift);
     add_range(x, to, CHECKPOINT_M, s.m, r->first, r->count, shift);
     add_range(x, to, CHECKPOINT_V, s.v, r->first, r->count, shift);
     add_range(x, to, CHECKPOINT_MASTER, s.master, r->first, r->count, shift);
@@ -77,7 +75,7 @@ replica_state *replica_state_create(replica *r)
         add_owned(x, &x->load, &plan->own.r[i], !resident);
     }
     if (resident)
-        add_range(x, &x->load, CHECKPOINT_WEIGHT, trainer_param_arena(r->t), 0, plan->elements, 0);
+        add_range(x, &x->load, CHECKPOINT_WEIGHT, trainer_state_of(r->t).param, 0, plan->elements, 0);
     checkpoint_pieces_sort(&x->save);
     checkpoint_pieces_sort(&x->load);
     return x;
@@ -113,7 +111,7 @@ static void clear(const replica *r)
         checkpoint_arena arena;
         void *at;
         int64_t elements;
-    } all[] = {{CHECKPOINT_WEIGHT, trainer_param_arena(r->t), resident ? r->plan->elements : s.elements},
+    } all[] = {{CHECKPOINT_WEIGHT, s.param, resident ? r->plan->elements : s.elements},
                {CHECKPOINT_M, s.m, s.elements},
                {CHECKPOINT_V, s.v, s.elements},
                {CHECKPOINT_MASTER, s.master, s.elements}};

@@ -48,12 +48,13 @@ static void stand_in(team *x, void *to, const void *from, size_t bytes, void *st
 static void stand_in_embedding(team *x, void *rows, size_t bytes, void *stream)
 {
     const param_tensor *table = params_find(trainer_params(x->t), PARAM_EMBEDDING, -1);
+    const trainer_state s = trainer_state_of(x->t);
     const int micro_batches = step_micro_batches(&x->o), sums = x->step_sums / micro_batches;
     if (x->r->communicating || !table || x->o.shard.params || sums == 0 || x->sums % sums != 0 ||
-        trainer_param_dtype(x->t) != x->o.precision->activations)
+        s.param_dtype != x->o.precision->activations)
         return;
-    const size_t element = (size_t)sb_dtype_bytes(trainer_param_dtype(x->t)), most = (size_t)table->count * element;
-    const char *from = (const char *)trainer_param_arena(x->t) + (size_t)table->first * element;
+    const size_t element = (size_t)sb_dtype_bytes(s.param_dtype), most = (size_t)table->count * element;
+    const char *from = (const char *)s.param + (size_t)table->first * element;
     for (size_t at = 0; at < bytes; at += most)
         device_stream_copy(x->at.d, stream, (char *)rows + at, from, bytes - at < most ? bytes - at : most);
 }
@@ -305,11 +306,11 @@ void team_alone(team *x)
         replica_collectives_alone(x->r);
     if (x->w) {
         windows_quiet(x->w, false);
-        windows_begin(x->w, trainer_stream(x->t));
+        windows_begin(x->w, trainer_state_of(x->t).stream);
     }
     for (int i = 0; i < x->op_count; i++)
         if (x->ops[i].c)
-            team_enqueue(&x->ops[i], trainer_stream(x->t));
+            team_enqueue(&x->ops[i], trainer_state_of(x->t).stream);
         else
             team_copy_alone(x, &x->ops[i]);
 }
@@ -326,7 +327,5 @@ const char *team_backend(const team *x)
 
 double team_data_bytes(const team *x)
 {
-    return !x->r->plan ? 0
-                       : parallel_wire_bytes(x->r->plan, sb_dtype_bytes(trainer_grad_dtype(x->t)),
-                                             sb_dtype_bytes(trainer_param_dtype(x->t)));
+    return x->r->plan ? replica_wire_bytes(x->r) : 0;
 }

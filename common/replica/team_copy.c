@@ -11,7 +11,7 @@ void team_copy_begin(team *x)
     windows_quiet(x->w, !x->r->communicating);
     if (team_breaks(x, TEAM_FLAG))
         windows_plant_late(x->w);
-    windows_begin(x->w, trainer_stream(x->t));
+    windows_begin(x->w, trainer_state_of(x->t).stream);
 }
 
 static void spread(void *user, int at, const void *mine, size_t count, sb_dtype t, bool whole)
@@ -51,7 +51,7 @@ static void give(void *user, int rank, const void *part)
     team *x = user;
     if (x->sums == 1 && team_breaks(x, TEAM_PARTIAL))
         device_memset(x->at.d, part ? (void *)part : windows_part(x->w, rank), 0, x->row_bytes);
-    windows_give(x->w, rank, part, trainer_stream(x->t));
+    windows_give(x->w, rank, part, trainer_state_of(x->t).stream);
 }
 
 static void add(void *user, const void *own, const void *residual, void *out, size_t count, sb_dtype t)
@@ -77,7 +77,7 @@ void team_copy_hooks(step_share *share)
 
 void team_copy_alone(team *x, const team_op *op)
 {
-    void *main = trainer_stream(x->t);
+    void *main = trainer_state_of(x->t).stream;
     if (op->kind == OP_SPREAD) {
         windows_spread(x->w, op->at, op->send, false);
         windows_await(x->w, op->at, -1, main, false);

@@ -115,7 +115,7 @@ typedef struct step_options {
     bool windows;             /* with rows_apart: rows come and go piece by piece (pieces.c) */
     bool push;          /* with windows: products write parts of sums into the memory of the rank that adds them */
     bool gather_logits; /* for the loss, instead of three numbers a row */
-    /* Context parallelism: `seq` is what this rank has of each sequence, two chunks. Needs trainer_connect. */
+    /* Context parallelism: `seq` is what this rank has of each sequence, two chunks. Needs context_connect. */
     step_context context; /* ranks 0 or 1: whole sequences */
 } step_options;
 /* The whole sequences of the ranks that share them; ranks is 1 where nobody does. */

@@ -321,21 +321,10 @@ void trainer_optimizer_state(trainer *t, sb_optimizer_state *out)
     device_download(s->dev, out, s->state, sizeof *out);
 }
 
-static void set_state(trainer *t, const sb_optimizer_state *state)
-{
-    device_upload(t->step.dev, t->step.state, state, sizeof *state);
-}
-
 void trainer_set_optimizer_state(trainer *t, const sb_optimizer_state *state)
 {
     device_sync(t->step.dev);
-    set_state(t, state);
-}
-
-trainer_state trainer_state_of(const trainer *t)
-{
-    const step *s = &t->step;
-    return (trainer_state){s->master, s->m, s->v, (int64_t)state_elements(s)};
+    device_upload(t->step.dev, t->step.state, state, sizeof *state);
 }
 
 void trainer_set_lr(trainer *t, double lr)
@@ -343,7 +332,7 @@ void trainer_set_lr(trainer *t, double lr)
     sb_optimizer_state state;
     trainer_optimizer_state(t, &state);
     state.lr = (float)lr;
-    set_state(t, &state);
+    trainer_set_optimizer_state(t, &state);
 }
 
 void trainer_set_loss_scale(trainer *t, double scale)
@@ -351,7 +340,7 @@ void trainer_set_loss_scale(trainer *t, double scale)
     sb_optimizer_state state;
     trainer_optimizer_state(t, &state);
     state.loss_scale = (float)scale;
-    set_state(t, &state);
+    trainer_set_optimizer_state(t, &state);
 }
 
 double trainer_loss(trainer *t)
@@ -375,7 +364,7 @@ void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
     sb_optimizer_state state;
     expect_whole(s->o.shard.grads, p);
     trainer_optimizer_state(t, &state);
-    dtype_download(s->dev, s->grad_dtype, out, (char *)trainer_grad_arena(t) + p->first * s->grad_element,
+    dtype_download(s->dev, s->grad_dtype, out, (char *)trainer_state_of(t).grad + p->first * s->grad_element,
                    (size_t)p->count);
     const float factor = 1 / (s->o.mode == STEP_TRAIN ? state.grad_scale : state.loss_scale);
     for (int64_t i = 0; factor != 1 && i < p->count; i++)
@@ -423,15 +412,23 @@ const step_options *trainer_options_of(const trainer *t)
     return &t->step.o;
 }
 
-void *trainer_stream(const trainer *t)
-{
-    return t->step.main;
-}
-
-void *trainer_grad_arena(const trainer *t)
+trainer_state trainer_state_of(const trainer *t)
 {
     const step *s = &t->step;
-    return s->grad_sums ? s->grad_sums : s->block;
+    return (trainer_state){.stream = s->main,
+                           .param = s->param,
+                           .grad = s->grad_sums ? s->grad_sums : s->block,
+                           .master = s->master,
+                           .m = s->m,
+                           .v = s->v,
+                           .scratch = s->block,
+                           .elements = (int64_t)state_elements(s),
+                           .gathered_bytes = s->gathered_bytes,
+                           .param_dtype = s->param_dtype,
+                           .grad_dtype = s->grad_dtype,
+                           .moments_dtype = s->moment_dtype,
+                           .codes = codes_of(s),
+                           .context = s->context};
 }
 
 void *trainer_grad_at(const trainer *t, int64_t element)
@@ -443,45 +440,10 @@ void *trainer_grad_at(const trainer *t, int64_t element)
     return unit_grad(s, params_unit_of(s->params, p), element);
 }
 
-void *trainer_scratch(const trainer *t)
-{
-    return t->step.block;
-}
-
-void *trainer_param_arena(const trainer *t)
-{
-    return t->step.param;
-}
-
-sb_dtype trainer_grad_dtype(const trainer *t)
-{
-    return t->step.grad_dtype;
-}
-
-sb_dtype trainer_moments_dtype(const trainer *t)
-{
-    return t->step.moment_dtype;
-}
-
-sb_dtype trainer_param_dtype(const trainer *t)
-{
-    return t->step.param_dtype;
-}
-
-step_codes_place trainer_codes(const trainer *t)
-{
-    return codes_of(&t->step);
-}
-
 int trainer_products(const trainer *t, const tuned_product **out)
 {
     *out = t->step.products.list;
     return t->step.products.count;
-}
-
-int64_t trainer_gathered_bytes(const trainer *t)
-{
-    return t->step.gathered_bytes;
 }
 
 int64_t trainer_offloaded_bytes(const trainer *t)

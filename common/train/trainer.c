@@ -227,16 +227,6 @@ void trainer_set_hops(trainer *t, const step_hops *hops)
     t->step.hops = *hops;
 }
 
-void trainer_connect(trainer *t, comm *c)
-{
-    context_connect(t->step.context, c, NULL);
-}
-
-context *trainer_context(const trainer *t)
-{
-    return t->step.context;
-}
-
 void trainer_set_share(trainer *t, const step_share *share)
 {
     t->step.share = *share;

@@ -84,30 +84,22 @@ void trainer_set_hooks(trainer *t, const step_hooks *hooks); /* after trainer_tu
 void trainer_set_hops(trainer *t,
                       const step_hops *hops); /* likewise; needed where a part's neighbour is on another rank */
 void trainer_set_share(trainer *t, const step_share *share); /* likewise; needed where ranks share layers */
-/* Likewise; needed where ranks share sequences, whose communicator it is. */
-void trainer_connect(trainer *t, comm *c);
-context *trainer_context(const trainer *t); /* NULL: there is none */
 
-/* What strategies work on; valid until trainer_free. Arenas over the index space, of trainer_params(t)->elements; what
- * is sharded is one of slices instead, each at a rank's part of where its unit begins, state_elements in all. */
-void *trainer_stream(const trainer *t);
-void *trainer_grad_arena(const trainer *t);
-void *trainer_param_arena(const trainer *t);
-/* Arenas of the optimizer's state, as updates find them: of the whole index space, or of what is held here. NULL where the
- * step or its precision has none. */
+/* What strategies and checkpoints work on; valid until trainer_free. Arenas cover the index space, trainer_params(t)->elements;
+ * what is sharded is an arena of slices instead, each at a rank's part of where its unit begins. */
 typedef struct trainer_state {
-    void *master, *m, *v;
-    int64_t elements;
+    void *stream; /* of the step */
+    void *param, *grad;
+    void *master, *m, *v;   /* as updates find them; NULL where the step or its precision has none */
+    int64_t elements;       /* of master, m and v */
+    void *scratch;          /* has no content between steps; at least one unit's parameters or gradients */
+    int64_t gathered_bytes; /* of parameters or codes, each as often as a step gathers it */
+    sb_dtype param_dtype, grad_dtype, moments_dtype; /* grad: of their sums */
+    step_codes_place codes;
+    context *context; /* NULL: sequences are not shared; else to be connected before the first step */
 } trainer_state;
 trainer_state trainer_state_of(const trainer *t);
 /* As trainer_optimizer_state gave it: for a run that goes on. */
 void trainer_set_optimizer_state(trainer *t, const sb_optimizer_state *state);
 /* In a step: gradient `element` of the unit whose gradients are made now, of step_made_dtype. */
 void *trainer_grad_at(const trainer *t, int64_t element);
-/* Memory that has no content between steps, at least one unit's parameters or gradients. */
-void *trainer_scratch(const trainer *t);
-int64_t trainer_gathered_bytes(const trainer *t); /* of parameters or codes, each as often as a step gathers it */
-step_codes_place trainer_codes(const trainer *t);
-sb_dtype trainer_grad_dtype(const trainer *t); /* of their sums */
-sb_dtype trainer_moments_dtype(const trainer *t);
-sb_dtype trainer_param_dtype(const trainer *t);

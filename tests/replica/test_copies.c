@@ -83,7 +83,7 @@ static void connect(rank *ranks, const pipeline_shape *s)
     copies_memory of[RANKS];
     OWNED int64_t *places = xcalloc((size_t)s->ranks * (size_t)n, sizeof *places);
     for (int r = 0; r < s->ranks; r++) {
-        of[r] = (copies_memory){trainer_scratch(ranks[r].t), ranks[r].flags};
+        of[r] = (copies_memory){trainer_state_of(ranks[r].t).scratch, ranks[r].flags};
         copies_places(ranks[r].c, of[r].base, places + r * n);
     }
     for (int r = 0; r < s->ranks; r++)

@@ -42,7 +42,7 @@ TEST_WITH(a_process_alone_has_a_replica, bed_create, bed_destroy)
     assert_int_equal(replica_odd_rank(r, replica_checksum(r)), -1);
     const size_t bytes = (size_t)r->plan->elements * 4;
     assert_int_equal(r->plan->elements, trainer_params(t)->elements);
-    assert_memory_equal(trainer_param_arena(r->t), trainer_param_arena(t), bytes);
+    assert_memory_equal(trainer_state_of(r->t).param, trainer_state_of(t).param, bytes);
     assert_false(replica_capture(r, &problem)); /* the CPU has no graphs */
     assert_non_null(strstr(problem.text, "graph"));
     trainer_free(t);
@@ -101,7 +101,7 @@ static void steps(replica *r, bool odd)
         require(replica_odd_rank(r, replica_checksum(r)) == -1, "equal parameters");
     }
     if (odd && last)
-        *(float *)trainer_param_arena(r->t) += 1;
+        *(float *)trainer_state_of(r->t).param += 1;
     require(replica_odd_rank(r, replica_checksum(r)) == (odd && r->plan->o.ranks > 1 ? r->plan->o.ranks - 1 : -1),
             "the odd rank");
 }

@@ -279,7 +279,8 @@ TEST(a_trainer_is_converted_in_place)
         if (!trainer_convert(t, precision_find(to[i]), why, sizeof why))
             fail_msg("%s: %s", to[i], why);
         const trainer_state after = trainer_state_of(t);
-        assert_memory_equal(&before, &after, sizeof before);
+        assert_true(after.param == before.param && after.master == before.master && after.m == before.m);
+        assert_true(after.v == before.v && after.elements == before.elements);
         float *same = all_params(t);
         assert_memory_equal(params, same, (size_t)trainer_params(t)->parameters * sizeof *params);
         o.precision = precision_find(to[i]);

@@ -174,13 +174,13 @@ TEST(sums_in_products)
                 fail_msg("%s mask %d: fp32 sums are %.2e apart", policies[i], mask, off);
             outcome_free(&got);
             trainer *t = create(&o);
-            assert_true(!takes_slots_for_gradients(t) && trainer_grad_dtype(t) == SB_FP32);
+            assert_true(!takes_slots_for_gradients(t) && trainer_state_of(t).grad_dtype == SB_FP32);
             const size_t in_products = arena_bytes(trainer_arena(t));
             trainer_free(t);
             o.sums = SUMS_BF16;
             o.grad_fp32 = true;
             t = create(&o);
-            assert_true(takes_slots_for_gradients(t) && trainer_grad_dtype(t) == SB_BF16);
+            assert_true(takes_slots_for_gradients(t) && trainer_state_of(t).grad_dtype == SB_BF16);
             assert_true(arena_bytes(trainer_arena(t)) > in_products || !wide);
             trainer_free(t);
             outcome_free(&want);

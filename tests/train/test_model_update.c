@@ -198,7 +198,7 @@ TEST(moments_in_16_bits)
             o.moments = MOMENTS_BF16;
             o.overlap = way ? OVERLAP_ALL : OVERLAP_NONE;
             OWNED_TRAINER trainer *t = create(&o);
-            assert_true(trainer_moments_dtype(t) == SB_BF16);
+            assert_true(trainer_state_of(t).moments_dtype == SB_BF16);
             if (o.precision->loss_scaling)
                 trainer_set_loss_scale(t, 1);
             for (int s = 0; s < 3; s++)

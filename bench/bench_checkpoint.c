@@ -206,25 +206,12 @@ static const bench_info info = {
     .figures = (const char *const[]){"checkpoint_stall", "checkpoint_timeline", NULL},
 };
 
-static option_spec *option_of(const char *name)
-{
-    option_spec *o = option_table;
-    while (strcmp(o->name, name) != 0)
-        o++;
-    return o;
-}
-
 int main(int argc, char **argv)
 {
     const session_hooks hooks = {model_start_gated, run, model_finish, ddp_case_estimate};
-    option_spec *overlap = option_of("overlap"), *mode = option_of("mode");
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two communicators of a rank at once, as in bench_zero1 */
-    overlap->def = "none";
-    overlap->choices = "none|gradients";
-    overlap->help = "what runs on other streams during the backward: weight gradients, or nothing";
-    mode->choices = "train-step";
-    mode->help = "what a step does";
-    option_of("deterministic")->def = "1";
+    model_options_of_ranks(option_table);
+    model_option(option_table, "deterministic")->def = "1";
     launch_default_ranks(option_table, "1,2");
     return launch_main(&info, &hooks, argc, argv);
 }

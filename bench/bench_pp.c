@@ -202,26 +202,15 @@ static double estimate_bytes(const options *o, const bench_case *c)
     return model_case_estimate(o, c) / (double)case_int(c, "ranks");
 }
 
-static option_spec *option_of(const char *name)
-{
-    option_spec *o = option_table;
-    while (strcmp(o->name, name) != 0)
-        o++;
-    return o;
-}
-
 int main(int argc, char **argv)
 {
     const session_hooks hooks = {model_start_gated, run, model_finish, estimate_bytes};
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* as many streams wait for each other as a rank has edges */
-    option_of("batch")->def = "1";
-    option_of("batch")->def_cpu = "1";
-    option_of("batch")->help = "batch size of a micro-batch";
-    option_of("overlap")->def = "none"; /* weight gradients beside the backward would be in no span */
-    option_of("overlap")->choices = "none|gradients";
-    option_of("overlap")->help = "what runs on other streams during the backward: weight gradients, or nothing";
-    option_of("mode")->choices = "train-step";
-    option_of("layers")->def_cpu = "8";
+    option_spec *batch = model_option(option_table, "batch");
+    batch->def = batch->def_cpu = "1";
+    batch->help = "batch size of a micro-batch";
+    model_option(option_table, "layers")->def_cpu = "8";
+    model_options_of_ranks(option_table);
     launch_default_ranks(option_table, "2,4,8");
     return launch_main(&info, &hooks, argc, argv);
 }

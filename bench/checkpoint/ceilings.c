@@ -143,11 +143,8 @@ static void measure_storage(const saving *s, char *memory, int64_t rooms, saving
     const int64_t all = s->x ? s->x->save.bytes : 0, capped = all < most_written ? all : most_written;
     const int64_t each = (capped / s->writers + BLOCK - 1) / BLOCK * BLOCK;
     const double mine = (double)each * s->writers;
-    double writing = NAN, reading = NAN, *bytes = xcalloc((unsigned long)launch_size(s->k->l), sizeof *bytes), sum = 0;
-    ddp_gather(s->k, "bytes written", &mine, 1, bytes);
-    for (int i = 0; i < s->k->ranks; i++)
-        sum += bytes[i];
-    free(bytes);
+    double writing = NAN, reading = NAN;
+    const double sum = launch_sum(s->k->l, "bytes written", mine, s->k->ranks);
     for (int turn = 0; turn < 2 * REPEATS; turn++) {
         const bool back = turn >= REPEATS;
         on_files(s, back ? saving_forget : remove_file);

@@ -13,9 +13,13 @@
 #include "common/core/text.h"
 #include "common/session/watchdog.h"
 
+/* What a save is measured by; the stall with the step behind it. */
+enum { STALLED, CALLED, COPIED, WRITTEN, SYNCED, DURABLE, SAVE_TIMES };
+
 typedef struct timed { /* milliseconds of the slowest rank, or rank 0's */
-    samples step, compute, stalled, called, beside, copied, written, synced, durable;
-    double load_s, verify_gb_s, into_ms, into_gb_s, first_stalled, first_durable;
+    samples step, compute, beside, save[SAVE_TIMES];
+    double first[SAVE_TIMES]; /* of the save that is not measured */
+    double load_s, verify_gb_s, into_ms, into_gb_s;
     int64_t loaded_bytes;
     bool direct, cold;
 } timed;
@@ -42,14 +46,14 @@ static void plain_steps(saving *s, timed *t)
     launch_barrier(s->k->l, "plain steps");
     device_sense_begin(s->r->at.d);
     for (int i = 0; i < steps; i++) {
-        const double ms = step_ms(s);
-        double compute = 0;
+        double mine[2] = {step_ms(s)};
         if (s->r->member) {
             const step_times x = trainer_times(s->r->t);
-            compute = x.forward + x.backward;
+            mine[1] = x.forward + x.backward;
         }
-        samples_add(&t->step, ddp_most(s->k, "step", ms));
-        samples_add(&t->compute, ddp_most(s->k, "compute", compute));
+        OWNED double *most = launch_most_each(s->k->l, "step", mine, 2, s->k->ranks);
+        samples_add(&t->step, most[0]);
+        samples_add(&t->compute, most[1]);
     }
     device_state_note(s->r->at.d);
     device_sense_end(s->r->at.d, true);
@@ -58,38 +62,32 @@ static void plain_steps(saving *s, timed *t)
 /* One save with the step behind it, then steps until it is durable. */
 static bool one_save(saving *s, timed *t, bool first)
 {
-    const double plain = stats_of(&t->step).median;
+    double mine[SAVE_TIMES];
     checkpoint_saved saved;
     launch_barrier(s->k->l, "save");
     const double start = now_ms();
     saving_begin(s);
-    const double called = now_ms() - start;
+    mine[CALLED] = now_ms() - start;
     step_ms(s);
-    const double stall = ddp_most(s->k, "stall", now_ms() - start) - plain;
-    const double call = ddp_most(s->k, "call", called);
+    mine[STALLED] = now_ms() - start;
     const step_times x = s->r->member ? trainer_times(s->r->t) : (step_times){0};
-    phase_set("saves of %s: call %.1f ms, forward %.1f, backward %.1f, updates %.1f", case_name(s->k->c), called,
+    phase_set("saves of %s: call %.1f ms, forward %.1f, backward %.1f, updates %.1f", case_name(s->k->c), mine[CALLED],
               x.forward, x.backward, x.optimizer);
     while (!launch_all(s->k->l, "over", !s->saver || checkpoint_save_over(s->saver)))
         samples_add(&t->beside, ddp_most(s->k, "beside", step_ms(s)));
     if (!saving_finish(s, &saved))
         return false;
-    const double copied = ddp_most(s->k, "copied", saved.copied_s * 1e3);
-    const double written = ddp_most(s->k, "written", saved.written_s * 1e3);
-    const double synced = ddp_most(s->k, "synced", saved.synced_s * 1e3);
-    const double durable = ddp_most(s->k, "durable", saved.committed_s * 1e3);
+    mine[COPIED] = saved.copied_s * 1e3;
+    mine[WRITTEN] = saved.written_s * 1e3;
+    mine[SYNCED] = saved.synced_s * 1e3;
+    mine[DURABLE] = saved.committed_s * 1e3;
     t->direct = saved.direct;
-    if (first) {
-        t->first_stalled = stall;
-        t->first_durable = durable;
-        return true;
-    }
-    samples_add(&t->stalled, stall);
-    samples_add(&t->called, call);
-    samples_add(&t->copied, copied);
-    samples_add(&t->written, written);
-    samples_add(&t->synced, synced);
-    samples_add(&t->durable, durable);
+    OWNED double *most = launch_most_each(s->k->l, "save", mine, SAVE_TIMES, s->k->ranks);
+    most[STALLED] -= stats_of(&t->step).median;
+    for (int i = 0; i < SAVE_TIMES && !first; i++)
+        samples_add(&t->save[i], most[i]);
+    if (first)
+        memcpy(t->first, most, sizeof t->first);
     return true;
 }
 
@@ -199,22 +197,22 @@ static double law_ms(const saving *s, const saving_ceilings *top, double rank_by
 static void fill_stall(saving *s, const timed *t, double law)
 {
     row *w = s->k->w;
-    const double step = stats_of(&t->step).median, stall = stats_of(&t->stalled).median;
+    const double step = stats_of(&t->step).median, stall = stats_of(&t->save[STALLED]).median;
     const double mtbf_s = option_real(s->k->s->opt, "mtbf") * 3600, lost = fmax(stall, 0) / 1e3;
     const double interval = sqrt(2 * lost * mtbf_s);
     row_real(w, "step_ms", step);
     row_real(w, "fwd_bwd_ms", stats_of(&t->compute).median);
     row_real(w, "stall_ms", stall);
-    row_real(w, "stall_max_ms", stats_of(&t->stalled).max);
-    row_real(w, "stall_first_ms", t->first_stalled);
+    row_real(w, "stall_max_ms", stats_of(&t->save[STALLED]).max);
+    row_real(w, "stall_first_ms", t->first[STALLED]);
     row_real(w, "stall_steps", stall / step);
-    row_real(w, "call_ms", stats_of(&t->called).median);
+    row_real(w, "call_ms", stats_of(&t->save[CALLED]).median);
     row_real(w, "law_ms", law);
     row_real(w, "excess_ms", stall - law);
     row_real(w, "beside_ms", stats_of(&t->beside).median);
     row_real(w, "beside_pct", 100 * (stats_of(&t->beside).median / step - 1));
     row_int(w, "n_beside", (int64_t)t->beside.n);
-    row_int(w, "n_saves", (int64_t)t->stalled.n);
+    row_int(w, "n_saves", (int64_t)t->save[STALLED].n);
     row_real(w, "best_interval_s", interval);
     row_real(w, "best_cost_pct", interval > 0 ? 100 * lost / interval : 0);
 }
@@ -222,13 +220,13 @@ static void fill_stall(saving *s, const timed *t, double law)
 static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, double rank_bytes, double all_bytes)
 {
     row *w = s->k->w;
-    const double durable = stats_of(&t->durable).median, copied = stats_of(&t->copied).median;
+    const double durable = stats_of(&t->save[DURABLE]).median, copied = stats_of(&t->save[COPIED]).median;
     const double load = (double)t->loaded_bytes / t->load_s / 1e9;
     row_real(w, "copied_ms", copied);
-    row_real(w, "written_ms", stats_of(&t->written).median);
-    row_real(w, "synced_ms", stats_of(&t->synced).median);
+    row_real(w, "written_ms", stats_of(&t->save[WRITTEN]).median);
+    row_real(w, "synced_ms", stats_of(&t->save[SYNCED]).median);
     row_real(w, "durable_ms", durable);
-    row_real(w, "durable_first_ms", t->first_durable);
+    row_real(w, "durable_first_ms", t->first[DURABLE]);
     row_real(w, "copied_gb_s", rank_bytes / copied / 1e6);
     row_real(w, "durable_gb_s", all_bytes / durable / 1e6);
     row_real(w, "durable_pct", 100 * all_bytes / durable / 1e6 / top->write);
@@ -251,10 +249,15 @@ static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, do
 static void fill_row(saving *s, const timed *t, const saving_ceilings *top)
 {
     row *w = s->k->w;
-    const double rank_bytes = ddp_most(s->k, "bytes", s->x ? (double)s->x->save.bytes : 0);
-    const double host = ddp_most(s->k, "host", s->saver ? (double)checkpoint_saver_host_bytes(s->saver) : 0);
-    const double inside = ddp_most(s->k, "inside", s->saver ? (double)checkpoint_saver_device_bytes(s->saver) : 0);
-    const double pin = ddp_most(s->k, "pin", s->saver ? checkpoint_saver_pin_s(s->saver) : 0);
+    double mine[4] = {0};
+    if (s->saver) {
+        mine[0] = (double)s->x->save.bytes;
+        mine[1] = (double)checkpoint_saver_host_bytes(s->saver);
+        mine[2] = (double)checkpoint_saver_device_bytes(s->saver);
+        mine[3] = checkpoint_saver_pin_s(s->saver);
+    }
+    OWNED double *most = launch_most_each(s->k->l, "memory", mine, 4, s->k->ranks);
+    const double rank_bytes = most[0], host = most[1], pin = most[3];
     const double all_bytes = s->x ? (double)s->x->layout->bytes : NAN;
     static const char *const ways[] = {"sync", "async", "lazy", "device"};
     row_text(w, "way", ways[s->way]);
@@ -263,7 +266,7 @@ static void fill_row(saving *s, const timed *t, const saving_ceilings *top)
     row_real(w, "state_bytes", all_bytes);
     row_real(w, "rank_bytes", rank_bytes);
     row_real(w, "host_bytes", host);
-    row_real(w, "device_bytes", inside);
+    row_real(w, "device_bytes", most[2]);
     row_real(w, "pin_s", pin);
     row_real(w, "pin_gb_s", host / pin / 1e9);
     fill_stall(s, t, law_ms(s, top, rank_bytes, all_bytes, stats_of(&t->compute).median));
@@ -282,8 +285,9 @@ void saving_measure(saving *s, const saving_ceilings *top)
         ok = one_save(s, &t, i == 0);
     if (ok && saving_frame_is_whole(s) && load_back(s, &t))
         fill_row(s, &t, top);
-    samples *all[] = {&t.step,   &t.compute, &t.stalled, &t.called, &t.beside,
-                      &t.copied, &t.written, &t.synced,  &t.durable};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        samples_free(all[i]);
+    samples_free(&t.step);
+    samples_free(&t.compute);
+    samples_free(&t.beside);
+    for (int i = 0; i < SAVE_TIMES; i++)
+        samples_free(&t.save[i]);
 }

@@ -42,7 +42,7 @@ static bool set_up(collective *k)
  * has the right result; else the row says what is wrong. */
 static bool verified(collective *k, const char *when, int calls)
 {
-    int64_t mine = 0, *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), wrong = 0;
+    int64_t mine = 0, wrong = 0;
     int worst = 0;
     if (k->member) {
         collective_fill(k);
@@ -54,7 +54,7 @@ static bool verified(collective *k, const char *when, int calls)
         collective_wait(k);
         mine = (int64_t)collective_wrong(k, calls);
     }
-    launch_gather(k->l, "wrong elements", &mine, sizeof mine, all);
+    OWNED int64_t *all = launch_gathered(k->l, "wrong elements", &mine, sizeof mine);
     for (int r = 0; r < launch_size(k->l); r++) {
         wrong += all[r];
         worst = all[r] > all[worst] ? r : worst;
@@ -63,7 +63,6 @@ static bool verified(collective *k, const char *when, int calls)
     if (wrong)
         row_status_set(k->w, ROW_FAIL, "%s timing %lld elements are wrong, most of them (%lld) on rank %d", when,
                        (long long)wrong, (long long)all[worst], worst);
-    free(all);
     return wrong == 0;
 }
 
@@ -177,10 +176,10 @@ static bool time_case(collective *k)
         measure_again(k->s, "collective", call_once, k);
     }
     const size_t n = (size_t)k->samples;
-    OWNED double *own = xcalloc(n, sizeof *own), *all = xcalloc((size_t)launch_size(k->l) * n, sizeof *all);
+    OWNED double *own = xcalloc(n, sizeof *own);
     if (k->member)
         memcpy(own, mine.x, n * sizeof *own);
-    launch_gather(k->l, "samples", own, n * sizeof *own, all);
+    OWNED double *all = launch_gathered(k->l, "samples", own, n * sizeof *own);
     fill_row(k, all);
     samples_free(&mine);
     return true;

@@ -139,18 +139,13 @@ bool cp_time(cp_case *k, cp_times *t)
     one_rank_of(k, t);
     phase_set("timing of %s", case_name(k->c));
     scope_push("timing");
-    const int n = samples_of(k), each = CP_KINDS * 2, ranks = launch_size(k->l);
+    const int n = samples_of(k), each = CP_KINDS * 2;
     OWNED double *mine = xcalloc((unsigned long)n * (unsigned long)each, sizeof *mine);
-    OWNED double *all = xcalloc((unsigned long)(n * each) * (unsigned long)ranks, sizeof *all);
     if (k->member)
         take_samples(k, n, mine);
-    launch_gather(k->l, "samples", mine, (size_t)(n * each) * sizeof *mine, all);
-    for (int i = 0; i < n * each; i++) {
-        double most = 0;
-        for (int r = 0; r < k->setup.shape.ranks; r++)
-            most = fmax(most, all[(size_t)r * (size_t)(n * each) + (size_t)i]);
-        samples_add(i % 2 ? &t->bwd[i / 2 % CP_KINDS] : &t->fwd[i / 2 % CP_KINDS], most);
-    }
+    OWNED double *slowest = launch_most_each(k->l, "samples", mine, n * each, k->setup.shape.ranks);
+    for (int i = 0; i < n * each; i++)
+        samples_add(i % 2 ? &t->bwd[i / 2 % CP_KINDS] : &t->fwd[i / 2 % CP_KINDS], slowest[i]);
     k->x->received_bytes = 0;
     k->x->computing = k->x->moving = true;
     if (k->member) {

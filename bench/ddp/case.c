@@ -242,17 +242,11 @@ bool ddp_capture(ddp_case *k, replica *r)
     return ok;
 }
 
-void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all)
-{
-    launch_gather(k->l, name, mine, (size_t)n * sizeof *mine, all);
-}
-
 double ddp_most(const ddp_case *k, const char *name, double mine)
 {
-    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), most = NAN;
-    ddp_gather(k, name, &mine, 1, all);
+    OWNED double *all = launch_gathered(k->l, name, &mine, sizeof mine);
+    double most = NAN;
     for (int r = 0; r < k->ranks; r++)
         most = fmax(most, all[r]);
-    free(all);
     return most;
 }

@@ -73,6 +73,4 @@ bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why);
 /* A replica on the case's ranks, and the capture of its steps. Return NULL or false after setting the row's status. */
 replica *ddp_replica(ddp_case *k, const step_options *o, const parallel_options *p);
 bool ddp_capture(ddp_case *k, replica *r);
-/* `all` is (ranks of the job, n). */
-void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all);
 double ddp_most(const ddp_case *k, const char *name, double mine); /* the largest of the members' */

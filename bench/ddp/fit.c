@@ -65,7 +65,7 @@ static void time_sizes(ddp_case *k, comm *c, void *buffer, const sweep *s, int s
         samples x = {0};
         if (k->member)
             time_size(k->s->dev, c, buffer, (size_t)bytes, t, (int)calls, s->samples, mine);
-        OWNED double *slowest = slowest_of(k->l, "all-reduce", mine, s->samples, k->ranks);
+        OWNED double *slowest = launch_most_each(k->l, "all-reduce", mine, s->samples, k->ranks);
         for (int n = 0; n < s->samples; n++)
             samples_add(&x, slowest[n]);
         seconds[i] = stats_of(&x).median * 1e-3;

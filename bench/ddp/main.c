@@ -52,13 +52,6 @@ static void ddp_run(session *s, const bench_case *c, row *w)
     replica_free(r);
 }
 
-static option_spec *option_of(option_spec *table, const char *name)
-{
-    while (strcmp(table->name, name) != 0)
-        table++;
-    return table;
-}
-
 void ddp_add_variants(variant_spec table[DDP_VARIANTS], bool (*mine)(const strategy *s))
 {
     int n = 0;
@@ -76,17 +69,12 @@ void ddp_add_variants(variant_spec table[DDP_VARIANTS], bool (*mine)(const strat
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)
 {
     const session_hooks hooks = {model_start_gated, ddp_run, model_finish, ddp_case_estimate};
-    option_spec *batch = option_of(table, "batch"), *grads = option_of(table, "grad-dtype");
-    option_spec *overlap = option_of(table, "overlap"), *mode = option_of(table, "mode");
+    option_spec *batch = model_option(table, "batch"), *grads = model_option(table, "grad-dtype");
     batch->def = "2";
     batch->help = "batch size of each rank";
     grads->def = "policy,fp32";
     grads->help = "dtype in which gradients are made; wire_dtype is that of their sums";
-    overlap->def = "none"; /* --update says what AdamW does, and what is fastest may differ between ranks */
-    overlap->choices = "none|gradients";
-    overlap->help = "what runs on other streams during the backward: weight gradients, or nothing";
-    mode->choices = "train-step";
-    mode->help = "what a step does";
+    model_options_of_ranks(table);
     launch_default_ranks(table, "2");
     return launch_main(info, &hooks, argc, argv);
 }

@@ -73,9 +73,8 @@ static void fill_communication(const ddp_case *k, const replica *r, const ddp_ti
 static void fill_ranks(const ddp_case *k, const ddp_times *m)
 {
     const double mine = m->own.n ? stats_of(&m->own).median : 0;
-    OWNED double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    OWNED double *all = launch_gathered(k->l, "medians", &mine, sizeof mine);
     int slowest = 0;
-    ddp_gather(k, "medians", &mine, 1, all);
     for (int r = 0; r < k->ranks; r++)
         slowest = all[r] > all[slowest] ? r : slowest;
     row_numbers(k->w, "rank_step_ms", all, k->ranks, 6);
@@ -109,12 +108,7 @@ static void fill_rates(const ddp_case *k, double step_ms)
 static double step_energy_j(const ddp_case *k, const ddp_times *m)
 {
     const double mine = m->own.n ? stats_of(&m->energy_w).mean * stats_of(&m->own).mean * 1e-3 : NAN;
-    double sum = 0, *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
-    ddp_gather(k, "energy", &mine, 1, all);
-    for (int r = 0; r < k->ranks; r++)
-        sum += all[r];
-    free(all);
-    return sum;
+    return launch_sum(k->l, "energy", mine, k->ranks);
 }
 
 static void fill_energy(const ddp_case *k, const ddp_times *m)

@@ -34,12 +34,7 @@ void ddp_times_free(ddp_times *m)
 
 static double mean_loss(const ddp_case *k, replica *r)
 {
-    double mine = r->member ? trainer_loss(r->t) : 0, sum = 0;
-    OWNED double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
-    ddp_gather(k, "loss", &mine, 1, all);
-    for (int i = 0; i < k->ranks; i++)
-        sum += all[i];
-    return sum / k->ranks;
+    return launch_sum(k->l, "loss", r->member ? trainer_loss(r->t) : 0, k->ranks) / k->ranks;
 }
 
 /* ---- warm-up, phases ---- */
@@ -94,17 +89,16 @@ static void time_phases(replica *r, int steps, double out[PHASE_TIMES])
 
 static void phases(ddp_case *k, replica *r, ddp_times *m)
 {
-    double mine[PHASE_TIMES] = {0}, *all = xcalloc(PHASE_TIMES * (unsigned long)launch_size(k->l), sizeof *all);
+    double mine[PHASE_TIMES] = {0};
     if (r->member)
         time_phases(r, at_most_iters(k, PHASE_STEPS), mine);
-    ddp_gather(k, "phases", mine, PHASE_TIMES, all);
+    OWNED double *all = launch_gathered(k->l, "phases", mine, sizeof mine);
     const double *least = all;
     for (int i = 1; i < k->ranks; i++)
         least = all[PHASE_TIMES * i + 3] < least[3] ? all + PHASE_TIMES * i : least;
     m->phase_rank = (int)((least - all) / PHASE_TIMES);
     m->forward = least[0], m->backward = least[1], m->after = least[2], m->tail = least[3];
     m->gather_wait = least[4], m->reduced_wait = least[5];
-    free(all);
 }
 
 /* ---- blocks ---- */
@@ -137,7 +131,7 @@ static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times 
     if (r->member)
         window = run_block(k, r, n, communicating, mine);
     scope_pop();
-    OWNED double *slowest = slowest_of(k->l, "steps", mine, n, k->ranks);
+    OWNED double *slowest = launch_most_each(k->l, "steps", mine, n, k->ranks);
     for (int i = 0; i < n; i++)
         samples_add(communicating ? &m->step : &m->compute, slowest[i]);
     for (int i = 0; i < n && communicating; i++)
@@ -198,7 +192,7 @@ static double collectives_alone(ddp_case *k, replica *r)
     launch_barrier(k->l, "collectives alone");
     if (r->member)
         time_collectives(r, calls, mine);
-    OWNED double *slowest = slowest_of(k->l, "collectives alone", mine, calls, k->ranks);
+    OWNED double *slowest = launch_most_each(k->l, "collectives alone", mine, calls, k->ranks);
     for (int i = 0; i < calls; i++)
         samples_add(&x, slowest[i]);
     const double ms = stats_of(&x).median;

@@ -217,6 +217,22 @@ bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
+option_spec *model_option(option_spec *table, const char *name)
+{
+    while (strcmp(table->name, name) != 0)
+        table++;
+    return table;
+}
+
+void model_options_of_ranks(option_spec *table)
+{
+    option_spec *overlap = model_option(table, "overlap");
+    overlap->def = "none";
+    overlap->choices = "none|gradients";
+    overlap->help = "what runs on other streams during the backward: weight gradients, or nothing";
+    model_option(table, "mode")->choices = "train-step";
+}
+
 static const char *wrong_for_steps(const options *o)
 {
     const bool check = option_flag(o, "check");

@@ -13,17 +13,7 @@
 #include "common/session/ceiling.h"
 #include "common/session/measure.h"
 
-/* ---- several ranks, calls back to back ---- */
-
-double *slowest_of(launch *l, const char *name, const double *mine, int n, int ranks)
-{
-    double *most = xcalloc((size_t)n, sizeof *most);
-    OWNED double *all = launch_gathered(l, name, mine, (size_t)n * sizeof *mine);
-    for (int r = 0; r < ranks; r++)
-        for (int i = 0; i < n; i++)
-            most[i] = fmax(most[i], all[(size_t)r * (size_t)n + (size_t)i]);
-    return most;
-}
+/* ---- calls back to back ---- */
 
 device_event **marks_begin(device *d, int n)
 {

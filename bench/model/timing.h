@@ -52,8 +52,6 @@
      .max = 1e9, .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"}
 /* clang-format on */
 
-/* For each of n numbers that every rank of the job has, the largest of the first `ranks` ranks. Caller frees. */
-double *slowest_of(launch *l, const char *name, const double *mine, int n, int ranks);
 /* n + 1 events, to be recorded around n calls; marks_end gives the milliseconds of each call (NULL: not wanted) and the events back. */
 device_event **marks_begin(device *d, int n);
 void marks_end(device *d, device_event **at, int n, double *ms);

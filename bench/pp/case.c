@@ -111,17 +111,10 @@ static bool make_table(pp_case *k)
 
 bool pp_case_of(session *s, const bench_case *c, row *w, pp_case *out)
 {
-    const model_bench *b = s->user;
     char why[512] = "";
     *out =
         (pp_case){.s = s, .l = launch_of(s), .c = c, .w = w, .plant = (pp_plant)option_choice(s->opt, "plant-error")};
-    out->at = (replica_place){.l = out->l,
-                              .d = s->dev,
-                              .mem = s->mem,
-                              .kernels = b->kernels,
-                              .ctx = b->ctx,
-                              .kept = s->kept,
-                              .known = b->known};
+    out->at = model_place(s, out->l);
     if (!model_case_options(c, &out->o, why, sizeof why) || !model_mesh_of(c, &out->o, 1, &out->on, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
         return false;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "bench/model/context.h"
+#include "bench/model/timing.h"
 #include "bench/pp/verify.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
@@ -14,7 +15,7 @@ enum { PIECES = 3, BLOCKS = 4, MICROS = 2, ACTIONS = 2 * PIECES * MICROS, COST_S
 
 typedef struct piece_marks {
     device *d;
-    device_event *begun[ACTIONS], *ended[ACTIONS];
+    device_event **begun, **ended; /* [ACTIONS] */
 } piece_marks;
 
 static void on_begun(void *user, int action)
@@ -71,19 +72,14 @@ static void costs_here(pp_case *k, stage_costs *out)
     trainer *t = model_trainer_untimed(k->s, &o, k->w);
     if (!t)
         return;
-    for (int i = 0; i < ACTIONS; i++) {
-        m.begun[i] = device_event_create(m.d);
-        m.ended[i] = device_event_create(m.d);
-    }
+    m.begun = marks_begin(m.d, 2 * ACTIONS);
+    m.ended = m.begun + ACTIONS;
     trainer_set_hops(t, &(step_hops){.user = &m, .begun = on_begun, .ended = on_ended});
     replica_set_tokens(t, o.seed, 0);
     if (!time_pieces(t, &m, actions, ms))
         row_status_set(k->w, ROW_FAIL, "timing pieces of the model: %s", sb_last_message());
     device_sync(m.d);
-    for (int i = 0; i < ACTIONS; i++) {
-        device_event_destroy(m.d, m.begun[i]);
-        device_event_destroy(m.d, m.ended[i]);
-    }
+    marks_end(m.d, m.begun, 2 * ACTIONS, NULL);
     trainer_free(t);
     *out = (stage_costs){.block = ms[1] / BLOCKS, .embedding = ms[0], .head = ms[2]};
 }
@@ -104,7 +100,7 @@ bool pp_costs(pp_case *k, stage_costs *out)
 static double time_whole(pp_case *k, trainer *t)
 {
     device *d = k->s->dev;
-    device_event *from = device_event_create(d), *to = device_event_create(d);
+    device_event **at = marks_begin(d, 1);
     device_graph *graph = NULL;
     samples ms = {0};
     bool ok = trainer_step(t);
@@ -115,13 +111,13 @@ static double time_whole(pp_case *k, trainer *t)
     }
     for (int i = 0; i < k->s->timing.warmup + k->s->timing.iters && ok; i++) {
         watchdog_beat();
-        device_event_record(d, from);
+        device_event_record(d, at[0]);
         if (graph)
             device_graph_launch(d, graph);
         else
             ok = trainer_step(t);
-        device_event_record(d, to);
-        const double took = device_event_ms(d, from, to);
+        device_event_record(d, at[1]);
+        const double took = device_event_ms(d, at[0], at[1]);
         if (i >= k->s->timing.warmup)
             samples_add(&ms, took);
     }
@@ -129,8 +125,7 @@ static double time_whole(pp_case *k, trainer *t)
     if (graph)
         device_graph_destroy(d, graph);
     samples_free(&ms);
-    device_event_destroy(d, from);
-    device_event_destroy(d, to);
+    marks_end(d, at, 1, NULL);
     return ok ? median : NAN;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bench/pp/stage.h"
+#include "bench/model/timing.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 
@@ -114,20 +115,7 @@ static void plant_stage(pp_stage *s, step_options *o)
 
 /* ---- making ---- */
 
-static device_event **events(device *d, int n)
-{
-    device_event **e = xcalloc((size_t)n + 1, sizeof *e);
-    for (int i = 0; i < n; i++)
-        e[i] = device_event_create(d);
-    return e;
-}
-
-static void events_free(device *d, device_event **e, int n)
-{
-    for (int i = 0; i < n && e; i++)
-        device_event_destroy(d, e[i]);
-    free(e);
-}
+enum { MARKS = 5 }; /* around an action, and what it waits for */
 
 /* All ranks of the job; of its marks a member's. */
 static bool make_trainer(pp_stage *s, step_options *o)
@@ -135,7 +123,6 @@ static bool make_trainer(pp_stage *s, step_options *o)
     static const team_fault faults[] = {
         [PLANT_NORM] = TEAM_NORM, [PLANT_GROUPS] = TEAM_GROUPS, [PLANT_ORDER] = TEAM_ORDER};
     pp_case *k = s->k;
-    device *d = k->s->dev;
     replica_problem problem;
     const team_options how = {.m = k->on.m,
                               .way = team_way_find("nccl"),
@@ -154,14 +141,13 @@ static bool make_trainer(pp_stage *s, step_options *o)
     if (!s->t)
         return true;
     s->actions = s->table->action_count;
-    s->sends = s->actions;
     s->marked = xcalloc((size_t)s->actions, sizeof *s->marked);
     s->shared = xcalloc((size_t)s->actions, sizeof *s->shared);
-    s->begun = events(d, s->actions);
-    s->beside = events(d, s->actions);
-    s->ended = events(d, s->actions);
-    s->wait_from = events(d, s->sends);
-    s->wait_to = events(d, s->sends);
+    s->begun = marks_begin(k->s->dev, MARKS * s->actions);
+    s->ended = s->begun + s->actions;
+    s->beside = s->ended + s->actions;
+    s->wait_from = s->beside + s->actions;
+    s->wait_to = s->wait_from + s->actions;
     s->wire = edges_hops(k->edges, &k->shape, s->ends);
     trainer_set_hops(s->t,
                      &(step_hops){s, on_place, on_open, on_receive, on_send, on_sent, on_begun, on_ended, on_beside});
@@ -209,11 +195,8 @@ void pp_stage_close(pp_stage *s)
     if (s->graph)
         device_graph_destroy(d, s->graph);
     team_free(s->x);
-    events_free(d, s->begun, s->actions);
-    events_free(d, s->ended, s->actions);
-    events_free(d, s->beside, s->actions);
-    events_free(d, s->wait_from, s->sends);
-    events_free(d, s->wait_to, s->sends);
+    if (s->begun)
+        marks_end(d, s->begun, MARKS * s->actions, NULL);
     stages_table_free(s->table);
     free(s->own_ends);
     free(s->marked);

@@ -14,9 +14,9 @@ typedef struct pp_stage {
     int *own_ends; /* of the planted error */
     step_hops wire;
     void *last; /* likewise */
-    int actions, sends, sent;
+    int actions, sent;
     bool *marked, *shared; /* [actions] it begins and ends: no W of a whole B; another stream has a part of it */
-    device_event **begun, **ended, **beside, **wait_from, **wait_to; /* [actions], [sends] */
+    device_event **begun, **ended, **beside, **wait_from, **wait_to; /* [actions] */
     device_graph *graph;                                             /* NULL: launched op by op */
 } pp_stage;
 

@@ -8,6 +8,7 @@
 
 #include "bench/pp/time.h"
 #include "bench/model/beside.h"
+#include "bench/model/timing.h"
 #include "bench/pp/stage.h"
 #include "bench/pp/verify.h"
 #include "common/core/clock.h"
@@ -65,13 +66,12 @@ static void take_sample(timed *t, device_event *from, device_event *to, double *
 static void take_samples(timed *t, int n, double *out)
 {
     device *d = t->k->s->dev;
-    device_event *from = device_event_create(d), *to = device_event_create(d);
+    device_event **at = marks_begin(d, 1);
     device_sense_begin(d);
     for (int i = 0; i < n; i++)
-        take_sample(t, from, to, out + (size_t)i * (size_t)noted(t));
+        take_sample(t, at[0], at[1], out + (size_t)i * (size_t)noted(t));
     device_sense_end(d, true);
-    device_event_destroy(d, from);
-    device_event_destroy(d, to);
+    marks_end(d, at, 1, NULL);
 }
 
 /* Warms up; then as many samples as --iters and --max-time ask for, the same on all ranks. */
@@ -101,12 +101,11 @@ static void measure_all(timed *t)
     t->n = samples_of(t);
     const size_t mine_n = (size_t)t->n * (size_t)noted(t);
     OWNED double *mine = xcalloc(mine_n, sizeof *mine);
-    t->all = xcalloc(mine_n * (size_t)launch_size(t->k->l), sizeof *t->all);
     if (t->k->member) {
         take_samples(t, t->n, mine);
         device_state_note(t->k->s->dev);
     }
-    launch_gather(t->k->l, "samples", mine, mine_n * sizeof *mine, t->all);
+    t->all = launch_gathered(t->k->l, "samples", mine, mine_n * sizeof *mine);
 }
 
 /* ---- what they say ---- */
@@ -271,12 +270,10 @@ static void fill_stages(timed *t)
 
 static void fill_memory(timed *t)
 {
-    const int ranks = launch_size(t->k->l);
-    OWNED double *all = xcalloc((size_t)ranks, sizeof *all);
     const double mine = t->s->t ? (double)trainer_memory_of(t->s->t).allocated : 0;
-    launch_gather(t->k->l, "memory", &mine, sizeof mine, all);
+    OWNED double *all = launch_gathered(t->k->l, "memory", &mine, sizeof mine);
     double most = 0;
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < t->k->ranks; r++)
         most = fmax(most, all[r]);
     row_int(t->k->w, "peak_bytes", (int64_t)most);
     row_int(t->k->w, "peak_bytes_first", (int64_t)all[0]);
@@ -326,14 +323,12 @@ static double hop_alone(pp_case *k)
 {
     const size_t bytes = (size_t)k->o.batch * (size_t)k->o.seq * (size_t)k->o.config.d_model *
                          (size_t)sb_dtype_bytes(k->o.precision->activations) / (size_t)k->on.m.tp;
-    double ms = NAN, *all = xcalloc((size_t)launch_size(k->l), sizeof *all);
+    double ms = NAN;
     void *at = k->member && k->shape.ranks > 1 ? memory_alloc(k->s->mem, bytes, "hop") : NULL;
     if (at)
         ms = edges_hop_ms(k->edges, at, bytes);
     memory_release(k->s->mem, at);
-    launch_gather(k->l, "hop", &ms, sizeof ms, all);
-    ms = all[0];
-    free(all);
+    launch_share(k->l, "hop", &ms, sizeof ms, 0);
     return ms;
 }
 

@@ -77,8 +77,7 @@ static shared_record exchange(run *x, int64_t first, int64_t until)
     mine[s.stride - 2] = (double)device_free_bytes(x->r->at.d);
     mine[s.stride - 1] = x->waited_s - x->log.last_wait_s;
     x->log.last_wait_s = x->waited_s;
-    s.all = xcalloc(s.stride * (size_t)launch_size(x->k.l), sizeof *s.all);
-    ddp_gather(&x->k, "log", mine, (int)s.stride, s.all);
+    s.all = launch_gathered(x->k.l, "log", mine, s.stride * sizeof *mine);
     return s;
 }
 
@@ -208,14 +207,14 @@ void run_steps_so_far(run *x, int64_t first, int64_t until, run_past *out)
 {
     const int n = step_micro_batches(&x->k.o);
     const size_t count = (size_t)(until - first) * PER_STEP;
-    OWNED double *all = xcalloc(count * (size_t)launch_size(x->k.l), sizeof *all);
     replica_settle(x->r); /* the last norm, too */
     if (x->r->member) {
         trainer_fetch_history(x->r->t, first, until - first, x->losses + first * n, x->norms + first);
         replica_settle(x->r);
     }
     read_losses(x, first, until);
-    ddp_gather(&x->k, "losses so far", x->per_step + first * PER_STEP, (int)count, all);
+    OWNED double *all =
+        launch_gathered(x->k.l, "losses so far", x->per_step + first * PER_STEP, count * sizeof *x->per_step);
     for (int64_t i = first; i < until; i++)
         out[i - first] = on_all_ranks(x, i, all + (i - first) * PER_STEP, count);
 }

@@ -24,9 +24,7 @@ static void finish_times(run *x)
 /* Every rank's loss, time and surprise of every step. */
 static void gather(run *x)
 {
-    const size_t n = (size_t)x->steps * PER_STEP;
-    x->all = xcalloc((size_t)launch_size(x->k.l) * n, sizeof *x->all);
-    ddp_gather(&x->k, "steps of a run", x->per_step, (int)n, x->all);
+    x->all = launch_gathered(x->k.l, "steps of a run", x->per_step, (size_t)x->steps * PER_STEP * sizeof *x->per_step);
 }
 
 int64_t run_counted(const run *x)
@@ -100,7 +98,7 @@ static double block(run *x, block_kind kind, int n)
     device_event_record(d, begin[n]);
     replica_settle(x->r);
     marks_end(d, begin, n, x->r->member ? mine : NULL);
-    OWNED double *slowest = slowest_of(x->k.l, "block of steps", mine, n, x->k.ranks);
+    OWNED double *slowest = launch_most_each(x->k.l, "block of steps", mine, n, x->k.ranks);
     for (int i = 0; i < n; i++) {
         sum += slowest[i];
         if (kind != BLOCK_SAVING)

@@ -211,14 +211,13 @@ static int asked(run *x)
     if (x->at < v->look)
         return 0;
     const double now = host_seconds(), mine[2] = {launch_asked(x->k.l), now - v->looked_s};
-    double *all = xcalloc((size_t)size, sizeof mine), longest = 0;
+    OWNED double *all = launch_gathered(x->k.l, "signal", mine, sizeof mine);
+    double longest = 0;
     int number = 0;
-    ddp_gather(&x->k, "signal", mine, 2, all);
     for (int r = 0; r < size; r++) {
         number = all[2 * r] > 0 ? (int)all[2 * r] : number;
         longest = all[2 * r + 1] > longest ? all[2 * r + 1] : longest;
     }
-    free(all);
     /* The first steps may be fast, whose tokens were there: the way to the next look doubles at most. */
     const double ran = (double)(x->at - v->looked), steps = fmin(fmin(often_s / longest * ran, 2 * ran), MOST);
     v->look = x->at + (steps < 1 ? 1 : (int64_t)steps);

@@ -49,16 +49,15 @@ bool *share_summed(const team *x)
 
 double share_mean_loss(const team *x)
 {
-    double *all = xcalloc((unsigned long)launch_size(x->at.l), sizeof *all), sum = 0;
     const double mine = x->member ? trainer_loss(x->t) : NAN;
-    launch_gather(x->at.l, "loss", &mine, sizeof mine, all);
+    OWNED double *all = launch_gathered(x->at.l, "loss", &mine, sizeof mine);
+    double sum = 0;
     if (!x->alone && x->member) {
         mesh_group g = mesh_group_of(x->m, x->rank, MESH_DATA);
         for (int i = 0; i < g.count; i++)
             sum += all[g.ranks[i]] / g.count;
         mesh_group_free(&g);
     }
-    free(all);
     return x->alone ? mine : sum;
 }
 

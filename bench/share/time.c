@@ -48,7 +48,7 @@ static void block(share_case *k, team *x, void (*call)(team *x), int n, bool cou
     if (x->member)
         time_calls(k, x, call, n, counts, mine);
     watchdog_beat();
-    OWNED double *slowest = slowest_of(k->l, "times", mine, n, k->ranks);
+    OWNED double *slowest = launch_most_each(k->l, "times", mine, n, k->ranks);
     for (int i = 0; i < n; i++)
         samples_add(out, slowest[i]);
 }

@@ -116,8 +116,7 @@ static void compare(const team *x, const seen *want, const seen *got, outcome *o
 /* The worst errors of all ranks, and the sentence of the first that failed. */
 static void merge(const share_case *k, outcome *out)
 {
-    outcome *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
-    launch_gather(k->l, "check", out, sizeof *out, all);
+    OWNED outcome *all = launch_gathered(k->l, "check", out, sizeof *out);
     *out = all[0];
     for (int r = 1; r < k->ranks; r++) {
         const outcome *x = &all[r];
@@ -131,7 +130,6 @@ static void merge(const share_case *k, outcome *out)
         out->err_param = fmax(out->err_param, x->err_param);
         out->bits_off += x->bits_off;
     }
-    free(all);
 }
 
 /* Makes a team, takes its steps, and compares them if there is something to compare with. */

@@ -110,6 +110,25 @@ double launch_most(launch *l, const char *name, double mine, int ranks)
     return most;
 }
 
+double *launch_most_each(launch *l, const char *name, const double *mine, int n, int ranks)
+{
+    double *most = xcalloc((size_t)n, sizeof *most);
+    OWNED double *all = launch_gathered(l, name, mine, (size_t)n * sizeof *mine);
+    for (int r = 0; r < ranks; r++)
+        for (int i = 0; i < n; i++)
+            most[i] = fmax(most[i], all[(size_t)r * (size_t)n + (size_t)i]);
+    return most;
+}
+
+double launch_sum(launch *l, const char *name, double mine, int ranks)
+{
+    OWNED double *all = launch_gathered(l, name, &mine, sizeof mine);
+    double sum = 0;
+    for (int r = 0; r < ranks; r++)
+        sum += all[r];
+    return sum;
+}
+
 /* ---- status and failure ---- */
 
 void launch_publish(launch *l)

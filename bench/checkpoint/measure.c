@@ -251,10 +251,11 @@ static void fill_row(saving *s, const timed *t, const saving_ceilings *top)
     row *w = s->k->w;
     double mine[4] = {0};
     if (s->saver) {
+        const checkpoint_held held = checkpoint_saver_holds(s->saver);
         mine[0] = (double)s->x->save.bytes;
-        mine[1] = (double)checkpoint_saver_host_bytes(s->saver);
-        mine[2] = (double)checkpoint_saver_device_bytes(s->saver);
-        mine[3] = checkpoint_saver_pin_s(s->saver);
+        mine[1] = (double)held.host_bytes;
+        mine[2] = (double)held.device_bytes;
+        mine[3] = held.pin_s;
     }
     OWNED double *most = launch_most_each(s->k->l, "memory", mine, 4, s->k->ranks);
     const double rank_bytes = most[0], host = most[1], pin = most[3];

@@ -11,7 +11,7 @@
 #include "common/session/profile.h"
 
 static const double sample_ms = 1;
-enum { CALLS_MAX = 100, SAMPLES_MIN = 3, BURST = 20 };
+enum { CALLS_MAX = 100, BURST = 20 };
 
 /* ---- set-up and verification ---- */
 
@@ -83,10 +83,7 @@ static void plan_samples(collective *k)
                        : estimate < sample_ms ? (int)ceil(sample_ms / fmax(estimate, 1e-4))
                                               : 1;
     k->calls = wanted < most ? wanted : most;
-    const double each_s = fmax(estimate, 1e-4) * k->calls * 1e-3, limit_s = k->s->timing.max_s;
-    k->samples = k->s->timing.iters;
-    if (limit_s > 0 && k->samples > SAMPLES_MIN && each_s * k->samples > limit_s)
-        k->samples = (int)fmax(SAMPLES_MIN, limit_s / each_s);
+    k->samples = measure_iters(&k->s->timing, fmax(estimate, 1e-4) * k->calls * 1e-3);
 }
 
 static double mean_of(const double *x, int n)

@@ -15,8 +15,6 @@
 #include "common/session/profile.h"
 #include "common/session/watchdog.h"
 
-static const int samples_least = 3;
-
 void cp_times_free(cp_times *t)
 {
     for (int kind = 0; kind < CP_KINDS; kind++) {
@@ -114,10 +112,7 @@ static int samples_of(cp_case *k)
     if (k->member)
         take_samples(k, warmup, ignored);
     const double each = launch_most(k->l, "estimate", (host_seconds() - start) / warmup, k->setup.shape.ranks);
-    if (!(t->max_s > 0) || each * t->iters <= t->max_s)
-        return t->iters;
-    const int fit = (int)(t->max_s / each), least = t->iters < samples_least ? t->iters : samples_least;
-    return fit > least ? fit : least;
+    return measure_iters(t, each);
 }
 
 static bool once(void *arg)

@@ -75,9 +75,9 @@ static void time_phases(replica *r, int steps, double out[PHASE_TIMES])
         samples_add(&x[0], t.forward);
         samples_add(&x[1], t.backward);
         samples_add(&x[2], t.optimizer);
-        samples_add(&x[3], r->graphs[1] ? NAN : parallel_tail_ms(r->p));
-        samples_add(&x[4], r->graphs[1] ? NAN : parallel_gather_wait_ms(r->p));
-        samples_add(&x[5], r->graphs[1] ? NAN : parallel_reduced_wait_ms(r->p));
+        samples_add(&x[3], r->graphs[1] ? NAN : parallel_waits_ms(r->p, WAIT_TAIL));
+        samples_add(&x[4], r->graphs[1] ? NAN : parallel_waits_ms(r->p, WAIT_GATHER));
+        samples_add(&x[5], r->graphs[1] ? NAN : parallel_waits_ms(r->p, WAIT_REDUCED));
     }
     parallel_instrument(r->p, false);
     replica_settle(r);

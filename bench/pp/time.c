@@ -77,7 +77,6 @@ static void take_samples(timed *t, int n, double *out)
 /* Warms up; then as many samples as --iters and --max-time ask for, the same on all ranks. */
 static int samples_of(timed *t)
 {
-    enum { LEAST = 3 };
     const timing *how = &t->k->s->timing;
     const int warmup = how->warmup > 0 ? how->warmup : 1;
     double *ignored = xcalloc((size_t)warmup * (size_t)noted(t), sizeof *ignored), each = 0;
@@ -90,10 +89,7 @@ static int samples_of(timed *t)
     }
     free(ignored);
     each = launch_most(t->k->l, "estimate", each, launch_size(t->k->l));
-    if (!(how->max_s > 0) || each * how->iters <= how->max_s)
-        return how->iters;
-    const int fit = (int)(how->max_s / each), least = how->iters < LEAST ? how->iters : LEAST;
-    return fit > least ? fit : least;
+    return measure_iters(how, each);
 }
 
 static void measure_all(timed *t)

@@ -21,12 +21,6 @@ static void finish_times(run *x)
     run_times(x, x->at);
 }
 
-/* Every rank's loss, time and surprise of every step. */
-static void gather(run *x)
-{
-    x->all = launch_gathered(x->k.l, "steps of a run", x->per_step, (size_t)x->steps * PER_STEP * sizeof *x->per_step);
-}
-
 int64_t run_counted(const run *x)
 {
     return x->first + x->warmup < x->steps ? x->first + x->warmup : x->steps - 1;
@@ -61,7 +55,8 @@ bool run_all_steps(run *x)
         finish_times(x);
         x->wall_s = host_seconds() - x->start_s;
         run_log_rest(x);
-        gather(x);
+        x->all =
+            launch_gathered(x->k.l, "steps of a run", x->per_step, (size_t)x->steps * PER_STEP * sizeof *x->per_step);
     }
     if (ok && x->rung == RUNG_SAVE)
         ok = run_save_last(x);

@@ -856,24 +856,15 @@ void checkpoint_saver_free(checkpoint_saver *s)
     free(s);
 }
 
-double checkpoint_saver_pin_s(const checkpoint_saver *s)
+checkpoint_held checkpoint_saver_holds(const checkpoint_saver *s)
 {
-    return s->pin_s;
-}
-
-int64_t checkpoint_saver_host_bytes(const checkpoint_saver *s)
-{
-    return is_pinned(s) ? s->copy_bytes : s->threads * (int64_t)SLOT_BYTES;
-}
-
-int64_t checkpoint_saver_device_bytes(const checkpoint_saver *s)
-{
-    return s->copy && s->o.way == CHECKPOINT_DEVICE ? s->copy_bytes : 0;
+    return (checkpoint_held){is_pinned(s) ? s->copy_bytes : s->threads * (int64_t)SLOT_BYTES,
+                             s->copy && s->o.way == CHECKPOINT_DEVICE ? s->copy_bytes : 0, s->pin_s};
 }
 
 checkpoint_room checkpoint_saver_room(const checkpoint_saver *s)
 {
-    return (checkpoint_room){is_pinned(s) ? s->copy : s->slots, checkpoint_saver_host_bytes(s)};
+    return (checkpoint_room){is_pinned(s) ? s->copy : s->slots, checkpoint_saver_holds(s).host_bytes};
 }
 
 /* ---- saving ---- */

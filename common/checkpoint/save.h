@@ -51,10 +51,12 @@ typedef struct checkpoint_saver checkpoint_saver;
  * The folder is open (checkpoint_folder_open). */
 checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, device *d, const checkpoint_layout *l,
                                           const checkpoint_pieces *pieces, char *why, size_t why_bytes);
-void checkpoint_saver_free(checkpoint_saver *s);          /* waits for a save that is under way; NULL is fine */
-double checkpoint_saver_pin_s(const checkpoint_saver *s); /* that taking pinned memory took */
-int64_t checkpoint_saver_host_bytes(const checkpoint_saver *s);
-int64_t checkpoint_saver_device_bytes(const checkpoint_saver *s);
+void checkpoint_saver_free(checkpoint_saver *s); /* waits for a save that is under way; NULL is fine */
+typedef struct checkpoint_held {
+    int64_t host_bytes, device_bytes;
+    double pin_s; /* that taking pinned memory took */
+} checkpoint_held;
+checkpoint_held checkpoint_saver_holds(const checkpoint_saver *s);
 checkpoint_room checkpoint_saver_room(const checkpoint_saver *s); /* for others while nothing is under way */
 
 /* Between steps: saves what the compute stream has by now. Waits as its way says, and before that for the save before. */

@@ -19,29 +19,18 @@ static int64_t all_of(const index_space *s)
 
 /* ---- buckets ---- */
 
-/* A cap of 0 closes after every tensor, a negative one never. */
-static buckets greedy(const index_space *s, int64_t cap)
+buckets buckets_by_size(const index_space *s, int64_t cap)
 {
     buckets b = {xcalloc((unsigned long)s->tensors, sizeof *b.b), 0};
     for (int i = 0; i < s->tensors; i++) {
         const int64_t size = size_of(s, i);
         bucket *open = b.n ? &b.b[b.n - 1] : NULL;
-        if (open && (cap < 0 || size <= cap - open->count))
+        if (open && size <= cap - open->count)
             open->count += size;
         else
             b.b[b.n++] = (bucket){s->starts[i], size};
     }
     return b;
-}
-
-buckets buckets_by_tensor(const index_space *s)
-{
-    return greedy(s, 0);
-}
-
-buckets buckets_whole(const index_space *s)
-{
-    return greedy(s, -1);
 }
 
 buckets buckets_by_unit(const index_space *s)
@@ -50,13 +39,6 @@ buckets buckets_by_unit(const index_space *s)
     for (int i = 0; i < s->unit_count; i++)
         b.b[i] = (bucket){s->units[i], s->units[i + 1] - s->units[i]};
     return b;
-}
-
-buckets buckets_by_size(const index_space *s, int64_t cap)
-{
-    if (cap < 1)
-        die(EXIT_CODE_FAILURE, "bug: buckets of %lld elements", (long long)cap);
-    return greedy(s, cap);
 }
 
 void buckets_align(buckets *b, int ranks)

@@ -33,9 +33,7 @@ typedef struct buckets {
     int n;
 } buckets;
 
-/* One bucket per tensor; everything in one; one per unit; greedy by size (a cap of elements, at least 1). */
-buckets buckets_by_tensor(const index_space *s);
-buckets buckets_whole(const index_space *s);
+/* One bucket per unit; greedy by size, a cap of elements (0: one bucket per tensor, INT64_MAX: everything in one). */
 buckets buckets_by_unit(const index_space *s);
 buckets buckets_by_size(const index_space *s, int64_t cap);
 /* Moves ends to multiples of BUCKET_ALIGNMENT x ranks; drops buckets that become empty. */

@@ -33,8 +33,6 @@ typedef struct update_range { /* neighbouring buckets, updated together */
     device_event *done; /* last collective -> update */
 } update_range;
 
-typedef enum wait_kind { WAIT_TAIL, WAIT_GATHER, WAIT_REDUCED } wait_kind;
-
 typedef struct wait_times { /* of main */
     wait_kind kind;
     device_event *from, *to;

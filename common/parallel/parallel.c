@@ -369,26 +369,11 @@ void parallel_instrument(parallel *p, bool on)
     p->wait_count = 0;
 }
 
-static double waits_ms(parallel *p, wait_kind kind)
+double parallel_waits_ms(parallel *p, wait_kind kind)
 {
     double ms = 0;
     for (int i = 0; i < p->wait_count; i++)
         if (p->waits[i].kind == kind)
             ms += device_event_ms(p->m.d, p->waits[i].from, p->waits[i].to);
     return ms;
-}
-
-double parallel_tail_ms(parallel *p)
-{
-    return waits_ms(p, WAIT_TAIL);
-}
-
-double parallel_gather_wait_ms(parallel *p)
-{
-    return waits_ms(p, WAIT_GATHER);
-}
-
-double parallel_reduced_wait_ms(parallel *p)
-{
-    return waits_ms(p, WAIT_REDUCED);
 }

@@ -209,10 +209,9 @@ void parallel_collectives_alone(parallel *p);
  * so do broadcasts by all ranks in turn, on average. */
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes);
 
+typedef enum wait_kind { WAIT_TAIL, WAIT_GATHER, WAIT_REDUCED } wait_kind;
 /* Time that main stood still for communication in the last step: from the end of backward to the end of
  * parallel_update, only the waits (tail); for units to be gathered; for memory of gradients to be read (reduced).
  * Events are recorded only when on, and tell no time in a captured step. Waits for the step. */
 void parallel_instrument(parallel *p, bool on);
-double parallel_tail_ms(parallel *p);
-double parallel_gather_wait_ms(parallel *p);
-double parallel_reduced_wait_ms(parallel *p);
+double parallel_waits_ms(parallel *p, wait_kind kind);

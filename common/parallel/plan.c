@@ -71,10 +71,10 @@ static void cut(parallel_plan *p, const index_space *space, int64_t cap)
     p->slices = s->reduce == REDUCE_HYBRID ? p->o.ranks / p->o.replicas : p->o.ranks;
     p->slice = p->rank % p->slices;
     p->whole = s->grouping == GROUP_UNIT ? space->whole_units : 0;
-    p->b = s->grouping == GROUP_TENSOR   ? buckets_by_tensor(space)
+    p->b = s->grouping == GROUP_TENSOR   ? buckets_by_size(space, 0)
            : s->grouping == GROUP_BUCKET ? buckets_by_size(space, cap)
            : s->grouping == GROUP_UNIT   ? buckets_by_unit(space)
-                                         : buckets_whole(space);
+                                         : buckets_by_size(space, INT64_MAX);
     if (strategy_slices(s) && s->grouping != GROUP_UNIT)
         buckets_align(&p->b, p->o.ranks);
     p->own = s->share == SHARE_NONE        ? own_all(space)

@@ -23,6 +23,8 @@ typedef struct measure_how {
     int calls;    /* that fn enqueues: the columns and the median are for one */
     double flops; /* of one call; 0: it has no rate */
 } measure_how;
+/* --iters, or as many samples of `each_s` seconds, 3 at least, as --max-time has room for. */
+int measure_iters(const timing *t, double each_s);
 measure_how measure_default(const session *s); /* its device and timing, one call */
 /* The same in another way. `w` may be NULL: no columns. */
 bool measure_with(session *s, row *w, const char *name, const measure_how *how, bool (*fn)(void *arg), void *arg,

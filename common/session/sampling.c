@@ -13,6 +13,13 @@ static const double graph_below_ms = 1, graph_replay_ms = 1, lead_below_ms = 10;
 
 static const device_window nothing_read = {NAN, NAN, NAN};
 
+int measure_iters(const timing *t, double each_s)
+{
+    if (!(t->max_s > 0) || t->iters <= SAMPLES_MIN || each_s * t->iters <= t->max_s)
+        return t->iters;
+    return (int)fmax(SAMPLES_MIN, t->max_s / each_s);
+}
+
 static void keep(measurement *m, double ms, double scale)
 {
     samples_add(m->out, ms * scale);

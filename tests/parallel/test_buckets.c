@@ -72,11 +72,11 @@ static void assert_counts(buckets b, const int64_t *counts, int n)
 TEST(by_tensor_and_whole)
 {
     SPACE(p, 256, 512, 128);
-    ASSERT_COUNTS(buckets_by_tensor(&p.s), 256, 512, 128);
-    ASSERT_COUNTS(buckets_whole(&p.s), 896);
+    ASSERT_COUNTS(buckets_by_size(&p.s, 0), 256, 512, 128);
+    ASSERT_COUNTS(buckets_by_size(&p.s, INT64_MAX), 896);
     SPACE(one, 64);
-    ASSERT_COUNTS(buckets_by_tensor(&one.s), 64);
-    ASSERT_COUNTS(buckets_whole(&one.s), 64);
+    ASSERT_COUNTS(buckets_by_size(&one.s, 0), 64);
+    ASSERT_COUNTS(buckets_by_size(&one.s, INT64_MAX), 64);
 }
 
 TEST(greedy_by_size)
@@ -89,7 +89,6 @@ TEST(greedy_by_size)
     ASSERT_COUNTS(buckets_by_size(&p.s, 768), 768, 128); /* exactly full */
     ASSERT_COUNTS(buckets_by_size(&p.s, 895), 768, 128);
     ASSERT_COUNTS(buckets_by_size(&p.s, 896), 896);
-    ASSERT_COUNTS(buckets_by_size(&p.s, INT64_MAX), 896);
     SPACE(large, 64, 64, 6400, 64, 64, 64);
     ASSERT_COUNTS(buckets_by_size(&large.s, 128), 128, 6400, 128, 64); /* nothing joins the large one */
     SPACE(first, 6400, 64);
@@ -99,13 +98,13 @@ TEST(greedy_by_size)
 TEST(aligned_ends_move_down)
 {
     SPACE(p, 100, 156, 500, 12); /* ends 100, 256, 756, 768 */
-    buckets b = buckets_by_tensor(&p.s);
+    buckets b = buckets_by_size(&p.s, 0);
     buckets_align(&b, 2); /* to 128: ends 0, 256, 640, 768 */
     ASSERT_COUNTS(b, 256, 384, 128);
-    b = buckets_by_tensor(&p.s);
+    b = buckets_by_size(&p.s, 0);
     buckets_align(&b, 4); /* to 256: ends 0, 256, 512, 768 */
     ASSERT_COUNTS(b, 256, 256, 256);
-    b = buckets_by_tensor(&p.s);
+    b = buckets_by_size(&p.s, 0);
     buckets_align(&b, 12); /* to 768: one is left */
     ASSERT_COUNTS(b, 768);
 }

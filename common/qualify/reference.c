@@ -41,8 +41,7 @@ bool reference_find(const csv *t, const char *metric, int gpus, const char *shap
     *out = (qualify_reference){NAN, NAN};
     for (size_t r = 0; t && r < t->rows; r++) {
         const char *own = csv_cell(t, r, "shape");
-        if (strcmp(csv_cell(t, r, "metric"), metric) != 0 || (int)csv_real(t, r, "gpus") != gpus ||
-            (*own && strcmp(own, shape) != 0))
+        if (!csv_is(t, r, "metric", metric) || (int)csv_real(t, r, "gpus") != gpus || (*own && strcmp(own, shape) != 0))
             continue;
         *out = (qualify_reference){csv_real(t, r, "value"), csv_real(t, r, "floor")};
         return true;

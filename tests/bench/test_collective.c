@@ -22,12 +22,11 @@ TEST_IN_FOLDER(several_calls_are_checked)
     assert_int_equal(c->rows, 2 * 2 * 2 * 7);
     for (size_t r = 0; r < c->rows; r++) {
         const char *op = csv_cell(c, r, "variant");
-        if ((strcmp(op, "all-to-all") == 0 || strcmp(op, "send-recv") == 0) &&
-            strcmp(csv_cell(c, r, "in_place"), "1") == 0) {
+        if ((strcmp(op, "all-to-all") == 0 || strcmp(op, "send-recv") == 0) && csv_is(c, r, "in_place", "1")) {
             assert_string_equal(csv_cell(c, r, "status"), "skip");
             continue;
         }
-        if (strcmp(csv_cell(c, r, "status"), "ok") != 0)
+        if (!csv_is(c, r, "status", "ok"))
             fail_msg("row %zu: %s", r, csv_cell(c, r, "reason"));
         assert_true(csv_real(c, r, "err_elements") == 0);
         assert_true(csv_real(c, r, "n_calls") == 9);

@@ -140,7 +140,7 @@ static void rows_are(const char *fault, const char *in_place, const char *mode, 
     assert_non_null(c);
     assert_int_equal(c->rows, strcmp(in_place, "0") == 0 ? 4 : 3);
     for (size_t r = 0; r < c->rows; r++) {
-        if (strcmp(csv_cell(c, r, "status"), status) != 0)
+        if (!csv_is(c, r, "status", status))
             fail_msg("%s: %s is %s: %s", arguments, csv_cell(c, r, "variant"), csv_cell(c, r, "status"),
                      csv_cell(c, r, "reason"));
         assert_non_null(strstr(csv_cell(c, r, "reason"), reason));

@@ -16,8 +16,7 @@ static double ceiling = NAN;
 static size_t row_with(const csv *c, size_t row, const char *column, const char *value, const char *case_column)
 {
     for (size_t i = 0; i < c->rows; i++)
-        if (strcmp(csv_cell(c, i, column), value) == 0 &&
-            strcmp(csv_cell(c, i, case_column), csv_cell(c, row, case_column)) == 0)
+        if (csv_is(c, i, column, value) && strcmp(csv_cell(c, i, case_column), csv_cell(c, row, case_column)) == 0)
             return i;
     fail_msg("no row with %s %s", column, value);
     return 0;
@@ -340,7 +339,7 @@ static double float8_speedup(const csv *c, size_t row)
     if (!IS("precision", "fp8-block") && !IS("precision", "fp8-rowwise-dw16"))
         return NAN;
     for (size_t i = 0; i < c->rows; i++)
-        if (strcmp(csv_cell(c, i, "precision"), "bf16") == 0)
+        if (csv_is(c, i, "precision", "bf16"))
             return csv_real(c, i, "step_ms") / N("step_ms");
     return NAN;
 }

@@ -49,9 +49,7 @@ static const column_rule rules[] = {
 
 TEST_IN_FOLDER(columns)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED char *arguments =
         xasprintf("--ranks 2 --seq 16 --strategy ddp --iters 3 --warmup 1 --saves 2 --folder %s", (char *)*state);
     columns_have_rules(*state, "bench_checkpoint", rules);
@@ -78,9 +76,7 @@ static void expect_verdict(const char *folder, const char *plant, const char *st
 
 TEST_IN_FOLDER(planted_errors_are_found)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     expect_verdict(*state, "slow", "fsdp", NULL);
     expect_verdict(*state, "bit", "zero1", "is damaged: its hash is another");
     expect_verdict(*state, "torn", "fsdp", "what was loaded is not what was saved");
@@ -90,9 +86,7 @@ TEST_IN_FOLDER(planted_errors_are_found)
 
 TEST_IN_FOLDER(bad_folders_are_a_sentence)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED_CSV csv *c =
         bench_rows(*state, "bench_checkpoint", "",
                    "--ranks 1 --strategy ddp --iters 0 --variant sync --folder /proc/none", EXIT_CODE_UNSUPPORTED);

@@ -14,16 +14,6 @@ static csv *rows_of(const char *folder, int code, const char *arguments)
     return c;
 }
 
-static void all_ok(const csv *c, size_t rows)
-{
-    assert_non_null(c);
-    assert_int_equal(c->rows, rows);
-    for (size_t r = 0; r < c->rows; r++)
-        if (strcmp(csv_cell(c, r, "status"), "ok") != 0)
-            fail_msg("%s of %s ranks, %s: %s", csv_cell(c, r, "variant"), csv_cell(c, r, "ranks"),
-                     csv_cell(c, r, "order"), csv_cell(c, r, "reason"));
-}
-
 /* Chunks of whole tiles of the CPU's op (64 queries) have the bits of the whole sequence, which the bench requires. */
 TEST_IN_FOLDER(no_way_differs_from_one_rank)
 {
@@ -31,14 +21,14 @@ TEST_IN_FOLDER(no_way_differs_from_one_rank)
         rows_of(*state, EXIT_CODE_OK,
                 "--iters 0 --ranks 2,3,4 --heads 12 --head-dim 16 --seq 48 --order head-tail,contiguous --causal 0,1 "
                 "--transport nccl,copy");
-    all_ok(c, 3 * 2 * 2 * 3 * 2);
+    bench_all_ok(c, 3 * 2 * 2 * 3 * 2);
     csv_free(c);
     c = rows_of(*state, EXIT_CODE_OK,
                 "--iters 0 --ranks 2 --heads 8 --heads-kv 4 --batch 2 --seq 256 --groups 1,2 --head-dim 64,128 "
                 "--dtype fp32,bf16");
-    all_ok(c, 2 * 2 * 5);
+    bench_all_ok(c, 2 * 2 * 5);
     for (size_t r = 0; r < c->rows; r++)
-        if (strcmp(csv_cell(c, r, "variant"), "ring") != 0)
+        if (!csv_is(c, r, "variant", "ring"))
             assert_true(csv_real(c, r, "whole_bits") == 1 && csv_real(c, r, "err_o") == 0 &&
                         csv_real(c, r, "err_dq") == 0);
         else
@@ -55,7 +45,7 @@ TEST_IN_FOLDER(odd_heads)
     assert_int_equal(c->rows, 24);
     for (size_t r = 0; r < c->rows; r++) {
         const int kv = (int)csv_real(c, r, "heads_kv"), ranks = (int)csv_real(c, r, "ranks");
-        const bool gather = strcmp(csv_cell(c, r, "variant"), "gather") == 0;
+        const bool gather = csv_is(c, r, "variant", "gather");
         assert_string_equal(csv_cell(c, r, "status"), gather || kv % ranks == 0 ? "ok" : "skip");
         if (gather)
             assert_int_equal((int)csv_real(c, r, "n_groups"), kv == 12 ? 4 : kv);
@@ -63,7 +53,7 @@ TEST_IN_FOLDER(odd_heads)
     csv_free(c);
     c = rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --heads 10 --heads-kv 5,2 --seq 36 --groups 0,4");
     for (size_t r = 0; r < c->rows; r++)
-        if (strcmp(csv_cell(c, r, "variant"), "gather") == 0 && csv_real(c, r, "groups") == 4)
+        if (csv_is(c, r, "variant", "gather") && csv_real(c, r, "groups") == 4)
             assert_non_null(strstr(csv_cell(c, r, "reason"), "key and value heads make no 4 equal groups"));
     csv_free(c);
 }
@@ -121,9 +111,7 @@ TEST_IN_FOLDER(steps_give_what_one_rank_gives)
     c = steps_of(*state, EXIT_CODE_OK,
                  "--ranks 2 --cp 2 --cp-way all-to-all,gather --seq 16 --variant fsdp "
                  "--micro-batches 2 --recompute block --clip 1 --update after");
-    assert_int_equal(c->rows, 2);
-    for (size_t r = 0; r < c->rows; r++)
-        assert_string_equal(csv_cell(c, r, "status"), "ok");
+    bench_all_ok(c, 2);
     csv_free(c);
 }
 
@@ -184,7 +172,7 @@ TEST_IN_FOLDER(faster_than_the_device_is_wrong)
     OWNED_CSV csv *slow =
         bench_rows(*state, "bench_cp", "STEPBENCH_RUN=c-1",
                    "--warmup 1 --iters 1 --ranks 2 --heads 2 --seq 64 --variant gather", EXIT_CODE_OK);
-    all_ok(slow, 1);
+    bench_all_ok(slow, 1);
 #endif
 }
 

@@ -292,9 +292,7 @@ static void rows_count(const char *folder, const char *commit)
 /* What is planned is what a rank takes, but for gaps of at most 64 KiB between what it takes. */
 TEST_WITH(planned_memory, open_file, close_file)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     make_rows(state);
     static const char *const benches[] = {"bench_fsdp", "bench_tp", "bench_pp"};
     static const char *const runs[] = {
@@ -312,10 +310,10 @@ TEST_WITH(planned_memory, open_file, close_file)
     int found = 0;
     for (size_t i = 0; i < c->rows; i++) {
         const double gap = csv_real(c, i, "driver_bytes") - csv_real(c, i, "planned_bytes");
-        if (strcmp(csv_cell(c, i, "status"), "ok") == 0 && !(gap >= 0 && gap <= 65536))
+        if (csv_is(c, i, "status", "ok") && !(gap >= 0 && gap <= 65536))
             fail_msg("%s: %.0f bytes are not %.0f", csv_cell(c, i, "way"), csv_real(c, i, "driver_bytes"),
                      csv_real(c, i, "planned_bytes"));
-        found += strcmp(csv_cell(c, i, "status"), "ok") == 0;
+        found += csv_is(c, i, "status", "ok");
     }
     assert_int_equal(found, 5 + 3 + 2);
 }
@@ -324,9 +322,7 @@ TEST_WITH(planned_memory, open_file, close_file)
 TEST_WITH(planned_memory_of_a_v, open_file, close_file)
 {
     double planned[2];
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     make_rows(state);
     OWNED char *path = xasprintf("%s/" MADE "bench_pp.csv", (const char *)*state);
     OWNED_CSV csv *pp =

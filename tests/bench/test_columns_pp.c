@@ -8,23 +8,11 @@
 
 static csv *rows_of(const char *folder, int code, const char *arguments)
 {
-#ifndef HAVE_GLOO
-    skip();
-#endif
+    needs_gloo();
     OWNED char *all = xasprintf("--warmup 1 --seq 16 --d-model 32 --heads 2 --d-ff 64 %s %s",
                                 strstr(arguments, "--vocab") ? "" : "--vocab 64", arguments);
     csv *c = bench_rows(folder, "bench_pp", "", all, code);
     return c;
-}
-
-static void all_ok(const csv *c, size_t rows)
-{
-    assert_non_null(c);
-    assert_int_equal(c->rows, rows);
-    for (size_t r = 0; r < c->rows; r++)
-        if (strcmp(csv_cell(c, r, "status"), "ok") != 0)
-            fail_msg("%s on %s ranks: %s", csv_cell(c, r, "variant"), csv_cell(c, r, "ranks"),
-                     csv_cell(c, r, "reason"));
 }
 
 static void same_bits(const csv *c, size_t r)
@@ -41,7 +29,7 @@ TEST_IN_FOLDER(schedules_have_the_bits_of_one_rank)
     for (int i = 0; i < 2; i++) {
         OWNED char *arguments = xasprintf("--iters 0 --precision bf16 --grad-dtype fp32 --loss-chunk 6 %s", jobs[i]);
         c = rows_of(*state, EXIT_CODE_OK, arguments);
-        all_ok(c, i == 0 ? 2 * 5 : 5);
+        bench_all_ok(c, i == 0 ? 2 * 5 : 5);
         for (size_t r = 0; r < c->rows; r++)
             same_bits(c, r);
         csv_free(c);
@@ -50,8 +38,7 @@ TEST_IN_FOLDER(schedules_have_the_bits_of_one_rank)
                 "--iters 0 --ranks 3 --micro-batches 5 --layers 10 --precision fp32 --recompute block");
     assert_int_equal(c->rows, 5);
     for (size_t r = 0; r < c->rows; r++) /* 5 is no multiple of 3 */
-        assert_string_equal(csv_cell(c, r, "status"),
-                            strcmp(csv_cell(c, r, "variant"), "interleaved") == 0 ? "skip" : "ok");
+        assert_string_equal(csv_cell(c, r, "status"), csv_is(c, r, "variant", "interleaved") ? "skip" : "ok");
     csv_free(c);
 }
 
@@ -60,7 +47,7 @@ TEST_IN_FOLDER(clipping_sees_all_stages)
 {
     OWNED_CSV csv *c =
         rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 3 --micro-batches 3 --precision fp32 --clip 0.01");
-    all_ok(c, 5);
+    bench_all_ok(c, 5);
     for (size_t r = 0; r < c->rows; r++)
         assert_true(csv_real(c, r, "err_grad") == 0 && csv_real(c, r, "err_norm") < 1e-5 &&
                     csv_real(c, r, "err_param") < 1e-4);
@@ -75,7 +62,7 @@ TEST_IN_FOLDER(stages_go_with_the_other_axes)
     for (int i = 0; i < 2; i++) {
         OWNED char *arguments = xasprintf("--iters 0 --micro-batches 3 --precision fp32 --clip 0.01 %s", jobs[i]);
         OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_OK, arguments);
-        all_ok(c, i == 0 ? 4 : 2);
+        bench_all_ok(c, i == 0 ? 4 : 2);
         for (size_t r = 0; r < c->rows; r++)
             assert_true(csv_real(c, r, "err_norm") < 2e-5 && csv_real(c, r, "err_grad") > 0);
     }
@@ -87,7 +74,7 @@ TEST_IN_FOLDER(slices_of_stages_have_the_bits_of_whole_ones)
     OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_OK,
                                "--iters 0 --ranks 4 --mesh pp2+dp_shard2 --micro-batches 4 --precision fp32 --strategy "
                                "ddp,fsdp-no-sync --variant 1f1b,interleaved,zb-h1,zb-v");
-    all_ok(c, 2 * 4);
+    bench_all_ok(c, 2 * 4);
     for (size_t r = 0; r < c->rows; r++)
         for (size_t of = 0; of < r; of++)
             if (csv_is(c, of, "variant", csv_cell(c, r, "variant")))
@@ -149,10 +136,8 @@ TEST_IN_FOLDER(bad_input_is_refused)
         rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --variant zb-v --layers 3,4 --precision fp32,fp16");
     assert_int_equal(c->rows, 4);
     for (size_t r = 0; r < c->rows; r++)
-        assert_string_equal(csv_cell(c, r, "status"), strcmp(csv_cell(c, r, "layers"), "4") == 0 &&
-                                                              strcmp(csv_cell(c, r, "precision"), "fp32") == 0
-                                                          ? "ok"
-                                                          : "skip");
+        assert_string_equal(csv_cell(c, r, "status"),
+                            csv_is(c, r, "layers", "4") && csv_is(c, r, "precision", "fp32") ? "ok" : "skip");
 }
 
 /* ---- columns ---- */
@@ -209,7 +194,7 @@ TEST_IN_FOLDER(columns)
     columns_have_rules(*state, "bench_pp", rules);
     csv *c =
         rows_of(*state, EXIT_CODE_OK, "--iters 3 --ranks 2 --micro-batches 4 --balance even,measured --precision fp32");
-    all_ok(c, 2 * 5);
+    bench_all_ok(c, 2 * 5);
     plausible(c);
     columns_hold(c, "bench_pp", rules);
     columns_were_seen("bench_pp", rules);

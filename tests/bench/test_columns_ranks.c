@@ -156,7 +156,7 @@ static double recorded_ms(const csv *spans, int rank, const char *lane)
 {
     double us = 0;
     for (size_t i = 0; i < spans->rows; i++)
-        if ((int)csv_real(spans, i, "rank") == rank && strcmp(csv_cell(spans, i, "lane"), lane) == 0)
+        if ((int)csv_real(spans, i, "rank") == rank && csv_is(spans, i, "lane", lane))
             us += csv_real(spans, i, "end_us") - csv_real(spans, i, "start_us");
     return us * 1e-3;
 }

@@ -30,7 +30,7 @@ static double of_bf16(const csv *c, size_t row, const char *column)
     if (!IS("precision", "fp8-block"))
         return NAN;
     for (size_t i = 0; i < c->rows; i++)
-        if (strcmp(csv_cell(c, i, "precision"), "bf16") == 0)
+        if (csv_is(c, i, "precision", "bf16"))
             return N(column) / csv_real(c, i, column);
     return NAN;
 }

@@ -24,7 +24,7 @@ TEST(every_policy_passes)
                 "--precision bf16," POLICIES ",bf16-pure");
     for (size_t row = 0; row < c->rows; row++) {
         const bool float8 = strncmp(csv_cell(c, row, "precision"), "fp8", 3) == 0;
-        if (strcmp(csv_cell(c, row, "status"), "ok") != 0)
+        if (!csv_is(c, row, "status", "ok"))
             fail_msg("row %zu: %s", row, csv_cell(c, row, "reason"));
         const double off = csv_real(c, row, "err_grad");
         assert_true(float8 ? off > 0.05 && off < 0.3 : off < 0.03);
@@ -50,7 +50,7 @@ TEST(faults_are_named)
         OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_VERIFY, 7, options);
         for (size_t row = 0; row < c->rows; row++) {
             const char *reason = csv_cell(c, row, "reason");
-            if (strcmp(csv_cell(c, row, "status"), "skip") == 0 && strstr(reason, "nothing that --plant-error"))
+            if (csv_is(c, row, "status", "skip") && strstr(reason, "nothing that --plant-error"))
                 skipped++;
             else if (!strstr(reason, of[i].says))
                 fail_msg("%s, %s: %s", of[i].fault, csv_cell(c, row, "precision"), reason);
@@ -61,7 +61,7 @@ TEST(faults_are_named)
 
 static bool is(const csv *c, size_t row, const char *column, const char *value)
 {
-    return strcmp(csv_cell(c, row, column), value) == 0;
+    return csv_is(c, row, column, value);
 }
 
 static csv *sharded(void **state, size_t rows, const char *options)

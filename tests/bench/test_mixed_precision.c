@@ -26,7 +26,7 @@ static csv *rows_of(const char *folder, const char *arguments, int wanted_status
 static size_t row_with(const csv *c, const char *column, const char *value, const char *column2, const char *value2)
 {
     size_t r = 0;
-    while (r < c->rows && (strcmp(csv_cell(c, r, column), value) != 0 || strcmp(csv_cell(c, r, column2), value2) != 0))
+    while (r < c->rows && (!csv_is(c, r, column, value) || !csv_is(c, r, column2, value2)))
         r++;
     if (r == c->rows)
         fail_msg("no row with %s=%s and %s=%s", column, value, column2, value2);

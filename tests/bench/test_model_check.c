@@ -7,7 +7,7 @@
 
 static bool is(const csv *c, size_t row, const char *column, const char *value)
 {
-    return strcmp(csv_cell(c, row, column), value) == 0;
+    return csv_is(c, row, column, value);
 }
 
 /* Under ASan, which looks for overruns, the shortest sequence stands for both lengths; the plain build compares numbers of both. */

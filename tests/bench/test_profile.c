@@ -61,7 +61,7 @@ static void check_trace(const char *folder, const csv *totals, size_t row)
         fail_msg("%s: %s", path, why);
     assert_int_equal(s.ranks, (int)csv_real(totals, row, "ranks"));
     assert_true(s.spans > 0 && s.counters > 0);
-    assert_true(strcmp(csv_cell(totals, row, "device"), "cuda") == 0 || s.ranges > 0); /* a GPU lags behind the host */
+    assert_true(csv_is(totals, row, "device", "cuda") || s.ranges > 0); /* a GPU lags behind the host */
     assert_same(s.span_us[rank] / 1e3, csv_real(totals, row, "kernel_ms"), "the trace and totals");
 }
 
@@ -97,7 +97,7 @@ static void check_sums(const char *folder)
 static bool has_row(const csv *c, const char *column, const char *value)
 {
     for (size_t i = 0; i < c->rows; i++)
-        if (strcmp(csv_cell(c, i, column), value) == 0)
+        if (csv_is(c, i, column, value))
             return true;
     return false;
 }
@@ -107,8 +107,7 @@ static void write_roofline(const char *folder, const csv *kernels)
 {
     OWNED char *path = folder_path(folder, "bench_roofline.csv");
     size_t i = 0;
-    while (strncmp(csv_cell(kernels, i, "range"), "forward", 7) != 0 ||
-           strcmp(csv_cell(kernels, i, "op"), "matmul") != 0)
+    while (strncmp(csv_cell(kernels, i, "range"), "forward", 7) != 0 || !csv_is(kernels, i, "op", "matmul"))
         assert_true(++i < kernels->rows);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -169,7 +168,7 @@ TEST_IN_FOLDER(a_training_step)
     assert_true(has_row(products, "mode", "forward") && has_row(products, "mode", "train-step"));
     assert_true(has_row(softmax, "form", "parts") && has_row(softmax, "form", "one kernel"));
     for (size_t i = 0; i < softmax->rows; i++)
-        if (strcmp(csv_cell(softmax, i, "form"), "parts") == 0) {
+        if (csv_is(softmax, i, "form", "parts")) {
             assert_true(csv_real(softmax, i, "softmax_ms") > 0 && csv_real(softmax, i, "value_ms") > 0);
             assert_true(csv_real(softmax, i, "time_ratio") > 0);
             assert_true(csv_real(softmax, i, "flop_ratio") < csv_real(softmax, i, "byte_ratio"));
@@ -232,7 +231,7 @@ static bool has_like(const csv *c, size_t i, const char *variant)
 {
     static const char *const keys[] = {"bench", "measurement", "range", "kernel", "op", "grid", "block", "calls"};
     for (size_t k = 0; k < c->rows; k++) {
-        bool like = strcmp(csv_cell(c, k, "variant"), variant) == 0;
+        bool like = csv_is(c, k, "variant", variant);
         for (size_t j = 0; like && j < sizeof keys / sizeof *keys; j++)
             like = strcmp(csv_cell(c, i, keys[j]), csv_cell(c, k, keys[j])) == 0;
         if (like)
@@ -249,7 +248,7 @@ static void check_graph_as_eager(const csv *kernels)
     for (size_t i = 0; i < kernels->rows; i++) {
         const char *op = csv_cell(kernels, i, "op"), *variant = csv_cell(kernels, i, "variant");
         const bool graph = strcmp(variant, "graph") == 0;
-        if (strcmp(csv_cell(kernels, i, "bench"), "bench_transformer") != 0 || strcmp(op, "AdamW") == 0 ||
+        if (!csv_is(kernels, i, "bench", "bench_transformer") || strcmp(op, "AdamW") == 0 ||
             strcmp(op, "optimizer state") == 0)
             continue;
         if (!has_like(kernels, i, graph ? "kernels" : "graph"))

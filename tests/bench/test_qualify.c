@@ -31,7 +31,7 @@ static csv *rows(const char *folder)
 static const char *cell(const csv *c, const char *variant, const char *rank, const char *column)
 {
     for (size_t r = 0; r < c->rows; r++)
-        if (strcmp(csv_cell(c, r, "variant"), variant) == 0 && strcmp(csv_cell(c, r, "rank"), rank) == 0)
+        if (csv_is(c, r, "variant", variant) && csv_is(c, r, "rank", rank))
             return csv_cell(c, r, column);
     fail_msg("no row of %s for rank '%s'", variant, rank);
     return "";

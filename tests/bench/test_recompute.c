@@ -13,7 +13,7 @@ static csv *run(const char *folder, const char *arguments, int code)
 static size_t row_of(const csv *c, const char *variant)
 {
     size_t r = 0;
-    while (r < c->rows && strcmp(csv_cell(c, r, "variant"), variant) != 0)
+    while (r < c->rows && !csv_is(c, r, "variant", variant))
         r++;
     assert_true(r < c->rows);
     return r;
@@ -32,7 +32,7 @@ TEST_IN_FOLDER(derived_columns)
     const size_t none = row_of(c, "none"), group = row_of(c, "group"), nested = row_of(c, "nested");
     assert_int_equal(c->rows, 13);
     for (size_t r = 0; r < c->rows; r++) {
-        if (strcmp(csv_cell(c, r, "status"), "ok") != 0)
+        if (!csv_is(c, r, "status", "ok"))
             continue;
         const double ms = csv_real(c, r, "step_ms"), base = csv_real(c, none, "step_ms");
         const double saved = csv_real(c, none, "peak_bytes") - csv_real(c, r, "peak_bytes");

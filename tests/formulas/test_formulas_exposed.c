@@ -91,14 +91,14 @@ static bool same(const csv *c, size_t a, size_t b)
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         if (strcmp(csv_cell(c, a, columns[i]), csv_cell(c, b, columns[i])) != 0)
             return false;
-    return a != b && strcmp(csv_cell(c, b, "status"), "ok") == 0;
+    return a != b && csv_is(c, b, "status", "ok");
 }
 
 static bucket_load load_of(const csv *c, size_t i)
 {
     const double n = csv_real(c, i, "buckets"), alone = csv_real(c, i, "comm_alone_ms");
     const bool whole = csv_column(c, "compute_ms") < 0; /* of files from before 0.3.0 */
-    const double last = strcmp(csv_cell(c, i, "update"), "buckets") == 0
+    const double last = csv_is(c, i, "update", "buckets")
                             ? bucket_last_exposed(alone / n, csv_real(c, i, "opt_alone_ms"), n)
                             : alone / n;
     return (bucket_load){alone, last, csv_real(c, i, whole ? "twin_ms" : "compute_ms") - csv_real(c, i, "fwd_ms")};
@@ -113,7 +113,7 @@ static void predict(const char *path, tally *t)
         size_t first = 0;
         while (first < c->rows && !same(c, i, first))
             first++;
-        if (first >= i || strcmp(csv_cell(c, i, "status"), "ok") != 0)
+        if (first >= i || !csv_is(c, i, "status", "ok"))
             continue;
         const bucket_load from = load_of(c, first), to = load_of(c, i);
         const bucket_contention k =

@@ -130,7 +130,7 @@ TEST_IN_FOLDER(many_spans_are_joined_and_fit)
     assert_string_equal(csv_cell(c, end - 1, "start_us"), "204000.000");
     double rows_us = csv_real(c, end - 1, "end_us") - csv_real(c, end - 1, "start_us");
     for (size_t i = 0; i < end - 1; i++)
-        if (strcmp(csv_cell(c, i, "lane"), "compute") == 0) {
+        if (csv_is(c, i, "lane", "compute")) {
             assert_string_equal(csv_cell(c, i, "name"), "norm"); /* two of three, in rows of three at least */
             rows_us += csv_real(c, i, "end_us") - csv_real(c, i, "start_us");
         }
@@ -241,10 +241,10 @@ TEST_IN_RANKS_FOLDER(two_ranks_record_a_step)
             const int rank = (int)csv_real(c, i, "rank");
             const double us = csv_real(c, i, "end_us") - csv_real(c, i, "start_us");
             start[rank] = fmin(start[rank], csv_real(c, i, "start_us"));
-            if (strcmp(csv_cell(c, i, "lane"), "communication") == 0)
+            if (csv_is(c, i, "lane", "communication"))
                 assert_string_equal(csv_cell(c, i, "name"), "all_reduce");
-            communication[rank] += strcmp(csv_cell(c, i, "lane"), "communication") == 0 ? us : 0;
-            exposed[rank] += strcmp(csv_cell(c, i, "lane"), "exposed") == 0 ? us : 0;
+            communication[rank] += csv_is(c, i, "lane", "communication") ? us : 0;
+            exposed[rank] += csv_is(c, i, "lane", "exposed") ? us : 0;
         }
         for (int rank = 0; rank < 2; rank++) {
             assert_true(communication[rank] > 0);

@@ -255,7 +255,7 @@ static double roofline_value(const csv *rows, const char *name, const char *shap
             return csv_real(rows, r, "gb_s");
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes && strcmp(variant, "gemm") == 0; d++) {
             snprintf(product, sizeof product, "gemm_%s_tflops", dtypes[d]);
-            if (strcmp(name, product) == 0 && strcmp(csv_cell(rows, r, "dtype"), dtypes[d]) == 0)
+            if (strcmp(name, product) == 0 && csv_is(rows, r, "dtype", dtypes[d]))
                 return csv_real(rows, r, "tflops");
         }
     }
@@ -271,7 +271,7 @@ TEST(references_agree_with_the_rows_they_name)
     assert_non_null(rows);
     for (size_t r = 0; r < t->rows; r++) {
         const char *const name = csv_cell(t, r, "metric");
-        if (strcmp(csv_cell(t, r, "source"), path) != 0)
+        if (!csv_is(t, r, "source", path))
             continue;
         const double value = csv_real(t, r, "value"), row = roofline_value(rows, name, csv_cell(t, r, "shape"));
         if (!(fabs(value / row - 1) < 0.04))

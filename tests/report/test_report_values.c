@@ -127,9 +127,9 @@ static size_t check_table(const char *dir, const shown *t, const char *page, con
     for (size_t r = 0; c && r < c->rows; r++) {
         char *cells[5];
         size_t n = 0;
-        const bool mine =
-            strcmp(csv_cell(c, r, "status"), "ok") == 0 && strcmp(csv_cell(c, r, "device"), device) == 0 &&
-            (!t->variant || strcmp(csv_cell(c, r, "variant"), t->variant) == 0) && !is_cold(c, r) && is_newest(c, r);
+        const bool mine = csv_is(c, r, "status", "ok") && csv_is(c, r, "device", device) &&
+                          (!t->variant || strcmp(csv_cell(c, r, "variant"), t->variant) == 0) && !is_cold(c, r) &&
+                          is_newest(c, r);
         for (size_t k = 0; mine && k < 5 && t->cells[k].column; k++) {
             const double x = csv_real(c, r, t->cells[k].column);
             if (!isfinite(x))

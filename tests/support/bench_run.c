@@ -50,6 +50,16 @@ const char *bench_device(void)
     return asked ? asked : "cpu";
 }
 
+void bench_all_ok(const csv *c, size_t rows)
+{
+    assert_non_null(c);
+    assert_int_equal(c->rows, rows);
+    for (size_t r = 0; r < rows; r++)
+        if (!csv_is(c, r, "status", "ok"))
+            fail_msg("row %zu, %s on %s ranks: %s", r, csv_cell(c, r, "variant"), csv_cell(c, r, "ranks"),
+                     csv_cell(c, r, "reason"));
+}
+
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code)
 {
     const char *where = getenv("STEPBENCH_BIN");

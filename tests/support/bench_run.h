@@ -21,5 +21,6 @@ const char *bench_device(void); /* cpu, or what STEPBENCH_DEVICE says */
  * results/test-x1 for other benches; NULL: none. */
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code);
 
+void bench_all_ok(const csv *c, size_t rows); /* it has that many, and all of them are ok */
 /* Builds tests/preload/<name>.c as a library in `folder`; "LD_PRELOAD=..." for bench_rows. Caller frees. */
 char *preload_build(const char *folder, const char *name);

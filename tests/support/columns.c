@@ -106,7 +106,7 @@ void columns_hold(csv *c, const char *bench, const column_rule *rules)
     assert_non_null(c);
     assert_true(c->rows > 0);
     for (size_t row = 0; row < c->rows; row++) {
-        if (strcmp(csv_cell(c, row, "status"), "ok") != 0)
+        if (!csv_is(c, row, "status", "ok"))
             fail_msg("%s, row %zu: %s", bench, row, csv_cell(c, row, "reason"));
         row_holds(c, row, bench, rules);
     }

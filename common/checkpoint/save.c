@@ -28,7 +28,7 @@
 #include "common/core/spread.h"
 #include "common/device/host.h"
 
-enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT, PART = 1 << 20, AHEAD = 3 };
+enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT, PART = 1 << 20, AHEAD = 3, ROUND = 2 };
 
 typedef struct saver_run { /* pieces that follow each other in a file */
     int first, count;      /* pieces */
@@ -178,17 +178,22 @@ static void enqueue(const writer *w)
     }
 }
 
-/* One thread calls the driver and waits for the device, once for all that is asked for by then: the calls of many keep the
- * driver from the thread that launches steps, and their waits keep cores busy. */
+/* One thread calls the driver and waits for the device: the calls of many keep the driver from the thread that launches
+ * steps, and their waits keep cores busy. It serves few writers in a round, in turn: steps feel a long row of copies. */
 static void *fetch_blocks(void *arg)
 {
     checkpoint_saver *s = arg;
     bool *asks = xcalloc((unsigned long)s->threads, sizeof *asks);
+    int next = 0;
     pthread_mutex_lock(&s->lock);
     while (!s->written) {
         int n = 0;
-        for (int i = 0; i < s->threads; i++)
-            n += asks[i] = s->writers[i].asks;
+        for (int k = 0, i = next; k < s->threads; k++, i = (i + 1) % s->threads) {
+            asks[i] = s->writers[i].asks && n < ROUND;
+            n += asks[i];
+            if (asks[i])
+                next = (i + 1) % s->threads;
+        }
         if (n == 0) {
             pthread_cond_wait(&s->asked, &s->lock);
             continue;

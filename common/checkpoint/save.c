@@ -183,36 +183,30 @@ static void enqueue(const writer *w)
 static void *fetch_blocks(void *arg)
 {
     checkpoint_saver *s = arg;
-    bool *asks = xcalloc((unsigned long)s->threads, sizeof *asks);
     int next = 0;
     pthread_mutex_lock(&s->lock);
     while (!s->written) {
+        writer *served[ROUND];
         int n = 0;
-        for (int k = 0, i = next; k < s->threads; k++, i = (i + 1) % s->threads) {
-            asks[i] = s->writers[i].asks && n < ROUND;
-            n += asks[i];
-            if (asks[i])
-                next = (i + 1) % s->threads;
-        }
+        for (int i = 0; i < s->threads && n < ROUND; i++, next = (next + 1) % s->threads)
+            if (s->writers[next].asks)
+                served[n++] = &s->writers[next];
         if (n == 0) {
             pthread_cond_wait(&s->asked, &s->lock);
             continue;
         }
         pthread_mutex_unlock(&s->lock);
-        for (int i = 0; i < s->threads; i++)
-            if (asks[i])
-                enqueue(&s->writers[i]);
+        for (int i = 0; i < n; i++)
+            enqueue(served[i]);
         device_stream_record(s->d, s->fetches, s->fetched);
         device_event_sync(s->d, s->fetched);
         pthread_mutex_lock(&s->lock);
-        for (int i = 0; i < s->threads; i++)
-            if (asks[i]) {
-                s->writers[i].asks = false;
-                pthread_cond_signal(&s->writers[i].fetched);
-            }
+        for (int i = 0; i < n; i++) {
+            served[i]->asks = false;
+            pthread_cond_signal(&served[i]->fetched);
+        }
     }
     pthread_mutex_unlock(&s->lock);
-    free(asks);
     return NULL;
 }
 

@@ -46,7 +46,7 @@ const char *machine_device(const char *dir)
     OWNED_CSV csv *machine = csv_read(path);
     bool gpu = !machine && any_row_of_a_gpu(dir);
     for (size_t i = 0; machine && i < machine->rows && !gpu; i++)
-        gpu = csv_cell(machine, i, "key") && csv_is(machine, i, "key", "gpu_name");
+        gpu = csv_is(machine, i, "key", "gpu_name");
     return gpu ? "cuda" : "cpu";
 }
 

@@ -82,7 +82,7 @@ int64_t model_dimension(const bench_case *c, const char *option);
 /* The options of a case as those of a trainer. Fusion is the caller's (a variant, or graph). False with a sentence in
  * `why` when they contradict each other; the row is then `skip`. */
 bool model_case_options(const bench_case *c, step_options *out, char *why, size_t why_bytes);
-option_spec *model_option(option_spec *table, const char *name); /* the option of that name, which the table has */
+option_spec *model_option(option_spec *table, const char *name); /* the option of that name; the table must have it */
 /* Defaults of benches whose ranks share a step: it is a whole one, and only weight gradients may run beside its backward.
  * --update says what AdamW does, and what is fastest may differ between ranks. */
 void model_options_of_ranks(option_spec *table);

@@ -54,7 +54,7 @@ checkpoint_saver *checkpoint_saver_create(const checkpoint_save_options *o, devi
 void checkpoint_saver_free(checkpoint_saver *s); /* waits for a save that is under way; NULL is fine */
 typedef struct checkpoint_held {
     int64_t host_bytes, device_bytes;
-    double pin_s; /* that taking pinned memory took */
+    double pin_s; /* how long taking the pinned memory took */
 } checkpoint_held;
 checkpoint_held checkpoint_saver_holds(const checkpoint_saver *s);
 checkpoint_room checkpoint_saver_room(const checkpoint_saver *s); /* for others while nothing is under way */

@@ -58,7 +58,7 @@ void launch_barrier(launch *l, const char *name);
 bool launch_all(launch *l, const char *name, bool mine); /* true on every rank when it is on every rank */
 /* The largest of what the first `ranks` ranks give, none of which is negative; NaN if one of them is. */
 double launch_most(launch *l, const char *name, double mine, int ranks);
-/* For each of n numbers, the largest of what the first `ranks` ranks have, at least 0; NaN counts for nothing. Caller frees. */
+/* For each of n numbers, the largest of what the first `ranks` ranks have, at least 0; NaNs are ignored. Caller frees. */
 double *launch_most_each(launch *l, const char *name, const double *mine, int n, int ranks);
 double launch_sum(launch *l, const char *name, double mine, int ranks); /* in the order of ranks */
 

@@ -30,7 +30,7 @@ count() { grep -oE "\[  $1 *\] [0-9]+ test" "$2" | grep -oE '[0-9]+' | awk '{ n 
 one() { # PROGRAM
     local program=$1 name log start=$SECONDS status ok bad skip
     name=$(basename "$program")
-    log=$logs/$name.log
+    log=$logs/${program//\//-}.log # two rooms may have programs of one name
     if [ "$program" = lint ]; then
         bash "$(dirname "$0")/lint.sh" >"$log" 2>&1
         status=$?

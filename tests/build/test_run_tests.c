@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* Starts the runner with these programs of the folder, in a process group of its own. */
@@ -41,6 +42,19 @@ TEST_IN_FOLDER(failures_count)
     assert_int_equal(code_of(start(*state, "fine fails dies test_clock empty")), 1);
     OWNED char *path = folder_path(*state, "out.txt"), *text = file_text(path);
     assert_non_null(strstr(text, "\n5 passed, 4 failed, 1 skipped\n"));
+}
+
+/* Programs of two rooms may have one name and run at the same time. */
+TEST_IN_FOLDER(programs_of_one_name_have_logs_of_their_own)
+{
+    OWNED char *first = folder_path(*state, "a"), *second = folder_path(*state, "b");
+    assert_int_equal(mkdir(first, 0777), 0);
+    assert_int_equal(mkdir(second, 0777), 0);
+    folder_program(*state, "a/same", "#!/bin/sh\nsleep 0.2; echo '[  PASSED  ] 1 test(s).'\n");
+    folder_program(*state, "b/same", "#!/bin/sh\necho '[  PASSED  ] 2 test(s).'; sleep 0.6\n");
+    assert_int_equal(code_of(start(*state, "a/same b/same")), 0);
+    OWNED char *path = folder_path(*state, "out.txt"), *text = file_text(path);
+    assert_non_null(strstr(text, "\n3 passed, 0 failed\n"));
 }
 
 /* The runner's exit code for a program that prints `text` and ends with 0. */

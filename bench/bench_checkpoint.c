@@ -114,9 +114,10 @@ static const column_spec column_table[] = {
     {0}};
 
 static const bench_run run_table[] = {
-    /* torch.distributed.checkpoint saves small and, on several GPUs, xl (tests/peers/checkpoint.py). */
+    /* torch.distributed.checkpoint saves small and xl, too (tests/peers/checkpoint.py). */
     {RUN_QUICK | RUN_DEFAULT, 1, 12, "--ranks 1 --size small --strategy ddp --variant async,lazy,device"},
     {RUN_FULL, 1, 38, "--ranks 1 --size medium --strategy ddp"},
+    {RUN_FULL, 1, 70, "--ranks 1 --size xl --strategy ddp --saves 3"},
     {RUN_FULL, 1, 45, "--ranks 1 --size small --strategy ddp --variant sync --io buffered,direct --folder results"},
     {RUN_DEFAULT, 2, 17, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async,lazy,device"},
     {RUN_FULL, 2, 18, "--ranks {gpus} --size small --batch 2 --strategy ddp,zero1 --variant lazy --saves 3 --iters 5"},

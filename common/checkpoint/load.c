@@ -113,15 +113,15 @@ typedef struct loader {
     size_t why_bytes;
 } loader;
 
-/* A reader fills one slot, part by part, while the device takes what is in the other. Streams are few: copies to a device take
- * turns on one engine, and to make a stream takes a millisecond. */
-enum { SLOTS = 2, PART = 256 << 10, LARGEST = 2 << 20, STREAMS = 2 };
+/* A reader fills one slot, part by part, while the device takes what is in the other. All readers share a stream: copies to a
+ * device take turns on one engine, which needs longer from one stream to another than to the next copy of the same. */
+enum { SLOTS = 2, PART = 256 << 10, LARGEST = 2 << 20 };
 
 typedef struct reader {
     loader *l;
     pthread_t thread;
     char *slots;
-    void *stream; /* of STREAMS; NULL: pieces are the host's */
+    void *stream; /* NULL: pieces are the host's */
     int slot;     /* that is filled next */
     device_event *sent[SLOTS];
 } reader;
@@ -312,13 +312,11 @@ static void run_readers(loader *l, int n)
     const bool device = l->d && l->pieces && device_kind_of(l->d) != DEVICE_CPU;
     reader *r = xcalloc((unsigned long)n, sizeof *r);
     char *slots = lent ? l->room.at : device ? device_host_malloc(l->d, (size_t)n * each) : xmalloc((size_t)n * each);
-    void *streams[STREAMS];
     if (!slots)
         die(EXIT_CODE_FAILURE, "the host has no pinned memory to load a checkpoint");
-    for (int i = 0; i < STREAMS && device; i++)
-        streams[i] = device_stream_create(l->d, STREAM_NORMAL, "load");
+    void *stream = device ? device_stream_create(l->d, STREAM_NORMAL, "load") : NULL;
     for (int i = 0; i < n; i++) {
-        r[i] = (reader){.l = l, .slots = slots + (size_t)i * each, .stream = device ? streams[i % STREAMS] : NULL};
+        r[i] = (reader){.l = l, .slots = slots + (size_t)i * each, .stream = stream};
         for (int k = 0; k < SLOTS && device; k++) {
             r[i].sent[k] = device_event_create(l->d);
             device_stream_record(l->d, r[i].stream, r[i].sent[k]); /* the first wait is for nothing */
@@ -330,8 +328,8 @@ static void run_readers(loader *l, int n)
     read_blocks(&r[0]);
     for (int i = 1; i < n; i++)
         pthread_join(r[i].thread, NULL);
-    for (int i = 0; i < STREAMS && device; i++)
-        device_stream_destroy(l->d, streams[i]);
+    if (device)
+        device_stream_destroy(l->d, stream);
     for (int i = 0; i < n && device; i++)
         for (int k = 0; k < SLOTS; k++)
             device_event_destroy(l->d, r[i].sent[k]);

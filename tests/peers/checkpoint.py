@@ -23,6 +23,7 @@ from record import chosen, reason_of
 
 WAYS = ("async-pinned", "blocking", "async")
 CASES, SEQ = {"small": 3, "xl": 1}, 512  # and so many saves of a way, behind one that is not counted
+XL_BYTES = 50 << 30  # in /dev/shm: a checkpoint and the memory in which a save is staged
 
 
 class Run:
@@ -145,9 +146,10 @@ def one_size(rows, size, ways, batch, place):
 
 def main():
     one_gpu = int(os.environ["WORLD_SIZE"]) == 1
+    room = shutil.disk_usage("/dev/shm").free
     place = f"/dev/shm/stepbench-peer-{os.environ.get('TORCHELASTIC_RUN_ID', 'run')}"
     with ranks.job("checkpoint", sys.argv[1], "cpu:gloo,cuda:nccl", 300) as rows:
-        sizes = ["small"] if "--small" in sys.argv or one_gpu else CASES
+        sizes = ["small"] if "--small" in sys.argv or room < XL_BYTES else CASES
         cases = [(size, way) for size in sizes for way in WAYS]
         cases = chosen(cases, sys.argv[sys.argv.index("--cases") + 1] if "--cases" in sys.argv else "") or cases
         for size in dict(cases):

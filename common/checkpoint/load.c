@@ -115,7 +115,7 @@ typedef struct loader {
 
 /* A reader fills one slot, part by part, while the device takes what is in the other. All readers share a stream: copies to a
  * device take turns on one engine, which needs longer from one stream to another than to the next copy of the same. */
-enum { SLOTS = 2, PART = 256 << 10, LARGEST = 2 << 20 };
+enum { SLOTS = 2, PART = 256 << 10, LARGEST = 4 << 20 };
 
 typedef struct reader {
     loader *l;

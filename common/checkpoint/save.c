@@ -28,7 +28,7 @@
 #include "common/core/spread.h"
 #include "common/device/host.h"
 
-enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT, PART = 1 << 20, AHEAD = 3, ROUND = 2 };
+enum { SLOT_BYTES = CHECKPOINT_BLOCK + 2 * CHECKPOINT_ALIGNMENT, PART = 1 << 20, AHEAD = 3 };
 
 typedef struct saver_run { /* pieces that follow each other in a file */
     int first, count;      /* pieces */
@@ -179,32 +179,35 @@ static void enqueue(const writer *w)
 }
 
 /* One thread calls the driver and waits for the device: the calls of many keep the driver from the thread that launches
- * steps, and their waits keep cores busy. It serves few writers in a round, in turn: steps feel a long row of copies. */
+ * steps, and their waits keep cores busy. Steps are slower while a device sends to the host, so it leaves the link to those
+ * beside a save for as long as a block took. */
 static void *fetch_blocks(void *arg)
 {
     checkpoint_saver *s = arg;
+    const double rest = s->o.way == CHECKPOINT_DEVICE ? 1 : 0;
     int next = 0;
     pthread_mutex_lock(&s->lock);
     while (!s->written) {
-        writer *served[ROUND];
-        int n = 0;
-        for (int i = 0; i < s->threads && n < ROUND; i++, next = (next + 1) % s->threads)
-            if (s->writers[next].asks)
-                served[n++] = &s->writers[next];
-        if (n == 0) {
+        writer *w = NULL;
+        for (int i = 0; i < s->threads && !w; i++, next = (next + 1) % s->threads)
+            w = s->writers[next].asks ? &s->writers[next] : NULL;
+        if (!w) {
             pthread_cond_wait(&s->asked, &s->lock);
             continue;
         }
         pthread_mutex_unlock(&s->lock);
-        for (int i = 0; i < n; i++)
-            enqueue(served[i]);
+        const double start = host_seconds();
+        enqueue(w);
         device_stream_record(s->d, s->fetches, s->fetched);
         device_event_sync(s->d, s->fetched);
+        const double end = host_seconds(), until = end + rest * (end - start);
         pthread_mutex_lock(&s->lock);
-        for (int i = 0; i < n; i++) {
-            served[i]->asks = false;
-            pthread_cond_signal(&served[i]->fetched);
-        }
+        w->asks = false;
+        pthread_cond_signal(&w->fetched);
+        pthread_mutex_unlock(&s->lock);
+        while (host_seconds() < until) /* a sleep would be longer */
+            ;
+        pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;

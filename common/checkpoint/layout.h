@@ -72,4 +72,5 @@ void checkpoint_pieces_free(checkpoint_pieces *p);
 typedef struct checkpoint_room { /* pinned memory of somebody who does not need it just then; NULL: none */
     char *at;
     int64_t bytes;
+    int ranks; /* that load at the same time */
 } checkpoint_room;

@@ -288,16 +288,16 @@ static void *read_blocks(void *arg)
     return NULL;
 }
 
-/* A copy costs the device some 4 us beside its bytes, so lent memory is for copies as large as it has room for, by all
- * readers or at least by half of them. To pin memory of its own would take a small load longer than larger copies save: a
- * twelfth of it at most. */
+/* A copy costs the device some 4 us beside its bytes, so a rank alone on its host has larger ones where lent memory takes them;
+ * slots of two ranks would then leave the processor's cache. To pin memory of its own would take a small load longer than
+ * larger copies save: a twelfth of it at most. */
 static int64_t copy_bytes(const loader *l, int readers)
 {
-    int64_t bytes = 0, copy = LARGEST;
+    int64_t bytes = 0, copy = LARGEST / 2;
     const int64_t all = SLOTS * (int64_t)readers;
-    if (l->room.bytes >= all * copy)
-        return copy;
-    if (2 * l->room.bytes >= all * (copy /= 2))
+    if (l->room.ranks == 1 && l->room.bytes >= all * LARGEST)
+        return LARGEST;
+    if (2 * l->room.bytes >= all * copy)
         return copy;
     for (int64_t i = 0; i < l->n; i++)
         bytes += l->blocks[i].bytes;

@@ -866,7 +866,7 @@ checkpoint_held checkpoint_saver_holds(const checkpoint_saver *s)
 
 checkpoint_room checkpoint_saver_room(const checkpoint_saver *s)
 {
-    return (checkpoint_room){is_pinned(s) ? s->copy : s->slots, checkpoint_saver_holds(s).host_bytes};
+    return (checkpoint_room){is_pinned(s) ? s->copy : s->slots, checkpoint_saver_holds(s).host_bytes, s->o.ranks};
 }
 
 /* ---- saving ---- */

@@ -463,9 +463,10 @@ TEST_IN_FOLDER(folders_side_by_side)
                  ",GPU-a,cuda,1,ffffffffffff,0,2026-11-20T10:00:00Z\n");
     machine(b);
     steps(b);
-    folder_write(b, "peer_model.csv",
-                 "bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct" ORIGIN
-                 "model,xl,1024,4,bf16,sdpa,step-graph,p,150,2,100" OF("GPU-a", "c-1"));
+    for (int i = 0; i < 2; i++) /* the step that both have is one of two */
+        folder_write(i ? b : a, "peer_model.csv",
+                     "bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct,planned" ORIGIN
+                     "model,xl,1024,4,bf16,sdpa,step-graph,p,150,2,100,2" OF("GPU-a", "c-1"));
     char *arguments = xasprintf("--all '%s' '%s' '%s'", (char *)*state, a, b);
     report_run(arguments);
     OWNED char *all = folder_text(*state, "report-all.md");
@@ -491,6 +492,7 @@ TEST_IN_FOLDER(folders_side_by_side)
         "-->\n| work |");
     text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4, `b` "
                    "|\n");
+    text_has(text, "\nOf PyTorch's listed steps, 1 of 2 on one GPU ran.");
     text_has(text, "<!-- end peers -->\nbelow\n");
     text_lacks(text, "old");
     OWNED char *page = report_text(a);

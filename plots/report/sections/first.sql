@@ -243,7 +243,7 @@ FROM strongest s
 WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 
 Of PyTorch's listed steps, {group_concat(ran || ' of ' || cases || ' ' || what, ' and ')} ran.
-@from planned HAVING count(*)
+@from (SELECT what, count(ran) AS ran, max(cases) AS cases FROM planned GROUP BY what) HAVING count(*)
 
 No ratio is formed where {group_concat(said, '; where ')}.
 @from (SELECT why || ': ' || group_concat(work || ' (' || rows || ')', ', ') AS said

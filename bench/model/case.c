@@ -189,6 +189,13 @@ bool model_shape_validate(const options *o, char *msg, size_t msg_bytes)
                      x.heads_kv, why);
             return false;
         }
+    const int64_t batch = option_int_most(o, "batch"), seq = option_int_most(o, "seq");
+    const int64_t sharers = options_have(o, "cp") ? option_int_most(o, "cp") : 1;
+    if (batch * (seq / sharers) > INT32_MAX / 4) { /* no step takes more */
+        snprintf(msg, msg_bytes, "--batch %lld x --seq %lld: the batch of a rank must have fewer than 2^29 tokens",
+                 (long long)batch, (long long)seq);
+        return false;
+    }
     static const char *const by_parts[] = {"fp16x3", "fp16x3-fast"};
     for (size_t i = 0; i < sizeof by_parts / sizeof *by_parts; i++)
         if (has_choice(o, "fp32-products", by_parts[i]) && !has_choice(o, "precision", "fp32")) {

@@ -22,6 +22,11 @@ const option_entry *option_find(const options *o, const char *name)
     return NULL;
 }
 
+bool options_have(const options *o, const char *name)
+{
+    return option_find(o, name) != NULL;
+}
+
 const option_entry *option_need(const options *o, const char *name)
 {
     const option_entry *e = option_find(o, name);

@@ -174,7 +174,7 @@ static const option_value *case_value(const bench_case *c, const char *name)
 
 bool case_has(const bench_case *c, const char *name)
 {
-    return option_find(c->o, name) != NULL;
+    return options_have(c->o, name);
 }
 
 int64_t case_int(const bench_case *c, const char *name)

@@ -136,6 +136,7 @@ options *options_try(const bench_info *bench, int argc, char **argv, const optio
                      size_t msg_bytes);
 
 const bench_info *options_bench(const options *o);
+bool options_have(const options *o, const char *name); /* whether the bench has an option of this name */
 /* Whether rows of the bench have this column of the layout. */
 bool row_layout_has(const row_layout *l, const bench_info *bench, const char *column);
 /* For the bench_info.validate of a bench that times nothing: false with a sentence where --l2 or --timer says how. */

@@ -34,6 +34,9 @@ TEST(refused_with_its_reason)
         {"bench_flash", "--lengths equal,random", "--lengths random needs --documents"},
         {"bench_flash", "--documents 2 --batch 2048 --seq 1048576", "at most 2^30 tokens, --batch times --seq"},
         {"bench_ddp_flat", "--size tiny --d-model 40 --heads 2", "head_dim 20"},
+        {"bench_memory", "--size tiny --batch 1,65536 --seq 8,8192", "--batch 65536 x --seq 8192: the batch of a rank"},
+        {"bench_pp", "--size tiny --batch 65536 --seq 8192", "fewer than 2^29 tokens"},
+        {"bench_fsdp", "--dry-run --cp 1,2 --batch 65536 --seq 16384", "--batch 65536 x --seq 16384"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int code;
@@ -42,6 +45,15 @@ TEST(refused_with_its_reason)
         if (code != EXIT_CODE_USAGE || !strstr(said, table[i].words) || !end || end[1])
             fail_msg("%s %s: exit code %d, said: %s", table[i].bench, table[i].arguments, code, said);
     }
+}
+
+/* Ranks that share a sequence have its parts: with the same --batch and --seq, one of them has fewer tokens. */
+TEST(shared_sequences_are_not_refused)
+{
+    int code;
+    OWNED char *said = complaint_of(*state, "bench_fsdp", "--dry-run --cp 2 --batch 65536 --seq 8192", &code);
+    if (code)
+        fail_msg("exit code %d, said: %s", code, said);
 }
 
 TESTS_WITH(folder_create, folder_remove)

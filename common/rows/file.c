@@ -13,35 +13,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Noreturn static void die_for(const char *path, const char *action)
+_Noreturn static void die_for(const char *path, const char *action, int code)
 {
-    die(EXIT_CODE_FAILURE, "cannot %s %s: %s", action, path, strerror(errno));
+    die(code, "cannot %s %s: %s", action, path, strerror(errno));
 }
 
-static void make_parents(const char *path)
+static void make_parents(const char *path, int code)
 {
     OWNED char *folder = xstrdup(path);
     for (char *slash = *folder ? strchr(folder + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-            die_for(folder, "create the folder");
+            die_for(folder, "create the folder", code);
         *slash = '/';
     }
 }
 
 /* Opens and locks; the lock ends with the descriptor. */
-static int open_locked(const char *path, struct stat *info)
+static int open_locked(const char *path, struct stat *info, int code)
 {
     for (;;) {
         int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0)
-            die_for(path, "open");
+            die_for(path, "open", code);
         /* A file system without locks is no reason to measure nothing. */
         while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
             ;
         struct stat named;
         if (fstat(fd, info) != 0)
-            die_for(path, "look at");
+            die_for(path, "look at", code);
         if (stat(path, &named) == 0 && named.st_ino == info->st_ino && named.st_dev == info->st_dev)
             return fd;
         close(fd); /* moved away while we waited for the lock */
@@ -63,7 +63,7 @@ static void write_all(int fd, const char *path, const char *text, size_t bytes)
         if (known && wrote > 0 && ftruncate(fd, before.st_size) != 0) /* half a row is none */
             warn("cannot take back half a row of %s: %s", path, strerror(errno));
         errno = error;
-        die_for(path, "write a row to");
+        die_for(path, "write a row to", EXIT_CODE_FAILURE);
     }
 }
 
@@ -75,7 +75,7 @@ static bool starts_with_line(int fd, const char *line)
     return got == (ssize_t)bytes && memcmp(start, line, bytes - 1) == 0 && start[bytes - 1] == '\n';
 }
 
-static void move_aside(const char *path)
+static void move_aside(const char *path, int code)
 {
     size_t length = strlen(path);
     if (length > 4 && strcmp(path + length - 4, ".csv") == 0)
@@ -84,7 +84,7 @@ static void move_aside(const char *path)
         char *aside = xasprintf("%.*s.%d.csv", (int)length, path, n);
         if (access(aside, F_OK) != 0) {
             if (rename(path, aside) != 0)
-                die_for(path, "move aside");
+                die_for(path, "move aside", code);
             warn("%s has other columns and was moved to %s", path, aside);
             free(aside);
             return;
@@ -109,12 +109,13 @@ static void end_torn_line(int fd, const char *path, off_t size)
 void rows_append(const char *path, const char *header, const char *line)
 {
     struct stat info;
-    make_parents(path);
-    int fd = open_locked(path, &info);
+    const int code = line ? EXIT_CODE_FAILURE : EXIT_CODE_USAGE; /* before the first row, the path is what is wrong */
+    make_parents(path, code);
+    int fd = open_locked(path, &info, code);
     if (info.st_size > 0 && !starts_with_line(fd, header)) {
-        move_aside(path);
+        move_aside(path, code);
         close(fd);
-        fd = open_locked(path, &info);
+        fd = open_locked(path, &info, code);
     }
     if (info.st_size == 0) {
         OWNED char *text = xasprintf("%s\n", header);

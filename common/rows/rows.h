@@ -44,7 +44,7 @@ typedef struct row row;
 /* Prepares the CSV for appending (creating folders; locked for each write). An existing file with other columns is
  * moved aside to <name>.<n>.csv and the move is said on stderr; a torn last line is completed by a newline. With
  * `resume`, the keys of finished rows (status ok, fail, oom, skip) are read for rows_has; rows of another schema are bad
- * usage then (exit 2). Dies (exit 1) when the path can't be written. */
+ * usage then (exit 2), as is a path that can't be opened for writing. Dies (exit 1) when a write fails. */
 row_writer *rows_open(const options *o, const rows_info *info, bool resume);
 /* A kept row of this machine and device has the case; one that is `fail` counts in rows_close. */
 bool rows_has(row_writer *r, const bench_case *c);

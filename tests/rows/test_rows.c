@@ -4,6 +4,7 @@
 
 #include "common/core/results.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static const char *const facts[] = {"campaign", "machine", "device", "settle_s", "seed", NULL};
@@ -176,7 +177,8 @@ TEST(table)
                               "4 rows, not stored\n");
 }
 
-/* The program stops with code 1 and a message where it can't write; bugs of a bench stop it too. */
+/* The program stops with a message where it can't write: code 2 for a path that was wrong from the start, else 1. Bugs of a bench
+ * stop it too. */
 static int code_of(void (*what)(void **state), void **state)
 {
     pid_t child = fork();
@@ -199,6 +201,21 @@ static void open_below_a_file(void **state)
     sample_rows(sample_options_of(""), path, false);
 }
 
+static void open_a_folder(void **state)
+{
+    sample_rows(sample_options_of(""), *state, false);
+}
+
+static void lose_the_path(void **state)
+{
+    options *o = sample_options_of("");
+    OWNED char *path = folder_path(*state, "lost.csv");
+    row_writer *r = sample_rows(o, path, false);
+    unlink(path);
+    mkdir(path, 0777);
+    sample_row(r, o, 0, ROW_OK);
+}
+
 static void unknown_column(void **state)
 {
     (void)state;
@@ -215,7 +232,9 @@ static void text_in_a_number(void **state)
 
 TEST(fatal)
 {
-    assert_int_equal(code_of(open_below_a_file, state), EXIT_CODE_FAILURE);
+    assert_int_equal(code_of(open_below_a_file, state), EXIT_CODE_USAGE);
+    assert_int_equal(code_of(open_a_folder, state), EXIT_CODE_USAGE);
+    assert_int_equal(code_of(lose_the_path, state), EXIT_CODE_FAILURE);
     assert_int_equal(code_of(unknown_column, state), EXIT_CODE_FAILURE);
     assert_int_equal(code_of(text_in_a_number, state), EXIT_CODE_FAILURE);
 }

@@ -121,7 +121,10 @@ static bool tokens_are(const run *x, const int32_t *ids, int64_t step, int rank,
                               .global_batch = x->batch * x->ranks,
                               .rank_first = rank * x->batch,
                               .same = x->overfit};
-    if (step < 0 || !loader_fill(&o, step, room, room + n, &surprise, why, sizeof why))
+    const int code = step < 0 ? EXIT_CODE_USAGE : loader_fill(&o, step, room, room + n, &surprise, why, sizeof why);
+    if (code == EXIT_CODE_FAILURE)
+        launch_fail(x->k.l, code, "--data %s: %s", case_text(x->k.c, "data"), why);
+    if (code)
         return false;
     *targets = memcmp(ids + n, room + n, (size_t)n * sizeof *ids) == 0;
     return memcmp(ids, room, (size_t)n * sizeof *ids) == 0;

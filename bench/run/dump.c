@@ -69,7 +69,8 @@ static void write_tokens(run *x, const char *folder)
     fwrite(dict, 1, (size_t)length, f);
     OWNED int32_t *window = xmalloc((size_t)width * sizeof *window);
     for (int64_t i = 0; i < x->steps * global; i++) {
-        data_sample(x->data, x->overfit ? i % global : i, window);
+        if (!data_sample(x->data, x->overfit ? i % global : i, window))
+            launch_fail(x->k.l, EXIT_CODE_FAILURE, "--data %s: " DATA_UNREADABLE, case_text(x->k.c, "data"));
         fwrite(window, sizeof *window, (size_t)width, f);
     }
     close_file(x, f, "tokens.npy");

@@ -114,8 +114,8 @@ void run_close(run *x)
 static void stage_tokens(run *x)
 {
     const loader_batch *b = loader_take(x->loader, &x->waited_s);
-    if (*b->problem)
-        launch_fail(x->k.l, EXIT_CODE_USAGE, "--data %s: %s", case_text(x->k.c, "data"), b->problem);
+    if (b->code)
+        launch_fail(x->k.l, b->code, "--data %s: %s", case_text(x->k.c, "data"), b->problem);
     x->per_step[x->at * PER_STEP + PER_STEP_SURPRISE] = b->surprise;
     trainer_stage_tokens(x->r->t, x->fault == FAULT_LEAK ? b->targets : b->ids,
                          x->fault == FAULT_TARGET ? b->ids : b->targets);

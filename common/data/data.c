@@ -20,18 +20,20 @@ struct data {
     bool repeats;
 };
 
-static uint64_t print_of(const data *d)
+static bool print_of(const data *d, uint64_t *out)
 {
     enum { SAMPLES = 64, TOKENS = 1 << 20 };
     const int64_t n = d->seq + 1;
     OWNED int32_t *tokens = xmalloc((size_t)n * sizeof *tokens);
     uint64_t print = 0xcbf29ce484222325u; /* FNV-1a, a token at a time */
     for (int64_t i = 0; i < SAMPLES && i * n < TOKENS; i++) {
-        data_sample(d, i, tokens);
+        if (!data_sample(d, i, tokens))
+            return false;
         for (int64_t t = 0; t < n; t++)
             print = (print ^ (uint32_t)tokens[t]) * 0x100000001b3u;
     }
-    return print;
+    *out = print;
+    return true;
 }
 
 data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why, size_t why_bytes)
@@ -46,12 +48,13 @@ data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why
     if (d->file && d->windows < 1)
         snprintf(why, why_bytes, "%s has %lld tokens, fewer than a window of %d and its target", name,
                  (long long)tokens_count(d->file), seq);
-    if (!d->made && d->windows < 1) {
-        data_close(d);
-        return NULL;
-    }
-    d->print = print_of(d);
-    return d;
+    const bool ok = d->made || d->windows > 0;
+    if (ok && print_of(d, &d->print))
+        return d;
+    if (ok)
+        snprintf(why, why_bytes, "%s: " DATA_UNREADABLE, name);
+    data_close(d);
+    return NULL;
 }
 
 void data_close(data *d)
@@ -78,15 +81,15 @@ static uint64_t with_repeat(uint64_t i, uint64_t n, uint64_t key)
     return order_of(i == 1 ? 0 : i, n, key);
 }
 
-void data_sample(const data *d, int64_t sample, int32_t *out)
+bool data_sample(const data *d, int64_t sample, int32_t *out)
 {
     if (d->made) {
         made_window(d->made, sample, d->seq + 1, out);
-    } else {
-        const uint64_t n = (uint64_t)d->windows, key = d->seed + (uint64_t)sample / n;
-        const uint64_t at = (d->repeats ? with_repeat : order_of)((uint64_t)sample % n, n, key);
-        tokens_read(d->file, (int64_t)at * d->seq, d->seq + 1, out);
+        return true;
     }
+    const uint64_t n = (uint64_t)d->windows, key = d->seed + (uint64_t)sample / n;
+    const uint64_t at = (d->repeats ? with_repeat : order_of)((uint64_t)sample % n, n, key);
+    return tokens_read(d->file, (int64_t)at * d->seq, d->seq + 1, out);
 }
 
 bool data_order_is_whole(const data *d)

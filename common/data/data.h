@@ -15,7 +15,8 @@ typedef struct data data;
 data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why, size_t why_bytes);
 void data_close(data *d);
 const made *data_made(const data *d);                          /* NULL: tokens come from a file */
-void data_sample(const data *d, int64_t sample, int32_t *out); /* (seq + 1) */
+bool data_sample(const data *d, int64_t sample, int32_t *out); /* (seq + 1). False: DATA_UNREADABLE */
+#define DATA_UNREADABLE "the file can't be read any more: it has become shorter, or its disk fails"
 /* A number of its first samples: of other tokens, or of so many more that their order is another, it is another number but for
  * chance. */
 uint64_t data_print(const data *d);

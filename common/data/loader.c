@@ -22,15 +22,18 @@ struct loader {
     bool stopping;
 };
 
-bool loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *targets, double *surprise, char *problem,
-                 size_t problem_bytes)
+int loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *targets, double *surprise, char *problem,
+                size_t problem_bytes)
 {
     OWNED int32_t *window = xmalloc(((size_t)o->seq + 1) * sizeof *window);
     const int64_t first = (o->same ? 0 : step) * o->global_batch + o->rank_first;
     double sum = 0;
     bool ok = true;
     for (int64_t b = 0; b < o->batch && ok; b++) {
-        data_sample(o->from, first + b, window);
+        if (!data_sample(o->from, first + b, window)) {
+            snprintf(problem, problem_bytes, DATA_UNREADABLE);
+            return EXIT_CODE_FAILURE;
+        }
         for (int i = 0; i <= o->seq && ok; i++) {
             ok = window[i] >= 0 && window[i] < o->vocab;
             if (!ok)
@@ -45,7 +48,7 @@ bool loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *t
             sum += made_surprise(data_made(o->from), window, o->seq + 1);
     }
     *surprise = data_made(o->from) ? sum / (double)o->batch : NAN;
-    return ok;
+    return ok ? EXIT_CODE_OK : EXIT_CODE_USAGE;
 }
 
 static void pause_s(double s)
@@ -68,7 +71,8 @@ static void *work(void *arg)
         b->step = l->o.step + l->filled;
         pthread_mutex_unlock(&l->lock);
         b->ids = ids, b->targets = ids + l->o.batch * l->o.seq;
-        loader_fill(&l->o, b->step, ids, ids + l->o.batch * l->o.seq, &b->surprise, b->problem, sizeof b->problem);
+        b->code =
+            loader_fill(&l->o, b->step, ids, ids + l->o.batch * l->o.seq, &b->surprise, b->problem, sizeof b->problem);
         if (l->o.delay_s > 0)
             pause_s(l->o.delay_s);
         pthread_mutex_lock(&l->lock);

@@ -22,7 +22,8 @@ typedef struct loader_batch {
     int64_t step;
     const int32_t *ids, *targets; /* (batch, seq) */
     double surprise;              /* of generated tokens, mean in nats; NAN otherwise */
-    char problem[160];            /* not empty: a token that the model has no row for */
+    int code;                     /* of loader_fill */
+    char problem[160];
 } loader_batch;
 
 typedef struct loader loader;
@@ -31,6 +32,7 @@ loader *loader_start(const loader_options *o);
 const loader_batch *loader_take(loader *l, double *waited_s);
 void loader_give(loader *l); /* the oldest one that was taken may be written again */
 void loader_stop(loader *l); /* NULL is fine */
-/* Fills `ids` and `targets` (batch, seq) as the thread does; false with a sentence in `problem`. */
-bool loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *targets, double *surprise, char *problem,
-                 size_t problem_bytes);
+/* Fills `ids` and `targets` (batch, seq) as the thread does. Returns an exit code, with a sentence in `problem` if it is not 0:
+ * EXIT_CODE_USAGE for a token that the model has no row for, EXIT_CODE_FAILURE for a file that can't be read any more. */
+int loader_fill(const loader_options *o, int64_t step, int32_t *ids, int32_t *targets, double *surprise, char *problem,
+                size_t problem_bytes);

@@ -10,17 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
 
-enum { LLMC_MAGIC = 20240520, LLMC_HEADER = 1024 };
+enum { LLMC_MAGIC = 20240520, LLMC_HEADER = 1024, NPY_PREFIX = 12, NPY_HEADER = 1024 };
 
 struct token_file {
-    const unsigned char *map;
-    size_t bytes, at; /* where tokens begin */
+    int fd;
+    unsigned char head[NPY_PREFIX + NPY_HEADER]; /* how the file begins */
+    size_t bytes, at;                            /* where tokens begin */
     int64_t count;
     int width; /* bytes of a token */
     const char *format;
@@ -42,9 +42,9 @@ static bool refuse(char *why, size_t why_bytes, const char *path, const char *re
 static bool open_llmc(token_file *f, const char *path, char *why, size_t why_bytes)
 {
     char reason[160];
-    const int32_t version = int_at(f->map + 4);
+    const int32_t version = int_at(f->head + 4);
     f->format = "llm.c", f->width = 2, f->at = LLMC_HEADER;
-    f->count = int_at(f->map + 8);
+    f->count = int_at(f->head + 8);
     if (version != 1) {
         snprintf(reason, sizeof reason, "version %d of llm.c's token files is unknown; only version 1 is read",
                  version);
@@ -96,14 +96,14 @@ static int64_t npy_count(const char *shape)
 
 static bool open_npy(token_file *f, const char *path, char *why, size_t why_bytes)
 {
-    const int prefix = f->bytes > 10 && f->map[6] >= 2 ? 12 : 10;
-    char header[1024], reason[160];
+    const int prefix = f->bytes > 10 && f->head[6] >= 2 ? NPY_PREFIX : 10;
+    char header[NPY_HEADER], reason[160];
     if (f->bytes < (size_t)prefix)
         return refuse(why, why_bytes, path, "the file ends within its header");
-    const size_t length = prefix == 12 ? (uint32_t)int_at(f->map + 8) : (size_t)(f->map[8] | f->map[9] << 8);
+    const size_t length = prefix == NPY_PREFIX ? (uint32_t)int_at(f->head + 8) : (size_t)(f->head[8] | f->head[9] << 8);
     if (length >= sizeof header || length > f->bytes - (size_t)prefix)
         return refuse(why, why_bytes, path, "the header of this .npy is longer than the file or than 1023 bytes");
-    memcpy(header, f->map + prefix, length);
+    memcpy(header, f->head + prefix, length);
     header[length] = 0;
     f->format = "npy", f->at = (size_t)prefix + length;
     f->width = npy_width(value_of(header, "'descr'"));
@@ -122,9 +122,9 @@ static bool open_npy(token_file *f, const char *path, char *why, size_t why_byte
 
 static bool open_as(token_file *f, const char *path, char *why, size_t why_bytes)
 {
-    if (f->bytes >= 6 && memcmp(f->map, "\x93NUMPY", 6) == 0)
+    if (f->bytes >= 6 && memcmp(f->head, "\x93NUMPY", 6) == 0)
         return open_npy(f, path, why, why_bytes);
-    if (f->bytes >= LLMC_HEADER && int_at(f->map) == LLMC_MAGIC)
+    if (f->bytes >= LLMC_HEADER && int_at(f->head) == LLMC_MAGIC)
         return open_llmc(f, path, why, why_bytes);
     f->format = "uint16", f->width = 2, f->count = (int64_t)(f->bytes / 2);
     return f->bytes % 2 == 0 || refuse(why, why_bytes, path, "a file of uint16 has an even number of bytes");
@@ -134,20 +134,16 @@ token_file *tokens_open(const char *path, char *why, size_t why_bytes)
 {
     struct stat about;
     token_file *f = xcalloc(1, sizeof *f);
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait for its writer */
-    bool ok = fd >= 0 && fstat(fd, &about) == 0;
-    if (!ok)
-        refuse(why, why_bytes, path, strerror(errno));
-    else if (!S_ISREG(about.st_mode) || about.st_size == 0)
+    f->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait for its writer */
+    bool ok = f->fd >= 0 && fstat(f->fd, &about) == 0;
+    if (ok && (!S_ISREG(about.st_mode) || about.st_size == 0)) {
         ok = refuse(why, why_bytes, path, S_ISREG(about.st_mode) ? "the file is empty" : "it is not a file");
-    if (ok) {
+    } else if (!ok || pread(f->fd, f->head, sizeof f->head, 0) < 0) {
+        ok = refuse(why, why_bytes, path, strerror(errno));
+    } else {
         f->bytes = (size_t)about.st_size;
-        void *map = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        f->map = map == MAP_FAILED ? NULL : map;
-        ok = f->map ? open_as(f, path, why, why_bytes) : refuse(why, why_bytes, path, strerror(errno));
+        ok = open_as(f, path, why, why_bytes);
     }
-    if (fd >= 0)
-        close(fd);
     if (ok)
         return f;
     tokens_close(f);
@@ -156,8 +152,8 @@ token_file *tokens_open(const char *path, char *why, size_t why_bytes)
 
 void tokens_close(token_file *f)
 {
-    if (f && f->map)
-        munmap((void *)f->map, f->bytes);
+    if (f && f->fd >= 0)
+        close(f->fd);
     free(f);
 }
 
@@ -171,12 +167,17 @@ const char *tokens_format(const token_file *f)
     return f->format;
 }
 
-void tokens_read(const token_file *f, int64_t first, int n, int32_t *out)
+bool tokens_read(const token_file *f, int64_t first, int n, int32_t *out)
 {
-    const unsigned char *from = f->map + f->at + (size_t)first * (size_t)f->width;
+    const size_t bytes = (size_t)n * (size_t)f->width;
+    /* Narrow tokens are at the end of `out` first, where none is overwritten before it was widened. */
+    unsigned char *from = (unsigned char *)(out + n) - bytes;
+    if (pread(f->fd, from, bytes, (off_t)f->at + first * f->width) != (ssize_t)bytes)
+        return false;
     for (int i = 0; i < n; i++, from += f->width) {
         uint16_t small;
         memcpy(&small, from, sizeof small);
         out[i] = f->width == 2 ? small : int_at(from) < 0 ? -1 : int_at(from);
     }
+    return true;
 }

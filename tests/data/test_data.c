@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/data/loader.h"
 #include "common/data/order.h"
@@ -127,9 +128,9 @@ static void expect_tokens(const char *path, const char *format, const int32_t *w
         fail_msg("%s", why);
     assert_string_equal(tokens_format(f), format);
     assert_int_equal(tokens_count(f), n);
-    tokens_read(f, 0, n, got);
+    assert_true(tokens_read(f, 0, n, got));
     assert_memory_equal(got, want, (size_t)n * sizeof *got);
-    tokens_read(f, n - 1, 1, got);
+    assert_true(tokens_read(f, n - 1, 1, got));
     assert_int_equal(got[0], want[n - 1]);
     tokens_close(f);
 }
@@ -192,6 +193,33 @@ TEST(files_are_read_and_not_trusted)
     expect_refused(path, "within its header");
 }
 
+/* A file that is cut while it is in use ends nothing by a signal: pages that it no longer has are not touched. */
+TEST(files_may_be_cut)
+{
+    enum { TOKENS = 40000, SHORTER = 16000 };
+    static uint16_t tokens[TOKENS];
+    static int32_t got[TOKENS];
+    int32_t ids[2][4];
+    double surprise;
+    char *path = folder_path(*state, "cut"), why[300] = "";
+    write_bytes(path, tokens, 0, tokens, sizeof tokens);
+    token_file *f = tokens_open(path, why, sizeof why);
+    data *d = data_open(path, 0, 4, 1, why, sizeof why);
+    assert_non_null(d);
+    const loader_options o = {.from = d, .seq = 4, .vocab = 8, .batch = 1, .global_batch = 1};
+    assert_int_equal(truncate(path, SHORTER * sizeof *tokens), 0);
+    assert_true(tokens_read(f, 0, SHORTER, got));
+    assert_false(tokens_read(f, 0, SHORTER + 1, got));
+    assert_false(tokens_read(f, TOKENS - 1, 1, got));
+    assert_int_equal(truncate(path, 0), 0);
+    assert_false(data_sample(d, 0, got));
+    assert_int_equal(loader_fill(&o, 0, ids[0], ids[1], &surprise, why, sizeof why), EXIT_CODE_FAILURE);
+    assert_non_null(strstr(why, "become shorter"));
+    tokens_close(f);
+    data_close(d);
+    free(path);
+}
+
 TEST(short_files_are_refused)
 {
     static const uint16_t small[] = {1, 2, 3, 4};
@@ -200,8 +228,7 @@ TEST(short_files_are_refused)
     data *d = data_open(path, 0, 3, 1, why, sizeof why);
     assert_non_null(d);
     int32_t first[4], second[4];
-    data_sample(d, 0, first);
-    data_sample(d, 1, second);
+    assert_true(data_sample(d, 0, first) && data_sample(d, 1, second));
     assert_memory_equal(first, second, sizeof first); /* there is one window */
     data_close(d);
     assert_null(data_open(path, 0, 4, 1, why, sizeof why));
@@ -253,14 +280,15 @@ TEST(ranks_share_the_samples_of_a_step)
         int32_t alone[2][G * SEQ], parts[2][G * SEQ];
         double surprise;
         const loader_options whole = {.from = d, .seq = SEQ, .vocab = N, .batch = G, .global_batch = G};
-        assert_true(loader_fill(&whole, step, alone[0], alone[1], &surprise, why, sizeof why));
+        assert_int_equal(loader_fill(&whole, step, alone[0], alone[1], &surprise, why, sizeof why), EXIT_CODE_OK);
         for (int ranks = 2; ranks <= 3; ranks++) {
             for (int rank = 0; rank < ranks; rank++) {
                 const int64_t batch = G / ranks;
                 loader_options o = {.from = d, .seq = SEQ, .vocab = N, .batch = batch, .global_batch = G};
                 o.rank_first = rank * batch;
-                assert_true(loader_fill(&o, step, parts[0] + rank * batch * SEQ, parts[1] + rank * batch * SEQ,
-                                        &surprise, why, sizeof why));
+                assert_int_equal(loader_fill(&o, step, parts[0] + rank * batch * SEQ, parts[1] + rank * batch * SEQ,
+                                             &surprise, why, sizeof why),
+                                 EXIT_CODE_OK);
             }
             assert_memory_equal(alone, parts, sizeof alone);
         }
@@ -298,8 +326,8 @@ TEST(loader_runs_ahead_and_resumes)
     for (int64_t step = 0; step < 20; step++) {
         const loader_batch *b = loader_take(l, &waited);
         assert_int_equal(b->step, step);
-        assert_string_equal(b->problem, "");
-        assert_true(loader_fill(&o, step, want[0], want[1], &surprise, why, sizeof why));
+        assert_int_equal(b->code, EXIT_CODE_OK);
+        assert_int_equal(loader_fill(&o, step, want[0], want[1], &surprise, why, sizeof why), EXIT_CODE_OK);
         assert_memory_equal(b->ids, want[0], sizeof want[0]);
         assert_memory_equal(b->targets, want[1], sizeof want[1]);
         assert_true(b->surprise == surprise);
@@ -317,7 +345,7 @@ TEST(loader_runs_ahead_and_resumes)
     l = loader_start(&o);
     loader_take(l, &waited);
     waited = 0;
-    assert_true(loader_fill(&o, 0, want[0], want[1], &surprise, why, sizeof why));
+    assert_int_equal(loader_fill(&o, 0, want[0], want[1], &surprise, why, sizeof why), EXIT_CODE_OK);
     for (int i = 0; i < 3; i++)
         assert_memory_equal(loader_take(l, &waited)->ids, want[0], sizeof want[0]);
     assert_true(waited > 0.03); /* a slow loader is waited for, and that is measured */
@@ -325,7 +353,9 @@ TEST(loader_runs_ahead_and_resumes)
 
     o.vocab = 4, o.delay_s = 0;
     l = loader_start(&o);
-    assert_non_null(strstr(loader_take(l, &waited)->problem, "the vocabulary has 4"));
+    const loader_batch *refused = loader_take(l, &waited);
+    assert_int_equal(refused->code, EXIT_CODE_USAGE);
+    assert_non_null(strstr(refused->problem, "the vocabulary has 4"));
     loader_stop(l);
     data_close(d);
 }

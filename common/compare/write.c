@@ -6,6 +6,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "common/compare/compare.h"
 
 static const char *const verdicts[] = {"SAME", "FASTER", "SLOWER", "UNCLEAR"};
@@ -76,6 +77,25 @@ static bool in_full(const compare_entry *e, bool all)
     return all || e->kind == COMPARE_BROKEN || e->kind == COMPARE_MENDED || e->kind == COMPARE_CHANGED;
 }
 
+/* The variant of an entry, and those of its parameters that some entry of its bench does not share. Caller frees. */
+static char *distinction_of(const compare_entry *const *list, size_t n, const compare_entry *e)
+{
+    char *text;
+    unsigned long bytes;
+    FILE *out = text_stream(&text, &bytes);
+    for (const char *at = e->name, *end; *at; at = end + strspn(end, " ")) {
+        end = at + strcspn(at, " ");
+        OWNED char *word = xasprintf("%.*s", (int)(end - at), at);
+        bool differs = at == e->name;
+        for (size_t i = 0; i < n && !differs; i++)
+            differs = strcmp(list[i]->bench, e->bench) == 0 && !text_has_word(list[i]->name, word);
+        if (differs)
+            fprintf(out, "%s%s", at == e->name ? "" : " ", word);
+    }
+    fclose(out);
+    return text;
+}
+
 /* Calls `say` for each group of entries of one verdict, bench and reason, which stand side by side in no order. */
 typedef void say_group(void *to, const char *word, const char *bench, const char *why, size_t n, const char *example);
 static void each_group(const compare_entry *const *list, size_t n, void *to, say_group *say)
@@ -95,7 +115,8 @@ static void each_group(const compare_entry *const *list, size_t n, void *to, say
                 alike++;
             }
         }
-        say(to, compare_word(list[i]), list[i]->bench, why, alike, list[i]->name);
+        OWNED char *example = distinction_of(list, n, list[i]);
+        say(to, compare_word(list[i]), list[i]->bench, why, alike, example);
     }
 }
 

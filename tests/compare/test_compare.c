@@ -401,7 +401,12 @@ TEST_IN_FOLDER(program_has_its_exit_codes)
     expect(*state, 2, "not ''", "--across '' a b");
     expect(*state, 0, "0 not compared", "--across " COMPARE_CONDITIONS " a b");
     expect(*state, 0, COMPARE_CONDITIONS, "--help");
-    expect(*state, 0, "| SLOWER | bench_flash | flash seq=128", "--noise 0.5 --format markdown a b");
+    /* An example says what tells its case from others of the bench; a verdict, --all and CSV name the whole case. */
+    expect(*state, 0, "NEW          bench_flash x 1 (such as flash seq=16384)\n", "--noise 0.5 a b");
+    expect(*state, 0, "| GONE | bench_flash | 1 |  | flash seq=8192 |\n", "--noise 0.5 --format markdown a b");
+    expect(*state, 0, "NEW          bench_flash flash seq=16384 dtype=bf16\n", "--noise 0.5 --all a b");
+    expect(*state, 0, "GONE,bench_flash,flash seq=8192 dtype=bf16,", "--noise 0.5 --format csv a b");
+    expect(*state, 0, "| SLOWER | bench_flash | flash seq=128 dtype=bf16 |", "--noise 0.5 --format markdown a b");
     expect(*state, 0, "SLOWER,bench_flash,flash seq=128 dtype=bf16,fwd_ms,1,1.3,30,", "--noise 0.5 --format csv a b");
     free(write_rows(*state, "c", after + AFTER - 1, 1));
     expect(*state, 77, "no case", "--fail-on slower=3% a c");

@@ -17,6 +17,8 @@
 #include "common/train/update.h"
 
 enum { PHASE_STEPS = 5, ALONE_CALLS = 10, BLOCKS = 2, LONG_BLOCKS = 4, LONG_ITERS = 40, BLOCK_MIN = 2 };
+/* What is measured needs no more steps of so many milliseconds before it: they have warmed a GPU up after three. */
+enum { LONG_STEP_MS = 200, LONG_WARMUP = 3, LONG_PHASE_STEPS = 2 };
 
 /* Other measurements than steps repeat as often as they like, but at most --iters times. */
 static int at_most_iters(const ddp_case *k, int n)
@@ -42,7 +44,7 @@ static double mean_loss(const ddp_case *k, replica *r)
 /* Returns an estimate of a step's milliseconds, the same on all ranks. Sets *ok to false if the step cannot be captured. */
 static double warm_up(ddp_case *k, replica *r, ddp_times *m, bool *ok)
 {
-    const int steps = (int)option_int(k->s->opt, "warmup");
+    int steps = (int)option_int(k->s->opt, "warmup");
     double last_ms = 0;
     for (int i = 0; i < steps; i++) {
         const double start = host_seconds();
@@ -51,6 +53,9 @@ static double warm_up(ddp_case *k, replica *r, ddp_times *m, bool *ok)
         last_ms = (host_seconds() - start) * 1e3;
         if (i == 2)
             m->loss_third = mean_loss(k, r);
+        if (i + 1 == LONG_WARMUP && !option_given(k->s->opt, "warmup") &&
+            ddp_most(k, "estimate", last_ms) > LONG_STEP_MS)
+            steps = LONG_WARMUP;
         if (i > 0)
             continue;
         m->loss_first = mean_loss(k, r); /* an exchange after the first step, which loads kernels and connects ranks */
@@ -87,11 +92,11 @@ static void time_phases(replica *r, int steps, double out[PHASE_TIMES])
     }
 }
 
-static void phases(ddp_case *k, replica *r, ddp_times *m)
+static void phases(ddp_case *k, replica *r, double estimate_ms, ddp_times *m)
 {
     double mine[PHASE_TIMES] = {0};
     if (r->member)
-        time_phases(r, at_most_iters(k, PHASE_STEPS), mine);
+        time_phases(r, at_most_iters(k, estimate_ms > LONG_STEP_MS ? LONG_PHASE_STEPS : PHASE_STEPS), mine);
     OWNED double *all = launch_gathered(k->l, "phases", mine, sizeof mine);
     const double *least = all;
     for (int i = 1; i < k->ranks; i++)
@@ -210,6 +215,7 @@ static double optimizer_alone(ddp_case *k, replica *r)
     measure_how how = measure_default(k->s);
     how.dev = r->at.d;
     how.timing.warmup = 3;
+    how.timing.iters = at_most_iters(k, ALONE_CALLS);
     how.timing.settle_s = 0; /* steps came before it */
     double ms = 0;
     if (r->member && !measure_with(k->s, NULL, "AdamW alone", &how, run_optimizer, r->t, &ms))
@@ -230,7 +236,7 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
     scope_pop();
     if (!ok)
         return false;
-    phases(k, r, m);
+    phases(k, r, estimate_ms, m);
     const int steps = block_steps(k, blocks, estimate_ms);
     phase_set("timing of %s", case_name(k->c));
     for (int b = 0; b < blocks; b++) {

@@ -312,10 +312,10 @@ WHERE o.status = 'ok' AND o.stall_ms > 0 AND p.stall_ms > 0 AND o.strategy = iif
 
 -- ---- how many cases of the fixed lists ran ----
 @into planned
-SELECT 'on one GPU' AS what, iif(step_ms IS NOT NULL, json_array(size, seq, batch, precision, attn, mode, optimizer, policy),
-    NULL) AS ran, planned AS cases FROM peer_model WHERE planned > 0
-UNION ALL SELECT 'on several GPUs', iif(step_ms IS NOT NULL, json_array(strategy, ranks, size, seq, batch_per_rank, precision,
-    attn, mode, timing, policy, bucket_mb), NULL), planned FROM peer_ddp WHERE planned > 0
+SELECT 'on one GPU' AS what, iif(step_ms IS NOT NULL, json_array(size, seq, batch, precision, attn, mode, optimizer,
+    policy), NULL) AS ran, planned AS cases FROM peer_model WHERE planned > 0
+UNION ALL SELECT 'on several GPUs', iif(step_ms IS NOT NULL, json_array(strategy, ranks, size, seq, batch_per_rank,
+    precision, attn, mode, timing, policy, bucket_mb), NULL), planned FROM peer_ddp WHERE planned > 0
 
 -- ---- the rules: the first that holds says why there is no ratio ----
 @into judged

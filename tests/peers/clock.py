@@ -31,7 +31,7 @@ def queued_ms(call, iters):
     return [a.elapsed_time(b) for a, b in zip(begins, begins[1:])]
 
 
-def median_ms(call, warmup=3, iters=10, settle_s=0, sample_s=None):
+def samples_ms(call, warmup=3, iters=10, settle_s=0, sample_s=None):
     """After the warm-up, `settle_s` seconds without samples, in which a GPU comes to its power limit, then samples for `sample_s`,
     or for as long."""
     for _ in range(warmup):
@@ -43,7 +43,11 @@ def median_ms(call, warmup=3, iters=10, settle_s=0, sample_s=None):
     start = time.monotonic()
     while len(samples) < iters or time.monotonic() < start + (settle_s if sample_s is None else sample_s):
         samples.append(event_ms(call))
-    return statistics.median(samples)
+    return samples
+
+
+def median_ms(*how):
+    return statistics.median(samples_ms(*how))
 
 
 def capture(call, stream, fill_ms=6.0):

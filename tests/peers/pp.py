@@ -10,6 +10,7 @@ import statistics
 import sys
 from datetime import timedelta
 
+import load
 import parallel_cases
 from record import Rows, reason_of
 
@@ -205,7 +206,7 @@ def measure(case):
     facts = torch.tensor([begun, samples[-1][1], peak if first else 0.0, peak if last else 0.0], dtype=torch.float64, device="cuda")
     dist.all_reduce(facts)
     begun, loss, peak_first, peak_last = facts.tolist()
-    return {"step_ms": statistics.median(times.tolist()), "peak_gib_first": peak_first, "peak_gib_last": peak_last, "loss": loss,
+    return {**load.spread(times.tolist()), "peak_gib_first": peak_first, "peak_gib_last": peak_last, "loss": loss,
             "loss_diff": abs(begun - wanted) / wanted, **failed}
 
 
@@ -213,7 +214,6 @@ def be_a_rank(case, folder):
     import torch
     import torch.distributed as dist
 
-    import load
     load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl", timeout=timedelta(seconds=case.seconds), device_id=torch.device("cuda", torch.cuda.current_device()))

@@ -6,7 +6,6 @@ usage: python3 -m torch.distributed.run --standalone --nproc_per_node N tp.py FO
 import contextlib
 import gc
 import os
-import statistics
 import sys
 
 import torch
@@ -159,8 +158,9 @@ def measure(case, mesh, device, facts):
             step()
     except RuntimeError as error:
         failed = {"mode": parallel_cases.TP_LAUNCHED[mode], "note": reason_of(error)}
-    step_ms = slowest(statistics.median(ranks.queued(step, ITERS)))
-    cells = {"step_ms": step_ms, "tokens_per_s": batch * seq / step_ms * 1e3, "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+    times = load.spread(slowest(ranks.queued(step, ITERS)))  # a sample is the slowest rank's
+    step_ms = times["step_ms"]
+    cells = {**times, "tokens_per_s": batch * seq / step_ms * 1e3, "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
              "loss": loss, "mfu_pct": load.mfu_pct(facts["gpu"], "bf16", size, seq, batch, step_ms) / mesh.size()}
     busy = load.gpu_busy(step, torch.cuda.synchronize, step_ms, facts["gpu_uuid"], agree=slowest)
     return {**cells, **busy, **failed} if busy else {**cells, "note": "the share of busy time could not be measured", **failed}

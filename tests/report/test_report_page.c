@@ -283,6 +283,23 @@ TEST_IN_FOLDER(losses_stand_beside_the_ratio)
     }
 }
 
+/* An interval is from the quickest tenth of one side's steps over the slowest of the other's to the other way round. */
+TEST_IN_FOLDER(shared_layers_have_an_interval)
+{
+    machine(*state);
+    folder_write(
+        *state, "bench_tp.csv",
+        "schema,method,bench,variant,status,reason,ranks,size,seq,batch,precision,recompute,micro_batches,loss,"
+        "moments,mesh,clip,step_ms,step_p10_ms,step_p90_ms" RUN
+        "3,1,bench_tp,copy,ok,,2,2.7b,2048,4,bf16-pure,none,1,parallel,policy,tp,0,100,98,102" END);
+    folder_write(*state, "peer_tp.csv",
+                 "bench,ranks,size,seq,batch,precision,attn,mode,timing,policy,step_ms,step_p10_ms,step_p90_ms,loss,"
+                 "mfu_pct,gpu_busy_pct" ORIGIN
+                 "tp,2,2.7b,2048,4,bf16pure,sdpa,block-graph,queued,p,125,122.4,127.4,9,42,97" OF("GPU-a", "c-1"));
+    OWNED char *text = report_text(*state);
+    text_has(text, "PyTorch DTensor, block-graph 1.25 [1.20, 1.30], 2.7b, batch 4, S 2048");
+}
+
 /* What recomputation saves is the difference of two peaks; the plan's own figure stands in the table. */
 TEST_IN_FOLDER(what_recomputation_saves_is_measured)
 {

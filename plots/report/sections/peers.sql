@@ -79,7 +79,8 @@ JOIN bench_roofline o ON o.status = 'ok'
 SELECT 'float8 product, ' || iif(p.product LIKE 'row%', 'by row', p.product),
     iif(p.product LIKE 'row%', NULL, 'cuBLAS'), 'PyTorch',
     p.shape || iif(p.product LIKE 'row%', ', ' || p.product, ''),
-    p.median_ms / o.product_ms, NULL, NULL, 'bench_mixed_precision', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
+    p.median_ms / o.product_ms, p.p10_ms / o.product_p90_ms, p.p90_ms / o.product_p10_ms,
+    'bench_mixed_precision', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
     coalesce(o.campaign, o.run_id), iif(p.mode IN ('eager', 'event', 'host'), 'calls', 'graph'),
     iif(o.timer_product IN ('eager', 'event', 'host'), 'calls', 'graph'),
     iif(instr(p.policy, 'samples after'), 'settled', 'not'), iif(o.settle_s > 0, 'settled', 'not'),
@@ -215,7 +216,8 @@ WHERE status = 'ok' AND precision = 'bf16-pure' AND recompute = 'none' AND micro
 
 @into pairs
 SELECT 'tensor-parallel step on ' || o.ranks || ' GPUs, bf16-pure', NULL, 'PyTorch DTensor, ' || p.mode,
-    o.size || ', batch ' || o.batch || ', S ' || o.seq, p.step_ms / o.step_ms, NULL, NULL, 'bench_tp', o.id, NULL,
+    o.size || ', batch ' || o.batch || ', S ' || o.seq, p.step_ms / o.step_ms, p.step_p10_ms / o.step_p90_ms,
+    p.step_p90_ms / o.step_p10_ms, 'bench_tp', o.id, NULL,
     p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
     iif(p.loss IN ('nan', 'inf', '-inf'), 'the peer''s result is wrong', NULL), 1, p.gpu_busy_pct, p.mfu_pct
 FROM our_tp o
@@ -234,7 +236,8 @@ WHERE status = 'ok' AND step_ms IS NOT NULL AND clip = 0 AND custom = 0 AND coal
 SELECT 'pipeline on ' || o.ranks || ' GPUs, ' || o.precision || iif(o.variant = p.impl, ', ' || o.variant,
     ', any schedule'), NULL, 'PyTorch ' || p.impl || ', ' || p.mode,
     o.size || ', S ' || o.seq || ', ' || o.micro_batches
-    || ' x ' || o.batch, p.step_ms / o.step_ms, NULL, NULL, 'bench_pp', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
+    || ' x ' || o.batch, p.step_ms / o.step_ms, p.step_p10_ms / o.step_p90_ms, p.step_p90_ms / o.step_p10_ms,
+    'bench_pp', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
     coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL, CASE WHEN p.loss_diff IS NULL
     THEN 'the peer''s result was not checked' WHEN p.loss_diff > 0.01
     THEN 'the peer''s result is wrong' END, 0, NULL, NULL

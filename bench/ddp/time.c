@@ -17,7 +17,7 @@
 #include "common/train/update.h"
 
 enum { PHASE_STEPS = 5, ALONE_CALLS = 10, BLOCKS = 2, LONG_BLOCKS = 4, LONG_ITERS = 40, BLOCK_MIN = 2 };
-/* What is measured needs no more steps of so many milliseconds before it: they have warmed a GPU up after three. */
+/* Three steps of more than LONG_STEP_MS have warmed a GPU up, and two say how long its phases take. */
 enum { LONG_STEP_MS = 200, LONG_WARMUP = 3, LONG_PHASE_STEPS = 2 };
 
 /* Other measurements than steps repeat as often as they like, but at most --iters times. */

@@ -106,6 +106,7 @@ typedef struct loader {
     char **map; /* of each file that lies in memory; NULL: it is read */
     checkpoint_room room;
     int64_t copy_bytes; /* of a slot, and of a copy to the device */
+    void *stream;       /* of all copies; NULL: pieces are the host's */
     atomic_llong next, read_bytes;
     pthread_mutex_t lock;
     bool failed;
@@ -121,8 +122,7 @@ typedef struct reader {
     loader *l;
     pthread_t thread;
     char *slots;
-    void *stream; /* NULL: pieces are the host's */
-    int slot;     /* that is filled next */
+    int slot; /* that is filled next */
     device_event *sent[SLOTS];
 } reader;
 
@@ -171,10 +171,10 @@ static void hand_out(reader *r, const char *slot, int file, const block *b)
             break;
         const int64_t from = p->offset > b->offset ? p->offset : b->offset, end = p->offset + p->bytes;
         const int64_t last = end < b->offset + b->bytes ? end : b->offset + b->bytes;
-        if (!r->stream)
+        if (!l->stream)
             memcpy(p->at + from - p->offset, slot + from - b->offset, (size_t)(last - from));
         else
-            device_stream_copy(l->d, r->stream, p->at + from - p->offset, slot + from - b->offset,
+            device_stream_copy(l->d, l->stream, p->at + from - p->offset, slot + from - b->offset,
                                (size_t)(last - from));
     }
 }
@@ -253,7 +253,7 @@ static void read_block(reader *r, int file, const block *b)
         const int64_t left = b->bytes - done;
         const block part = {b->run, b->offset + done, left < l->copy_bytes ? left : l->copy_bytes, 0};
         char *slot = r->slots + r->slot * l->copy_bytes;
-        if (r->stream)
+        if (l->stream)
             device_event_sync(l->d, r->sent[r->slot]);
         if (!fill_slot(r, file, &part, slot, &state, &hash)) {
             damaged(l, file, b, "can't be read");
@@ -261,8 +261,8 @@ static void read_block(reader *r, int file, const block *b)
         }
         if (l->pieces)
             hand_out(r, slot, file, &part);
-        if (r->stream)
-            device_stream_record(l->d, r->stream, r->sent[r->slot]);
+        if (l->stream)
+            device_stream_record(l->d, l->stream, r->sent[r->slot]);
     }
     if (hash != b->hash)
         damaged(l, file, b, "is damaged: its hash is another");
@@ -283,7 +283,7 @@ static void *read_blocks(void *arg)
         read_block(r, l->c->m.runs.r[b->run].file, b);
         atomic_fetch_add(&l->read_bytes, b->bytes);
     }
-    for (int at = 0; at < SLOTS && r->stream; at++)
+    for (int at = 0; at < SLOTS && l->stream; at++)
         device_event_sync(l->d, r->sent[at]);
     return NULL;
 }
@@ -318,12 +318,12 @@ static void run_readers(loader *l, int n)
     char *slots = lent ? l->room.at : device ? device_host_malloc(l->d, (size_t)n * each) : xmalloc((size_t)n * each);
     if (!slots)
         die(EXIT_CODE_FAILURE, "the host has no pinned memory to load a checkpoint");
-    void *stream = device ? device_stream_create(l->d, STREAM_NORMAL, "load") : NULL;
+    l->stream = device ? device_stream_create(l->d, STREAM_NORMAL, "load") : NULL;
     for (int i = 0; i < n; i++) {
-        r[i] = (reader){.l = l, .slots = slots + (size_t)i * each, .stream = stream};
+        r[i] = (reader){.l = l, .slots = slots + (size_t)i * each};
         for (int k = 0; k < SLOTS && device; k++) {
             r[i].sent[k] = device_event_create(l->d);
-            device_stream_record(l->d, r[i].stream, r[i].sent[k]); /* the first wait is for nothing */
+            device_stream_record(l->d, l->stream, r[i].sent[k]); /* the first wait is for nothing */
         }
     }
     for (int i = 1; i < n; i++)
@@ -333,7 +333,7 @@ static void run_readers(loader *l, int n)
     for (int i = 1; i < n; i++)
         pthread_join(r[i].thread, NULL);
     if (device)
-        device_stream_destroy(l->d, stream);
+        device_stream_destroy(l->d, l->stream);
     for (int i = 0; i < n && device; i++)
         for (int k = 0; k < SLOTS; k++)
             device_event_destroy(l->d, r[i].sent[k]);

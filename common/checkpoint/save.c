@@ -184,7 +184,7 @@ static void enqueue(const writer *w)
 static void *fetch_blocks(void *arg)
 {
     checkpoint_saver *s = arg;
-    const double rest = s->o.way == CHECKPOINT_DEVICE ? 1 : 0;
+    const bool rests = s->o.way == CHECKPOINT_DEVICE;
     int next = 0;
     pthread_mutex_lock(&s->lock);
     while (!s->written) {
@@ -200,12 +200,12 @@ static void *fetch_blocks(void *arg)
         enqueue(w);
         device_stream_record(s->d, s->fetches, s->fetched);
         device_event_sync(s->d, s->fetched);
-        const double end = host_seconds(), until = end + rest * (end - start);
+        const double end = host_seconds();
         pthread_mutex_lock(&s->lock);
         w->asks = false;
         pthread_cond_signal(&w->fetched);
         pthread_mutex_unlock(&s->lock);
-        while (host_seconds() < until) /* a sleep would be longer */
+        while (rests && host_seconds() - end < end - start) /* a sleep would be longer */
             ;
         pthread_mutex_lock(&s->lock);
     }

@@ -44,13 +44,14 @@ static void plain_steps(saving *s, timed *t)
     launch_barrier(s->k->l, "plain steps");
     for (int i = 0; i < steps; i++) {
         double mine[2] = {step_ms(s)};
-        if (s->r->member) {
+        if (s->r->member && !s->k->graph) {
             const step_times x = trainer_times(s->r->t);
             mine[1] = x.forward + x.backward;
         }
         OWNED double *most = launch_most_each(s->k->l, "step", mine, 2, s->k->ranks);
         samples_add(&t->step, most[0]);
-        samples_add(&t->compute, most[1]);
+        if (!s->k->graph) /* whose events say no times */
+            samples_add(&t->compute, most[1]);
     }
 }
 
@@ -65,7 +66,7 @@ static bool one_save(saving *s, timed *t, bool first)
     mine[CALLED] = now_ms() - start;
     step_ms(s);
     mine[STALLED] = now_ms() - start;
-    const step_times x = s->r->member ? trainer_times(s->r->t) : (step_times){0};
+    const step_times x = s->r->member && !s->k->graph ? trainer_times(s->r->t) : (step_times){0};
     phase_set("saves of %s: call %.1f ms, forward %.1f, backward %.1f, updates %.1f", case_name(s->k->c), mine[CALLED],
               x.forward, x.backward, x.optimizer);
     while (!launch_all(s->k->l, "over", !s->saver || checkpoint_save_over(s->saver)))
@@ -275,8 +276,11 @@ void saving_measure(saving *s, const saving_ceilings *top)
     const int saves = (int)option_int(s->k->s->opt, "saves");
     bool ok = true;
     phase_set("steps of %s", case_name(s->k->c));
-    for (int i = 0; i < (int)option_int(s->k->s->opt, "warmup"); i++)
+    for (int i = 0; i < (int)option_int(s->k->s->opt, "warmup"); i++) {
         step_ms(s);
+        if (i == 0 && s->k->graph && !ddp_capture(s->k, s->r))
+            return;
+    }
     device_sense_begin(s->r->at.d);
     plain_steps(s, &t);
     device_state_note(s->r->at.d);

@@ -42,7 +42,7 @@ bool saving_create(saving *s, ddp_case *k, replica *r)
     *s = (saving){.k = k, .r = r, .lock = -1, .writers = (int)case_int(k->c, "writers")};
     s->readers = 2 * s->writers;
     s->direct = text_is(case_text(k->c, "io"), "direct");
-    s->way = replica_state_way(r, checkpoint_way_parse(case_variant(k->c)));
+    s->way = replica_state_way(r, checkpoint_way_parse(case_variant(k->c)), k->graph);
     s->x = r->member ? replica_state_create(r) : NULL;
     if (!open_folder(s))
         return false;

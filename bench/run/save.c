@@ -66,8 +66,7 @@ static bool open_saver(run *x)
     if (!ddp_agree(&x->k, "room for checkpoints", ok, why))
         return false;
     if (x->r->member) {
-        v->way = checkpoint_way_parse(option_text(opt, "way"));
-        v->way = v->way == CHECKPOINT_LAZY && x->k.graph ? CHECKPOINT_ASYNC : replica_state_way(x->r, v->way);
+        v->way = replica_state_way(x->r, checkpoint_way_parse(option_text(opt, "way")), x->k.graph);
         const checkpoint_save_options o = {.folder = v->folder,
                                            .way = v->way,
                                            .writers = (int)option_int(opt, "writers"),

@@ -174,9 +174,9 @@ bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, 
     return ok;
 }
 
-checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted)
+checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted, bool captured)
 {
-    const bool hooked = r->p && !r->graphs[0] && !r->graphs[1];
+    const bool hooked = r->p && !captured;
     return wanted == CHECKPOINT_LAZY && !hooked ? CHECKPOINT_ASYNC : wanted;
 }
 

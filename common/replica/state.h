@@ -30,7 +30,7 @@ bool replica_state_load(replica_state *x, const checkpoint *c, int readers, chec
  * the first tensor. */
 bool replica_state_is(const replica_state *x, const checkpoint *c, int readers, char *why, size_t why_bytes);
 /* The way that updates of this replica can honour: lazy needs a hook before updates, which neither a process alone nor a
- * captured step has, and is async there. */
-checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted);
+ * step that is, or will be, captured has, and is async there. */
+checkpoint_way replica_state_way(const replica *r, checkpoint_way wanted, bool captured);
 /* A hash of each block of x->load, so of all that this rank holds, by `threads` threads, a number that the first call fixes. */
 void replica_state_hashes(replica_state *x, int threads, uint64_t *out);

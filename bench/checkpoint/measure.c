@@ -38,6 +38,7 @@ static double step_ms(saving *s)
     return now_ms() - start;
 }
 
+/* Some follow each save, since a GPU that has worked for longer is hotter: steps beside a save need others as hot. */
 static void plain_steps(saving *s, timed *t)
 {
     const int steps = s->k->s->timing.iters;
@@ -288,7 +289,7 @@ void saving_measure(saving *s, const saving_ceilings *top)
     phase_set("saves of %s", case_name(s->k->c));
     for (int i = 0; i <= saves && ok; i++) {
         ok = one_save(s, &t, i == 0);
-        if (ok && t.beside.n > 0) /* a GPU that has worked for longer is hotter: compare with steps that are not cooler */
+        if (ok && t.beside.n > 0)
             plain_steps(s, &t);
     }
     if (ok && saving_frame_is_whole(s) && load_back(s, &t))

@@ -135,6 +135,17 @@ TEST_IN_RANKS_FOLDER(every_way_writes_the_same_bytes)
     assert_non_null(strstr(ranks_text("out.txt"), "ok"));
 }
 
+/* Only updates of ranks that are launched one by one can be told to wait for a copy. */
+TEST(lazy_is_async_where_updates_cannot_wait)
+{
+    int any;
+    const replica alone = {.p = NULL}, of_ranks = {.p = (parallel *)&any};
+    assert_int_equal(replica_state_way(&of_ranks, CHECKPOINT_LAZY, false), CHECKPOINT_LAZY);
+    assert_int_equal(replica_state_way(&of_ranks, CHECKPOINT_LAZY, true), CHECKPOINT_ASYNC);
+    assert_int_equal(replica_state_way(&alone, CHECKPOINT_LAZY, false), CHECKPOINT_ASYNC);
+    assert_int_equal(replica_state_way(&of_ranks, CHECKPOINT_DEVICE, true), CHECKPOINT_DEVICE);
+}
+
 int main(int argc, char **argv)
 {
     if (strstr(argv[0], "bench_state"))

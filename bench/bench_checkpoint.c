@@ -44,7 +44,7 @@ static option_spec option_table[] = {
      .unit = "thread blocks", .unset = "0: no limit (fused: 128)"},
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "limit on the thread blocks of an NCCL collective", .max = 64, .unit = "thread blocks",
      .unset = "0: NCCL decides"},
-    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", .help = "fused kernels launched by the host, or the whole step as one CUDA graph, which has no lazy way",
+    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", .help = "fused kernels launched by the host, or the whole step as one CUDA graph, where lazy is async",
      .choices = "kernels|graph"},
     MODEL_UPDATE_OPTIONS(", with --update after"),
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},

@@ -38,20 +38,25 @@ static double step_ms(saving *s)
     return now_ms() - start;
 }
 
-/* Some follow each save, since a GPU that has worked for longer is hotter: steps beside a save need others as hot. */
+/* What events say of the last step's phases: nothing if it was replayed as a graph. */
+static step_times phases_of(const saving *s)
+{
+    return s->r->member && !s->k->graph ? trainer_times(s->r->t) : (step_times){0};
+}
+
+/* Steps without a save. They are timed after each save, too: a GPU that has worked for longer is hotter, and steps beside a
+ * save are compared with steps on a GPU that is as hot. */
 static void plain_steps(saving *s, timed *t)
 {
     const int steps = s->k->s->timing.iters;
     launch_barrier(s->k->l, "plain steps");
     for (int i = 0; i < steps; i++) {
-        double mine[2] = {step_ms(s)};
-        if (s->r->member && !s->k->graph) {
-            const step_times x = trainer_times(s->r->t);
-            mine[1] = x.forward + x.backward;
-        }
+        const double ms = step_ms(s);
+        const step_times x = phases_of(s);
+        const double mine[2] = {ms, x.forward + x.backward};
         OWNED double *most = launch_most_each(s->k->l, "step", mine, 2, s->k->ranks);
         samples_add(&t->step, most[0]);
-        if (!s->k->graph) /* whose events say no times */
+        if (!s->k->graph)
             samples_add(&t->compute, most[1]);
     }
 }
@@ -67,7 +72,7 @@ static bool one_save(saving *s, timed *t, bool first)
     mine[CALLED] = now_ms() - start;
     step_ms(s);
     mine[STALLED] = now_ms() - start;
-    const step_times x = s->r->member && !s->k->graph ? trainer_times(s->r->t) : (step_times){0};
+    const step_times x = phases_of(s);
     phase_set("saves of %s: call %.1f ms, forward %.1f, backward %.1f, updates %.1f", case_name(s->k->c), mine[CALLED],
               x.forward, x.backward, x.optimizer);
     while (!launch_all(s->k->l, "over", !s->saver || checkpoint_save_over(s->saver)))

@@ -49,6 +49,7 @@ static const variant_spec variant_table[] = {
     {"selective", "norms and the SwiGLU product are computed again"},
     {"attn", "the attention half of each block is"},
     {"mlp", "the feed-forward half of each block is"},
+    {"but-attention", "each block is, but for attention itself, whose output is kept"},
     {"block", "each block is, from its input"},
     {"group", "groups of --group blocks are, from the input of the first"},
     {"group-best", "the same with the group that takes the fewest bytes by the plan"},

@@ -3,7 +3,7 @@
  * gradients stay until the end of the step; with overlap, their inputs stay until their stream has read them. */
 #include "common/formulas/memory_backward.h"
 
-static const kept kept_all = {true, true, true, true, true};
+static const kept kept_all = {true, true, true, true, true, true};
 
 /* A backward norm likewise, with three fp32 tensors and a value of each row; the sums are down columns, then along
  * rows. */
@@ -95,10 +95,13 @@ static own attention_backward(walk *w, int64_t before, kept k, own o)
     const tensors *t = &w->t;
     const memory_scratch *s = &w->p->scratch;
     const int64_t d = w->p->shape.d_model;
-    const bool late = w->p->overlap, norm_again = k.attention && !k.norms;
+    const bool late = w->p->overlap, norm_again = k.projection && !k.norms;
     if (!k.attention) {
         memory_attention_half_forward(w, before + o.activation, o.temporary);
         o.activation += memory_attention_half(t, true);
+    } else if (!k.projection) {
+        memory_projection_forward(w, before + o.activation, o.temporary);
+        o.activation += memory_projection(t, true);
     }
     if (norm_again) {
         o.temporary += t->x;

@@ -50,12 +50,25 @@ kept memory_kept_by(const memory_step *p, int64_t block)
     if (recompute_whole(&p->schedule, (int)block))
         return (kept){.input = p->schedule.input[block]};
     const bool all = what != RECOMPUTE_SELECTIVE;
-    return (kept){true, all, all, what != RECOMPUTE_ATTN, what != RECOMPUTE_MLP};
+    const bool but_attention = what == RECOMPUTE_BUT_ATTENTION, attention = what != RECOMPUTE_ATTN;
+    return (kept){true, all, all, attention, what != RECOMPUTE_MLP && !but_attention, attention && !but_attention};
+}
+
+int64_t memory_projection(const tensors *t, bool norm)
+{
+    return t->attends ? t->rstd + (norm ? t->x : 0) + t->qkv : 0;
 }
 
 int64_t memory_attention_half(const tensors *t, bool norm)
 {
-    return t->attends ? t->rstd + (norm ? t->x : 0) + t->qkv + t->scores + t->x : 0;
+    return t->attends ? memory_projection(t, norm) + t->scores + t->x : 0;
+}
+
+/* What forward leaves of the attention half. */
+static int64_t attention_left(const tensors *t, kept k)
+{
+    const int64_t half = k.attention ? memory_attention_half(t, k.norms) : 0;
+    return k.attention && !k.projection ? half - memory_projection(t, k.norms) : half;
 }
 
 int64_t memory_mlp_half(const tensors *t, bool norm, bool product)
@@ -65,7 +78,7 @@ int64_t memory_mlp_half(const tensors *t, bool norm, bool product)
 
 int64_t memory_kept_bytes(const tensors *t, kept k)
 {
-    return (k.input ? t->x : 0) + (k.attention ? memory_attention_half(t, k.norms) : 0) +
+    return (k.input ? t->x : 0) + attention_left(t, k) +
            (t->attends && (k.attention || k.mlp) ? t->x : 0) + (k.mlp ? memory_mlp_half(t, k.norms, k.product) : 0);
 }
 
@@ -76,7 +89,8 @@ static int64_t away_bytes(const walk *w, int64_t block)
     const int kinds = w->away[block];
     const int64_t norm = k.norms ? t->x : 0, residual = (k.input ? t->x : 0) + (k.attention || k.mlp ? t->x : 0);
     return (kinds & OFFLOAD_RESIDUAL ? residual : 0) +
-           (kinds & OFFLOAD_ATTN && k.attention ? norm + t->qkv + t->x + w->p->scratch.attention_saved : 0) +
+           (kinds & OFFLOAD_ATTN && k.attention ? t->x + w->p->scratch.attention_saved : 0) +
+           (kinds & OFFLOAD_ATTN && k.projection ? norm + t->qkv : 0) +
            (kinds & OFFLOAD_MLP && k.mlp ? norm + t->gate_up + (k.product ? t->h : 0) : 0);
 }
 
@@ -117,13 +131,17 @@ void memory_norm_moment(const walk *w, int64_t activation, int64_t temporary)
 
 /* ---- forward ---- */
 
-void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporary)
+void memory_projection_forward(const walk *w, int64_t held, int64_t temporary)
 {
     const tensors *t = &w->t;
-    const memory_scratch *s = &w->p->scratch;
     memory_norm_moment(w, held + t->rstd + t->x, temporary);
-    memory_moment(w, held + t->rstd + t->x + t->qkv, temporary, s->forward[PRODUCT_QKV]);
-    memory_moment(w, held + memory_attention_half(t, true), temporary, s->attention_forward);
+    memory_moment(w, held + memory_projection(t, true), temporary, w->p->scratch.forward[PRODUCT_QKV]);
+}
+
+void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporary)
+{
+    memory_projection_forward(w, held, temporary);
+    memory_moment(w, held + memory_attention_half(&w->t, true), temporary, w->p->scratch.attention_forward);
 }
 
 /* The feed-forward half's tensors while it runs. */
@@ -152,7 +170,7 @@ void memory_block_forward(const walk *w, int64_t before, kept k, bool output, in
                       s->forward[PRODUCT_O]);
     }
     const int64_t held = before + (t->attends && k.input ? t->x : 0) +
-                         (k.attention ? memory_attention_half(t, k.norms) : 0) + t->x; /* x_mid */
+                         attention_left(t, k) + t->x; /* x_mid */
     memory_mlp_half_forward(w, held, temporary, k.mlp);
     if (output)
         memory_moment(w, held + mlp_half_made(w, k.norms, k.mlp) + t->x, temporary + sum, s->forward[PRODUCT_W2]);

@@ -15,6 +15,7 @@ typedef struct tensors {
 
 typedef struct kept { /* of a block, by its forward */
     bool input, norms, product, attention, mlp;
+    bool projection; /* of the attention half, what came before attention itself */
 } kept;
 
 int64_t memory_tokens(const memory_step *p);
@@ -22,7 +23,8 @@ tensors memory_tensors(const memory_step *p);
 
 kept memory_kept_by(const memory_step *p, int64_t block);
 /* What a half keeps: without its norm's output, or the product h, where backward makes that again. */
-int64_t memory_attention_half(const tensors *t, bool norm);         /* without x */
+int64_t memory_projection(const tensors *t, bool norm);             /* without x */
+int64_t memory_attention_half(const tensors *t, bool norm);         /* with the projection */
 int64_t memory_mlp_half(const tensors *t, bool norm, bool product); /* without x_mid */
 int64_t memory_kept_bytes(const tensors *t, kept k);
 
@@ -44,7 +46,8 @@ int64_t memory_index_space(const memory_step *p, int64_t *behind); /* elements; 
 /* While an op runs, so much is held, beside what lies beside. */
 void memory_moment(const walk *w, int64_t activation, int64_t temporary, int64_t workspace);
 void memory_norm_moment(const walk *w, int64_t activation, int64_t temporary);
-/* From the block's input to the attention's output. `held` are the activations before it, the input among them. */
+/* From the block's input to q, k and v, or on to the attention's output. `held` are the activations before it, the input among them. */
+void memory_projection_forward(const walk *w, int64_t held, int64_t temporary);
 void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporary);
 /* From x_mid, which is in `held`, to h; `keep`: backward wants what is made. */
 void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary, bool keep);

@@ -7,7 +7,8 @@
 
 const char *recompute_name(recompute r)
 {
-    static const char *const names[RECOMPUTE_KINDS] = {"none", "selective", "attn", "mlp", "block", "nested"};
+    static const char *const names[RECOMPUTE_KINDS] = {"none",          "selective", "attn",  "mlp",
+                                                       "but-attention", "block",     "nested"};
     return names[r];
 }
 
@@ -119,9 +120,9 @@ transformer_repeats recompute_repeats(const recompute_schedule *s, bool flash)
     for (int l = 0; l < s->layers; l++)
         ends += recompute_whole(s, l) && (s->what[l] == RECOMPUTE_NESTED || l + 1 == s->layers || s->input[l + 1]);
     transformer_repeats r = {.qkv = whole, .attention = whole, .o = whole, .gate_up = whole, .w2 = whole - ends};
-    r.qkv += recompute_count(s, RECOMPUTE_ATTN);
+    r.qkv += recompute_count(s, RECOMPUTE_ATTN) + recompute_count(s, RECOMPUTE_BUT_ATTENTION);
     r.attention += recompute_count(s, RECOMPUTE_ATTN);
-    r.gate_up += recompute_count(s, RECOMPUTE_MLP);
+    r.gate_up += recompute_count(s, RECOMPUTE_MLP) + recompute_count(s, RECOMPUTE_BUT_ATTENTION);
     r.scores = flash ? s->layers : 0;
     return r;
 }

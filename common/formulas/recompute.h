@@ -13,18 +13,19 @@
 
 #include "common/formulas/model.h"
 
-/* Nothing; the norms and the SwiGLU product; the whole attention half or feed-forward half; the whole block, alone or
- * with its group; the whole block in nested recomputation. */
+/* Nothing; the norms and the SwiGLU product; the whole attention half or feed-forward half; all but attention itself, whose
+ * output is kept; the whole block, alone or with its group; the whole block in nested recomputation. */
 typedef enum recompute {
     RECOMPUTE_NONE,
     RECOMPUTE_SELECTIVE,
     RECOMPUTE_ATTN,
     RECOMPUTE_MLP,
+    RECOMPUTE_BUT_ATTENTION,
     RECOMPUTE_BLOCK,
     RECOMPUTE_NESTED,
     RECOMPUTE_KINDS
 } recompute;
-#define RECOMPUTE_CHOICES "none|selective|attn|mlp|block|nested"
+#define RECOMPUTE_CHOICES "none|selective|attn|mlp|but-attention|block|nested"
 const char *recompute_name(recompute r);
 
 enum { RECOMPUTE_LAYERS = 1024 }; /* the most blocks that a schedule describes */

@@ -20,11 +20,13 @@
 typedef struct keep {
     bool norms, product; /* n1, n2; h */
     bool attention, mlp; /* what the attention half and the feed-forward half made */
+    bool projection;     /* of the attention half, what came before attention itself: n1, q, k and v */
     bool input;          /* x */
     bool output;         /* whether the block's output is wanted at all */
 } keep;
 
-static const keep keep_all = {true, true, true, true, true, true}, keep_inside = {true, true, true, true, true, false};
+static const keep keep_all = {true, true, true, true, true, true, true},
+                  keep_inside = {true, true, true, true, true, true, false};
 
 static keep keep_of(const step *s, int layer)
 {
@@ -34,8 +36,9 @@ static keep keep_of(const step *s, int layer)
     switch ((recompute)s->schedule.what[layer]) {
     case RECOMPUTE_NONE: break;
     case RECOMPUTE_SELECTIVE: k.norms = k.product = false; break;
-    case RECOMPUTE_ATTN: k.attention = false; break;
+    case RECOMPUTE_ATTN: k.attention = k.projection = false; break;
     case RECOMPUTE_MLP: k.mlp = false; break;
+    case RECOMPUTE_BUT_ATTENTION: k.projection = k.mlp = false; break;
     case RECOMPUTE_BLOCK:
     case RECOMPUTE_NESTED: k = (keep){.input = s->schedule.input[layer], .output = true}; break;
     case RECOMPUTE_KINDS: break;
@@ -61,23 +64,35 @@ static void drop_turned(step *s, const block_slots *b, int which, arena_slot *x)
         step_drop(s, x);
 }
 
-/* `k`: of what is made here, what backward wants. */
-static void attention_half(step *s, int layer, block_slots *b, keep k)
+/* Up to q, k and v. `k`: of what is made here, what backward wants. */
+static void projection(step *s, int layer, block_slots *b, keep k)
 {
     b->rstd1 = take_rstd(s, layer);
     b->n1 = norm_forward(s, PARAM_LN1, layer, MEMORY_ACTIVATION, "norm1", b->x, b->rstd1);
     b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
-    forward_of(s, LINEAR_QKV, layer, b, b->n1, k.norms && k.attention, -1, b->qkv);
+    forward_of(s, LINEAR_QKV, layer, b, b->n1, k.norms && k.projection, -1, b->qkv);
     drop_turned(s, b, LINEAR_QKV, &b->n1);
     rope(s, layer, b->qkv, false);
+}
+
+static void attention_half(step *s, int layer, block_slots *b, keep k)
+{
+    projection(s, layer, b, k);
     attention_begin(s, layer, b);
 }
 
-static void drop_attention_half(step *s, block_slots *b)
+static void drop_projection(step *s, block_slots *b)
 {
-    arena_slot *const slots[] = {&b->rstd1, &b->n1, &b->qkv, &b->lse, &b->saved, &b->att};
-    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
-        step_drop(s, slots[i]);
+    step_drop(s, &b->rstd1);
+    step_drop(s, &b->n1);
+    step_drop(s, &b->qkv);
+}
+
+static void drop_attention(step *s, block_slots *b)
+{
+    step_drop(s, &b->lse);
+    step_drop(s, &b->saved);
+    step_drop(s, &b->att);
 }
 
 static void mlp_half(step *s, int layer, block_slots *b, keep k)
@@ -125,8 +140,10 @@ static void attention_residual(step *s, int layer, block_slots *b, keep k)
         linear_forward_behind(s, LINEAR_O, layer, b->att, b->x, b->x_mid, attention_forward);
     else
         forward_of(s, LINEAR_O, layer, b, b->att, k.attention, b->x, b->x_mid);
+    if (!k.projection)
+        drop_projection(s, b);
     if (!k.attention)
-        drop_attention_half(s, b);
+        drop_attention(s, b);
     if (!k.input)
         step_drop(s, &b->x);
 }
@@ -314,6 +331,8 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
     if (!k.attention) {
         attention_half(s, layer, b, keep_inside);
         attention_forward(s, layer, 0, s->tokens);
+    } else if (!k.projection) {
+        projection(s, layer, b, keep_inside);
     } else if (!k.norms) {
         b->n1 = norm_forward(s, PARAM_LN1, layer, MEMORY_TEMPORARY, "norm1", b->x, b->rstd1);
     }

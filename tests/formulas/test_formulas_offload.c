@@ -8,7 +8,7 @@ static const offload_costs slow_link = {.kinds = OFFLOAD_BLOCK,
                                         .what = RECOMPUTE_SELECTIVE,
                                         .forward_ms = 10,
                                         .backward_ms = 20,
-                                        .bytes = {15e6, 15e6, 15e6, 15e6, 3e6, 0},
+                                        .bytes = {15e6, 15e6, 15e6, 15e6, 6e6, 3e6, 0},
                                         .out_gb_s = 1,
                                         .in_gb_s = 0.5};
 
@@ -117,7 +117,7 @@ TEST(what_cannot_leave)
 
 /* ---- plans ---- */
 
-static const int64_t kept[RECOMPUTE_KINDS] = {100, 80, 60, 50, 10, 10};
+static const int64_t kept[RECOMPUTE_KINDS] = {100, 80, 60, 50, 30, 10, 10};
 
 /* What an offloaded block would keep is there twice while it is on its way. */
 static int64_t bytes_of(void *user, const recompute_schedule *s)
@@ -135,7 +135,7 @@ static int64_t bytes_of(void *user, const recompute_schedule *s)
 TEST(plans)
 {
     enum { LAYERS = 24 };
-    recompute_costs costs = {.again_ms = {0, 0.1, 1.5, 1, 2, 2}, .pass_ms = 2};
+    recompute_costs costs = {.again_ms = {0, 0.1, 1.5, 1, 1.4, 2, 2}, .pass_ms = 2};
     double sums[4] = {0};
     for (int64_t budget = 1010; budget <= 1000 + LAYERS * 105; budget += 7) {
         double last = INFINITY;

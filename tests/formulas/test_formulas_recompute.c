@@ -22,11 +22,12 @@ TEST(parts_of_blocks)
     recompute_set(&s, 0, 2, RECOMPUTE_ATTN, 1);
     recompute_set(&s, 2, 1, RECOMPUTE_MLP, 1);
     recompute_set(&s, 3, 1, RECOMPUTE_SELECTIVE, 1);
-    const transformer_repeats r = recompute_repeats(&s, false), want = {2, 2, 0, 1, 0, 0};
+    recompute_set(&s, 4, 1, RECOMPUTE_BUT_ATTENTION, 1);
+    const transformer_repeats r = recompute_repeats(&s, false), want = {3, 2, 0, 2, 0, 0};
     assert_memory_equal(&r, &want, sizeof r);
     char text[100];
     recompute_describe(&s, text, sizeof text);
-    assert_string_equal(text, "2 attn, 1 mlp, 1 selective, 2 none");
+    assert_string_equal(text, "2 attn, 1 mlp, 1 selective, 1 but-attention, 1 none");
     recompute_describe(&s, text, 8); /* cut, not overrun */
     assert_string_equal(text, "2 attn,");
     assert_int_equal(recompute_count(&s, RECOMPUTE_ATTN), 2);

@@ -215,14 +215,15 @@ TEST(what_is_made_again_or_later_has_the_same_bits)
     const step_action split[] = {{STEP_F, 0, 0}, {STEP_B, 0, 0}, {STEP_F, 1, 0},
                                  {STEP_W, 0, 0}, {STEP_B, 1, 0}, {STEP_W, 1, 0}};
     const step_table table = {&part, 1, split, 6};
-    static const recompute ways[] = {RECOMPUTE_SELECTIVE, RECOMPUTE_ATTN, RECOMPUTE_MLP, RECOMPUTE_BLOCK};
+    static const recompute ways[] = {RECOMPUTE_SELECTIVE, RECOMPUTE_ATTN, RECOMPUTE_MLP, RECOMPUTE_BUT_ATTENTION,
+                                     RECOMPUTE_BLOCK};
     for (int i = 0; i < policy_count(); i++) {
         step_options o = float8_options(float8_policies[i]);
         if (strcmp(float8_policies[i], "fp8-block") == 0) /* fp8-block-dw2d has all of its copies */
             continue;
         o.micro_batches = 2;
         const outcome want = outcome_of(&o);
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 5; k++) {
             o.recompute = ways[k];
             same_outcome(&want, &o, "computed again");
         }

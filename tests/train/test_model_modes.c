@@ -8,7 +8,7 @@
 
 TEST(recomputation)
 {
-    static const char *const names[] = {"none", "selective", "attn", "mlp", "block", "nested"};
+    static const char *const names[] = {"none", "selective", "attn", "mlp", "but-attention", "block", "nested"};
     for (int i = 0; i < POLICIES; i++)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
             for (int eager = 0; eager < 2; eager++) {
@@ -47,6 +47,7 @@ TEST(schedules)
         same_outcome(&want, &o, "blocks that keep all above nested blocks");
         recompute_set(&s, 1, 1, RECOMPUTE_SELECTIVE, 1);
         recompute_set(&s, 4, 1, RECOMPUTE_MLP, 1);
+        recompute_set(&s, 6, 1, RECOMPUTE_BUT_ATTENTION, 1);
         recompute_set(&s, 10, 1, RECOMPUTE_ATTN, 1);
         same_outcome(&want, &o, "all kinds at once");
         outcome_free(&want);

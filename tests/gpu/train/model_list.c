@@ -48,6 +48,7 @@ static const model_variation variations[] = {
     {"graph-selective", true, OVERLAP_ALL, true, RECOMPUTE_SELECTIVE, 1, 0},
     {"graph-attn", true, OVERLAP_ALL, true, RECOMPUTE_ATTN, 1, 0},
     {"graph-mlp", true, OVERLAP_ALL, true, RECOMPUTE_MLP, 1, 0},
+    {"graph-but-attention", true, OVERLAP_ALL, true, RECOMPUTE_BUT_ATTENTION, 1, 0},
     {"block", false, OVERLAP_NONE, true, RECOMPUTE_BLOCK, 1, 0},
     {"graph-block", true, OVERLAP_ALL, true, RECOMPUTE_BLOCK, 1, 0},
     {"graph-every-2nd-block", true, OVERLAP_ALL, true, RECOMPUTE_BLOCK, 2, 0},

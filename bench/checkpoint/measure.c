@@ -19,8 +19,9 @@ enum { STALLED, CALLED, COPIED, WRITTEN, SYNCED, DURABLE, SAVE_TIMES };
 typedef struct timed { /* milliseconds of the slowest rank, or rank 0's */
     samples step, compute, beside, save[SAVE_TIMES];
     double first[SAVE_TIMES]; /* of the save that is not measured */
-    double load_s, verify_gb_s, into_ms, into_gb_s;
-    int64_t loaded_bytes;
+    samples load, into;       /* seconds of a load */
+    double verify_gb_s;
+    int64_t loaded_bytes, into_bytes; /* that rank 0 reads */
     bool direct, cold;
 } timed;
 
@@ -136,13 +137,32 @@ static double verify_rate(const saving *s, checkpoint *c)
     return (double)all.read_bytes / seconds / 1e9;
 }
 
+/* Loads the last save --loads times; `x` NULL: this rank has no part in it. */
+static bool time_loads(saving *s, const ddp_case *k, const char *what, replica_state *x, samples *seconds,
+                       int64_t *bytes, checkpoint *c)
+{
+    const int loads = (int)option_int(k->s->opt, "loads");
+    char why[400] = "";
+    bool ok = checkpoint_open_in(s->folder, -1, NULL, c, why, sizeof why);
+    for (int i = 0; i < loads && ok; i++) {
+        checkpoint_loaded one = {0};
+        if (launch_rank(k->l) == 0)
+            forget_files(s);
+        launch_barrier(k->l, what);
+        ok = saving_agree(s, what, !x || replica_state_load(x, c, s->readers, &one, why, sizeof why), why, ROW_FAIL);
+        samples_add(seconds, ddp_most(k, what, one.seconds));
+        *bytes = one.read_bytes;
+    }
+    return ok;
+}
+
 /* Loads the checkpoint into ranks, or a strategy, that did not write it, and compares every byte. */
-static bool load_into(saving *s, timed *t, const checkpoint *c)
+static bool load_into(saving *s, timed *t)
 {
     char why[400] = "";
+    checkpoint c = {0};
     const int ranks = (int)case_int(s->k->c, "load-ranks");
     ddp_case k = *s->k;
-    checkpoint_loaded loaded = {0};
     ddp_case_set_strategy(&k, case_text(k.c, "load-into"), ranks ? ranks : k.ranks);
     replica *r = ddp_replica(s->k, &k.o, &k.p);
     if (!r)
@@ -151,34 +171,24 @@ static bool load_into(saving *s, timed *t, const checkpoint *c)
     replica_state *x = r->member ? replica_state_create(r) : NULL;
     if (x && s->x)
         x->room = s->x->room;
-    launch_barrier(k.l, "load into others");
-    bool ok = !x || replica_state_load(x, c, s->readers, &loaded, why, sizeof why);
-    t->into_ms = ddp_most(&k, "load into others", loaded.seconds) * 1e3;
-    t->into_gb_s = (double)loaded.read_bytes / t->into_ms / 1e6;
-    ok = ok && (!x || replica_state_is(x, c, s->readers, why, sizeof why));
+    const bool ok =
+        time_loads(s, &k, "load into others", x, &t->into, &t->into_bytes, &c) &&
+        saving_agree(s, "load into others", !x || replica_state_is(x, &c, s->readers, why, sizeof why), why, ROW_FAIL);
     replica_state_free(x);
     replica_free(r);
-    return saving_agree(s, "load into others", ok, why, ROW_FAIL);
+    checkpoint_close(&c);
+    return ok;
 }
 
 static bool load_back(saving *s, timed *t)
 {
-    char why[400] = "";
     checkpoint c = {0};
-    checkpoint_loaded loaded = {0};
     t->cold = launch_rank(s->k->l) == 0 && forget_files(s);
-    launch_barrier(s->k->l, "load");
-    bool ok = checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why) &&
-              (!s->x || replica_state_load(s->x, &c, s->readers, &loaded, why, sizeof why));
-    t->loaded_bytes = loaded.read_bytes;
-    t->load_s = ddp_most(s->k, "load", loaded.seconds);
-    ok = saving_agree(s, "load", ok, why, ROW_FAIL);
+    const bool ok = time_loads(s, s->k, "load", s->x, &t->load, &t->loaded_bytes, &c);
     if (ok)
         t->verify_gb_s = verify_rate(s, &c);
-    if (ok && !text_is(case_text(s->k->c, "load-into"), "none"))
-        ok = load_into(s, t, &c);
     checkpoint_close(&c);
-    return ok;
+    return ok && (text_is(case_text(s->k->c, "load-into"), "none") || load_into(s, t));
 }
 
 /* ---- the row ---- */
@@ -223,7 +233,8 @@ static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, do
 {
     row *w = s->k->w;
     const double durable = stats_of(&t->save[DURABLE]).median, copied = stats_of(&t->save[COPIED]).median;
-    const double load = (double)t->loaded_bytes / t->load_s / 1e9;
+    const double load_s = stats_of(&t->load).median, into_s = stats_of(&t->into).median;
+    const double load = (double)t->loaded_bytes / load_s / 1e9, into = (double)t->into_bytes / into_s / 1e9;
     row_real(w, "copied_ms", copied);
     row_real(w, "written_ms", stats_of(&t->save[WRITTEN]).median);
     row_real(w, "synced_ms", stats_of(&t->save[SYNCED]).median);
@@ -238,13 +249,14 @@ static void fill_rates(saving *s, const timed *t, const saving_ceilings *top, do
     row_real(w, "write_gb_s", top->write);
     row_real(w, "read_gb_s", top->read);
     row_real(w, "hash_gb_s", top->hash);
-    row_real(w, "load_ms", t->load_s * 1e3);
+    row_real(w, "load_ms", load_s * 1e3);
+    row_int(w, "n_loads", (int64_t)t->load.n);
     row_text(w, "cache", t->cold ? "cold" : "warm");
     row_real(w, "load_gb_s", load);
     row_real(w, "verify_gb_s", t->verify_gb_s);
-    row_real(w, "into_ms", t->into_ms);
-    row_real(w, "into_gb_s", t->into_gb_s);
-    row_real(w, "into_ratio", load / t->into_gb_s);
+    row_real(w, "into_ms", into_s * 1e3);
+    row_real(w, "into_gb_s", into);
+    row_real(w, "into_ratio", load / into);
     row_real(w, "load_pct", 100 * load / fmin(top->read, top->up));
 }
 
@@ -278,7 +290,7 @@ static void fill_row(saving *s, const timed *t, const saving_ceilings *top)
 
 void saving_measure(saving *s, const saving_ceilings *top)
 {
-    timed t = {.load_s = NAN, .verify_gb_s = NAN, .into_ms = NAN, .into_gb_s = NAN};
+    timed t = {.verify_gb_s = NAN};
     const int saves = (int)option_int(s->k->s->opt, "saves");
     bool ok = true;
     phase_set("steps of %s", case_name(s->k->c));
@@ -302,6 +314,8 @@ void saving_measure(saving *s, const saving_ceilings *top)
     samples_free(&t.step);
     samples_free(&t.compute);
     samples_free(&t.beside);
+    samples_free(&t.load);
+    samples_free(&t.into);
     for (int i = 0; i < SAVE_TIMES; i++)
         samples_free(&t.save[i]);
 }

@@ -297,8 +297,10 @@ static int64_t copy_bytes(const loader *l, int readers)
     const int64_t all = SLOTS * (int64_t)readers;
     if (l->room.ranks == 1 && l->room.bytes >= all * LARGEST)
         return LARGEST;
-    if (2 * l->room.bytes >= all * copy)
-        return copy;
+    if (2 * l->room.bytes >= all * copy) { /* somewhat smaller copies, rather than fewer readers */
+        const int64_t fit = l->room.bytes / all / PART * PART;
+        return fit < copy ? fit : copy;
+    }
     for (int64_t i = 0; i < l->n; i++)
         bytes += l->blocks[i].bytes;
     while (copy > PART && 12 * all * copy > bytes)

@@ -78,8 +78,8 @@ int64_t memory_mlp_half(const tensors *t, bool norm, bool product)
 
 int64_t memory_kept_bytes(const tensors *t, kept k)
 {
-    return (k.input ? t->x : 0) + attention_left(t, k) +
-           (t->attends && (k.attention || k.mlp) ? t->x : 0) + (k.mlp ? memory_mlp_half(t, k.norms, k.product) : 0);
+    return (k.input ? t->x : 0) + attention_left(t, k) + (t->attends && (k.attention || k.mlp) ? t->x : 0) +
+           (k.mlp ? memory_mlp_half(t, k.norms, k.product) : 0);
 }
 
 static int64_t away_bytes(const walk *w, int64_t block)
@@ -169,8 +169,7 @@ void memory_block_forward(const walk *w, int64_t before, kept k, bool output, in
         memory_moment(w, before + t->x + memory_attention_half(t, k.norms) + t->x, temporary + sum,
                       s->forward[PRODUCT_O]);
     }
-    const int64_t held = before + (t->attends && k.input ? t->x : 0) +
-                         attention_left(t, k) + t->x; /* x_mid */
+    const int64_t held = before + (t->attends && k.input ? t->x : 0) + attention_left(t, k) + t->x; /* x_mid */
     memory_mlp_half_forward(w, held, temporary, k.mlp);
     if (output)
         memory_moment(w, held + mlp_half_made(w, k.norms, k.mlp) + t->x, temporary + sum, s->forward[PRODUCT_W2]);

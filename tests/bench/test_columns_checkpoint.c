@@ -31,6 +31,7 @@ static const column_rule rules[] = {
     {"excess_ms", DERIVED, excess, 1e-5},
     {"beside_pct", SOMETIMES, beside, 1e-4},
     {"n_saves", DERIVED, two, 0},
+    {"n_loads", DERIVED, two, 0},
     {"best_interval_s", DERIVED, interval, 1e-5},
     {"best_cost_pct", DERIVED, cost, 1e-6},
     {"copied_gb_s", DERIVED, copied_rate, 1e-6},
@@ -51,7 +52,7 @@ TEST_IN_FOLDER(columns)
 {
     needs_gloo();
     OWNED char *arguments =
-        xasprintf("--ranks 2 --seq 16 --strategy ddp --iters 3 --warmup 1 --saves 2 --folder %s", (char *)*state);
+        xasprintf("--ranks 2 --seq 16 --strategy ddp --iters 3 --warmup 1 --saves 2 --loads 2 --folder %s", (char *)*state);
     columns_have_rules(*state, "bench_checkpoint", rules);
     columns_run(*state, "bench_checkpoint", "", arguments, rules);
     OWNED char *into = xasprintf("%s --variant sync --load-into fsdp --load-ranks 1", arguments);

@@ -322,9 +322,9 @@ TEST(same_bits_in_any_order)
                 const int nth = i * SCHEDULES + x + late;
                 o.fusion = nth % 3 == 2 ? FUSION_NONE : FUSION_KERNELS;
                 o.overlap = nth % 2 ? OVERLAP_ALL : OVERLAP_NONE;
-                o.recompute = (recompute[]){RECOMPUTE_NONE,   RECOMPUTE_SELECTIVE, RECOMPUTE_BLOCK,
-                                            RECOMPUTE_NESTED, RECOMPUTE_MLP,       RECOMPUTE_ATTN,
-                                            RECOMPUTE_BUT_ATTENTION}[nth % 7];
+                o.recompute =
+                    (recompute[]){RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_BLOCK,        RECOMPUTE_NESTED,
+                                  RECOMPUTE_MLP,  RECOMPUTE_ATTN,      RECOMPUTE_BUT_ATTENTION}[nth % 7];
                 o.recompute_every = 1 + nth % 4;
                 o.loss_chunk = nth % 4 == 1 ? 5 : 0;
                 o.sums = o.precision->grad == SB_BF16 && nth % 2 ? SUMS_FP32 : SUMS_AS_MADE;

@@ -118,9 +118,9 @@ static const bench_run run_table[] = {
      "--ranks 4 --size large --seq 512 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
     {RUN_DEFAULT, 8, 32,
      "--ranks 8 --size large --seq 512 --batch 1,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
-    {RUN_FULL, 2, 215,
+    {RUN_FULL, 2, 200,
      "--ranks {gpus} --size 8b --seq 32768 --batch 1 --precision bf16,fp8-tensorwise --grad-dtype policy "
-     "--variant fsdp --recompute block --loss-chunk 4096 --warmup 3 --iters 4"},
+     "--variant fsdp --recompute but-attention --loss-chunk 4096 --warmup 3 --iters 4"},
     {RUN_FULL, 2, 75,
      "--ranks {gpus} --size 8b --seq 8192 --batch 1 --precision bf16,fp8-tensorwise --grad-dtype policy --variant fsdp "
      "--recompute mlp --loss-chunk 4096 --warmup 3 --iters 4"},

@@ -106,9 +106,10 @@ double planner_planned_bytes(session *s, const char *model, const mesh_job *j, c
     o.precision = precision_find(planner_policy_of(j)->name);
     o.grad_fp32 = j->grad > planner_policy_of(j)->grad;
     o.micro_batches = micros;
-    o.recompute = p->recompute == MESH_BLOCK       ? RECOMPUTE_BLOCK
-                  : p->recompute == MESH_SELECTIVE ? RECOMPUTE_SELECTIVE
-                                                   : RECOMPUTE_NONE;
+    static const recompute ways[MESH_RECOMPUTES] = {[MESH_SELECTIVE] = RECOMPUTE_SELECTIVE,
+                                                    [MESH_BUT_ATTENTION] = RECOMPUTE_BUT_ATTENTION,
+                                                    [MESH_BLOCK] = RECOMPUTE_BLOCK};
+    o.recompute = ways[p->recompute];
     o.fusion = FUSION_KERNELS;
     o.overlap = OVERLAP_NONE;
     const int64_t bytes = p->axes.tp > 1   ? tensor_bytes(&at, &o, p)

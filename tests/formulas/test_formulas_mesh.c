@@ -271,6 +271,13 @@ TEST(measured_shapes)
     p.recompute = MESH_BLOCK; /* is a forward */
     const mesh_pass again = mesh_block(&llama_8b, &p, &r);
     near(mesh_seconds_sum(&again.b), mesh_seconds_sum(&corrected.b) + mesh_seconds_sum(&corrected.f), 1e-9);
+    p.recompute = MESH_BUT_ATTENTION; /* of its products the two that attention and SwiGLU read */
+    const mesh_seconds some = mesh_block(&llama_8b, &p, &r).b, *whole = &corrected.b, *forward = &corrected.f;
+    const double inputs =
+        1.5 * (mesh_product_s(&r, false, 8192, 6144, 4096) + mesh_product_s(&r, false, 8192, 28672, 4096));
+    near(some.part[MESH_PRODUCTS], whole->part[MESH_PRODUCTS] + inputs, 1e-9);
+    near(some.part[MESH_PASSES], whole->part[MESH_PASSES] + forward->part[MESH_PASSES], 1e-9);
+    near(some.part[MESH_ATTENTION], whole->part[MESH_ATTENTION], 1e-9);
     mesh_points_add(&m.attention[0], 128, 8192, 32, 1e12);
     near(mesh_block(&llama_8b, &p, &r).f.part[MESH_ATTENTION], 1.5 * 2 * 8192. * 8192 * 4096 / 1e12, 1e-9);
     p = plan_of(1, 1, 1, 2, 1, MESH_DDP); /* a call has 8 heads of 16 tiles, for 132 multiprocessors */
@@ -399,7 +406,7 @@ static double fastest_of_all(double bytes, int *plans)
             for (int cp = 1; cp <= 8; cp++)
                 for (int n = 0; n < 5 * 6 * 4; n++) {
                     mesh_plan p = plan_of(pp, 1, 8 / (pp * tp * cp), cp, tp, (mesh_strategy)(n % 5));
-                    static const mesh_recompute ways[] = {MESH_KEEP, MESH_SELECTIVE, MESH_BLOCK};
+                    static const mesh_recompute ways[] = {MESH_KEEP, MESH_SELECTIVE, MESH_BUT_ATTENTION, MESH_BLOCK};
                     const int schedule = n / 5 % 6, micro = n / 30;
                     if (pp * tp * cp * p.axes.dp_shard != 8)
                         continue;
@@ -415,7 +422,7 @@ static double fastest_of_all(double bytes, int *plans)
                     p.schedule = pp > 1 ? &pipeline_schedules[schedule] : NULL;
                     for (p.chunks = pp > 1 ? p.schedule->chunks_least : 1;
                          p.chunks <= (pp > 1 ? p.schedule->chunks_most : 1) && p.chunks <= 8; p.chunks *= 2)
-                        for (int w = 0; w < 3; w++) {
+                        for (int w = 0; w < 4; w++) {
                             p.recompute = ways[w];
                             if (mesh_plan_problem(&llama_8b, &p, why, sizeof why) || (pp == 1 && schedule > 0))
                                 continue;

@@ -281,9 +281,9 @@ TEST_IN_RANKS_FOLDER(memory_before_it_starts)
 /* However far ahead units are gathered, and whatever is computed again: the same sums, and the same bits. */
 TEST_IN_RANKS_FOLDER(units_in_every_order)
 {
-    static const char *const more[] = {"--prefetch 0,1,2,3", "--overlap gradients --recompute none,attn,mlp",
-                                       "--recompute block --recompute-every 1,2 --prefetch 0,2",
-                                       "--update after --free-every 2,3"};
+    static const char *const more[] = {
+        "--prefetch 0,1,2,3", "--overlap gradients --recompute none,attn,mlp,but-attention",
+        "--recompute block --recompute-every 1,2 --prefetch 0,2", "--update after --free-every 2,3"};
     char first[20] = "";
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         OWNED char *arguments =

@@ -243,6 +243,8 @@ TEST(as_one_rank)
             o.config.heads_kv = ranks == 3 ? 3 : 2; /* with four ranks two share a head */
             o.recompute = ranks == 2 ? RECOMPUTE_BLOCK : RECOMPUTE_SELECTIVE;
             close_to_whole(&o, ranks, "recompute");
+            o.recompute = RECOMPUTE_BUT_ATTENTION;
+            close_to_whole(&o, ranks, "recompute all but attention");
             o.recompute = RECOMPUTE_NONE;
             o.micro_batches = 2;
             o.keep_rows = apart;

@@ -147,12 +147,17 @@ static void correct(const mesh_job *j, const mesh_plan *p, const mesh_rates *r, 
             s->part[i] *= times;
 }
 
-static void recompute(const mesh_plan *p, const mesh_pass *m, mesh_seconds *b)
+/* `inputs`: the products whose outputs attention and SwiGLU read. */
+static void recompute(const mesh_plan *p, const mesh_pass *m, const mesh_seconds *inputs, mesh_seconds *b)
 {
     if (p->recompute == MESH_SELECTIVE)
         b->part[MESH_PASSES] += 0.5 * m->f.part[MESH_PASSES];
     if (p->recompute == MESH_HALF)
         b->part[MESH_PRODUCTS] += 0.5 * m->f.part[MESH_PRODUCTS];
+    if (p->recompute == MESH_BUT_ATTENTION) {
+        add(b, inputs, 1);
+        b->part[MESH_PASSES] += m->f.part[MESH_PASSES];
+    }
     if (p->recompute == MESH_BLOCK)
         add(b, &m->f, 1);
 }
@@ -169,12 +174,15 @@ mesh_pass mesh_block(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
     const double busy = filled(j, p, r);
     const bool eight = j->eight_bits;
     mesh_pass m = {0};
-    product(&l, &m.f, eight, BEFORE, qkv, d);
+    mesh_seconds inputs = {0};
+    product(&l, &inputs, eight, BEFORE, qkv, d);
+    product(&l, &inputs, eight, BEFORE, up, d);
+    m.f = inputs;
     product(&l, &m.f, eight, BEHIND, d, a);
-    product(&l, &m.f, eight, BEFORE, up, d);
     product(&l, &m.f, eight, BEHIND, d, f);
     m.f.part[MESH_ATTENTION] = attention.forward / busy;
     m.f.part[MESH_PASSES] = passes;
+    correct(j, p, r, false, &inputs);
     correct(j, p, r, false, &m.f);
     context(&l, &m.f, 1, m.f.part[MESH_ATTENTION]);
     product(&l, &m.b, eight, BEHIND, d, qkv);
@@ -191,7 +199,7 @@ mesh_pass mesh_block(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
     weights(&l, &m.w, eight, false, d, f);
     correct(j, p, r, true, &m.w);
     launches(j, p, r, &m);
-    recompute(p, &m, &m.b);
+    recompute(p, &m, &inputs, &m.b);
     return m;
 }
 

@@ -20,6 +20,7 @@ static double kept(const mesh_job *j, const mesh_plan *p, mesh_recompute r)
     const double elements[] = {[MESH_KEEP] = all,
                                [MESH_SELECTIVE] = all - 2 * d - (j->matrices == 3 ? f : 0),
                                [MESH_HALF] = 0.7 * all,
+                               [MESH_BUT_ATTENTION] = 3 * d,
                                [MESH_BLOCK] = d};
     return 2 * rows * elements[r] + (r == MESH_BLOCK ? 0 : 4 * rows * (double)j->heads / t);
 }

@@ -81,9 +81,16 @@ typedef enum mesh_strategy {
 #define MESH_STRATEGY_NAMES "ddp|zero1|zero2|fsdp-keep|fsdp"
 const char *mesh_strategy_name(mesh_strategy s);
 
-/* Nothing; norms and SwiGLU's product; every second product; the whole block. */
-typedef enum mesh_recompute { MESH_KEEP, MESH_SELECTIVE, MESH_HALF, MESH_BLOCK, MESH_RECOMPUTES } mesh_recompute;
-#define MESH_RECOMPUTE_NAMES "none|selective|half|block"
+/* Nothing; norms and SwiGLU's product; every second product; all but attention, whose output is kept; the whole block. */
+typedef enum mesh_recompute {
+    MESH_KEEP,
+    MESH_SELECTIVE,
+    MESH_HALF,
+    MESH_BUT_ATTENTION,
+    MESH_BLOCK,
+    MESH_RECOMPUTES
+} mesh_recompute;
+#define MESH_RECOMPUTE_NAMES "none|selective|half|but-attention|block"
 const char *mesh_recompute_name(mesh_recompute r);
 
 typedef struct mesh_plan {

@@ -38,6 +38,8 @@ static void each_recompute(search *s, mesh_plan p)
         consider(s, &p);
         p.recompute = MESH_SELECTIVE;
         consider(s, &p);
+        p.recompute = MESH_BUT_ATTENTION;
+        consider(s, &p);
         p.recompute = MESH_BLOCK;
         consider(s, &p);
     }

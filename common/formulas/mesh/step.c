@@ -16,7 +16,7 @@ const char *mesh_strategy_name(mesh_strategy s)
 
 const char *mesh_recompute_name(mesh_recompute r)
 {
-    static const char *const names[] = {"none", "selective", "half", "block"};
+    static const char *const names[] = {"none", "selective", "half", "but-attention", "block"};
     return names[r];
 }
 

@@ -51,8 +51,8 @@ static const column_rule rules[] = {
 TEST_IN_FOLDER(columns)
 {
     needs_gloo();
-    OWNED char *arguments =
-        xasprintf("--ranks 2 --seq 16 --strategy ddp --iters 3 --warmup 1 --saves 2 --loads 2 --folder %s", (char *)*state);
+    OWNED char *arguments = xasprintf(
+        "--ranks 2 --seq 16 --strategy ddp --iters 3 --warmup 1 --saves 2 --loads 2 --folder %s", (char *)*state);
     columns_have_rules(*state, "bench_checkpoint", rules);
     columns_run(*state, "bench_checkpoint", "", arguments, rules);
     OWNED char *into = xasprintf("%s --variant sync --load-into fsdp --load-ranks 1", arguments);

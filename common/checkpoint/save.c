@@ -712,6 +712,13 @@ static void make_order(checkpoint_saver *s)
     free(bytes);
 }
 
+/* One of each writer; a rank alone on its host lends a load two for each of its threads, which makes its copies larger. */
+static int slots_of(const checkpoint_saver *s)
+{
+    const int lent = s->o.ranks == 1 ? 4 * s->o.writers : 0;
+    return lent > s->threads ? lent : s->threads;
+}
+
 static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
 {
     const double start = host_seconds();
@@ -730,10 +737,10 @@ static bool take_memory(checkpoint_saver *s, char *why, size_t why_bytes)
     if (s->copy && pinned)
         spread_touch(s->copy, (size_t)s->copy_bytes); /* where the device has not, as a CPU; first touches are slow */
     if (ok && !pinned) {
-        s->slots = device_host_malloc(s->d, (size_t)s->threads * SLOT_BYTES);
+        s->slots = device_host_malloc(s->d, (size_t)slots_of(s) * SLOT_BYTES);
         ok = s->slots;
         if (ok)
-            spread_touch(s->slots, (size_t)s->threads * SLOT_BYTES);
+            spread_touch(s->slots, (size_t)slots_of(s) * SLOT_BYTES);
         else
             snprintf(why, why_bytes, "the host has no pinned memory for %d writers", s->o.writers);
     }
@@ -860,7 +867,7 @@ void checkpoint_saver_free(checkpoint_saver *s)
 
 checkpoint_held checkpoint_saver_holds(const checkpoint_saver *s)
 {
-    return (checkpoint_held){is_pinned(s) ? s->copy_bytes : s->threads * (int64_t)SLOT_BYTES,
+    return (checkpoint_held){is_pinned(s) ? s->copy_bytes : slots_of(s) * (int64_t)SLOT_BYTES,
                              s->copy && s->o.way == CHECKPOINT_DEVICE ? s->copy_bytes : 0, s->pin_s};
 }
 

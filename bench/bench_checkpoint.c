@@ -70,6 +70,7 @@ static const column_spec column_table[] = {
     {"state_bytes", COLUMN_INT, true, "bytes of all files of a checkpoint except the manifest and index"},
     {"rank_bytes", COLUMN_INT, false, "bytes of the state that a rank writes; largest of all ranks"},
     {"stall_ms", COLUMN_REAL, true, "what a save adds to the step after it, of the slowest rank; median of n_saves"},
+    {"stall_min_ms", COLUMN_REAL, false, "the least of all measured saves"},
     {"stall_max_ms", COLUMN_REAL, false, "the same, largest"},
     {"stall_first_ms", COLUMN_REAL, false, "the same for the first save, which is not in the median"},
     {"stall_steps", COLUMN_REAL, true, "stall_ms / step_ms"},

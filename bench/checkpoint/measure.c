@@ -215,6 +215,7 @@ static void fill_stall(saving *s, const timed *t, double law)
     row_real(w, "step_ms", step);
     row_real(w, "fwd_bwd_ms", stats_of(&t->compute).median);
     row_real(w, "stall_ms", stall);
+    row_real(w, "stall_min_ms", stats_of(&t->save[STALLED]).min);
     row_real(w, "stall_max_ms", stats_of(&t->save[STALLED]).max);
     row_real(w, "stall_first_ms", t->first[STALLED]);
     row_real(w, "stall_steps", stall / step);

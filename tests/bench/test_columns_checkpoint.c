@@ -41,7 +41,7 @@ static const column_rule rules[] = {
     {"into_ratio", DERIVED, into_ratio, 1e-6},
     {"pin_gb_s", DERIVED, pin_rate, 1e-6},
     {"device_bytes", DERIVED, within_device, 0},
-    {"step_ms fwd_bwd_ms state_bytes rank_bytes stall_ms stall_max_ms stall_first_ms call_ms "
+    {"step_ms fwd_bwd_ms state_bytes rank_bytes stall_ms stall_min_ms stall_max_ms stall_first_ms call_ms "
      "beside_ms n_beside copied_ms written_ms synced_ms durable_ms durable_first_ms down_gb_s "
      "up_gb_s within_gb_s write_gb_s read_gb_s hash_gb_s load_ms load_gb_s verify_gb_s into_ms into_gb_s pin_s "
      "host_bytes",

@@ -8,7 +8,8 @@ import subprocess
 
 import record
 
-CASE_S = 30  # a case takes some 6 s
+CASE_S = 40  # a case takes some 10 s
+CYCLES = 3  # all sizes so often, to see how far times are apart
 
 
 def program():
@@ -34,6 +35,16 @@ def parse(text):
     return found, tool.group(1) if tool else "", nccl_version(int(library.group(1))) if library else ""
 
 
+def median_of(found):
+    """Of each size, in place or not: the cycle with the median time, and the least and the largest time of all cycles."""
+    cycles = {}
+    for row in found:
+        cycles.setdefault(row[:2], []).append(row)
+    for rows in cycles.values():
+        rows.sort(key=lambda row: row[2])
+        yield *rows[len(rows) // 2][:5], next((row[5] for row in rows if row[5] != "0"), "0"), rows[0][2], rows[-1][2]
+
+
 def nccl_version(number):
     """2.28.3 for 22803."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
@@ -54,7 +65,7 @@ def command_of(case, ranks, small):
     start, registered, mode = case
     each = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", str(ranks), program(), "-t", "1"] if start == "process" \
         else [program(), "-t", str(ranks)]
-    return [*each, "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-g", "1", "-w", "5", "-n", "50",
+    return [*each, "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-g", "1", "-w", "5", "-n", "50", "-N", str(CYCLES),
             *(["-R", "1"] if registered else []), *(["-G", "4"] if mode == "graph" else [])]
 
 
@@ -103,8 +114,8 @@ def nccl_tests(rows, small, ranks=None, timeout=CASE_S):
             continue
         ran += 1
         rows.facts["nccl"] = library or rows.facts["nccl"]
-        for size, in_place, us, algorithm, bus, wrong in found:
-            rows.add(**cells, tool=f"nccl-tests {tool}".strip(), bytes=size, in_place=in_place, median_us=us, algbw_gb_s=algorithm, busbw_gb_s=bus,
+        for size, in_place, us, algorithm, bus, wrong, least, most in median_of(found):
+            rows.add(**cells, tool=f"nccl-tests {tool}".strip(), bytes=size, in_place=in_place, median_us=us, least_us=least, most_us=most, algbw_gb_s=algorithm, busbw_gb_s=bus,
                      wrong=wrong)
     print(f"  {ran} of {len(CASES)} ways ran")
     if not ran:

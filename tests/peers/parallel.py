@@ -33,7 +33,7 @@ def allocated(base):
 # ---- collectives ----
 
 def call_ms(elements, backend):
-    """The slowest rank's time of one all-reduce that the host starts, in a queue of them."""
+    """The slowest rank's times of one all-reduce that the host starts, in queues of them."""
     if backend == "gloo":
         tensor, calls = torch.ones(elements), 5
         dist.all_reduce(tensor)
@@ -41,13 +41,13 @@ def call_ms(elements, backend):
         start = time.perf_counter()
         for _ in range(calls):
             dist.all_reduce(tensor)
-        return slowest((time.perf_counter() - start) / calls * 1e3, "cpu")
+        return slowest([(time.perf_counter() - start) / calls * 1e3], "cpu")
     tensor, calls = torch.ones(elements, device="cuda"), 200 if elements <= 1 << 18 else 30
 
     def queue():
         for _ in range(calls):
             dist.all_reduce(tensor)
-    return slowest(clock.median_ms(queue, 1, 5) / calls)
+    return slowest([ms / calls for ms in clock.samples_ms(queue, 1, 5)])
 
 
 def graph_ms(elements):
@@ -61,7 +61,7 @@ def graph_ms(elements):
         for _ in range(calls):
             dist.all_reduce(tensor)
     dist.barrier()
-    return slowest(clock.median_ms(graph.replay, 2, 7) / calls)
+    return slowest([ms / calls for ms in clock.samples_ms(graph.replay, 2, 7)])
 
 
 def allreduce(rows, small):
@@ -69,10 +69,11 @@ def allreduce(rows, small):
     size = 1024
     while size <= (1 << 20 if small else 1 << 30 if backend == "nccl" else 1 << 26):
         for mode in ("eager", "graph") if backend == "nccl" else ("eager",):
-            ms = graph_ms(size // 4) if mode == "graph" else call_ms(size // 4, backend)
+            times = graph_ms(size // 4) if mode == "graph" else call_ms(size // 4, backend)
+            ms = statistics.median(times)
             if rows:
                 rows.add(bench="allreduce", backend=backend, ranks=count, bytes=size, mode=mode, policy="torch.distributed.all_reduce, fp32, in place",
-                         median_ms=ms, algbw_gb_s=size / ms / 1e6, busbw_gb_s=size / ms / 1e6 * 2 * (count - 1) / count)
+                         median_ms=ms, least_ms=min(times), most_ms=max(times), algbw_gb_s=size / ms / 1e6, busbw_gb_s=size / ms / 1e6 * 2 * (count - 1) / count)
         size *= 2
 
 

@@ -29,10 +29,10 @@ COLUMNS = {
              "mem_after_step_gib", "peak_gib", "loss_first", "loss_third", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "planned",
              "took_s", "note")),
     "checkpoint": (("bench", "way", "ranks", "size", "seq", "batch_per_rank", "precision", "fs", "policy"),
-                   ("stall_ms", "stall_first_ms", "step_ms", "durable_ms", "durable_gb_s", "state_bytes", "note")),
+                   ("stall_ms", "stall_min_ms", "stall_max_ms", "stall_first_ms", "step_ms", "durable_ms", "durable_gb_s", "state_bytes", "note")),
     "tp": (("bench", "ranks", "size", "seq", "batch", "precision", "attn", "mode", "timing", "policy"),
            ("step_ms", "step_mean_ms", "step_p10_ms", "step_p90_ms", "tokens_per_s", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
-    "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "algbw_gb_s", "busbw_gb_s")),
+    "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "least_ms", "most_ms", "algbw_gb_s", "busbw_gb_s")),
     "cp": (("bench", "impl", "ranks", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "causal", "mode", "policy"),
            ("fwd_ms", "bwd_ms", "one_fwd_ms", "one_bwd_ms", "fwd_diff", "bwd_diff", "note")),
     "pp": (("bench", "impl", "ranks", "size", "seq", "batch", "micro_batches", "precision", "attn", "mode", "policy"),
@@ -40,7 +40,7 @@ COLUMNS = {
     "run": (("bench", "size", "seq", "batch", "precision", "steps", "mode", "policy"),
             ("step_ms", "item_ms", "eager_ms", "eager_item_ms", "diff_rel", "diff_step", "allow_rel", "diff_last", "allow_last", "spread_rel",
              "loss_last", "loss_last_ours", "note")),
-    "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong", "note")),
+    "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "least_us", "most_us", "algbw_gb_s", "busbw_gb_s", "wrong", "note")),
 }
 
 

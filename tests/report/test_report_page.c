@@ -300,6 +300,29 @@ TEST_IN_FOLDER(shared_layers_have_an_interval)
     text_has(text, "PyTorch DTensor, block-graph 1.25 [1.20, 1.30], 2.7b, batch 4, S 2048");
 }
 
+/* The interval of few samples is from the least over the largest to the largest over the least. */
+TEST_IN_FOLDER(collectives_and_stalls_have_an_interval)
+{
+    machine(*state);
+    folder_write(*state, "bench_allreduce.csv",
+                 "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,min_ms,max_ms,"
+                 "size" RUN "3,1,bench_allreduce,one-shot,ok,,2,1024,fp32,1,graph,0.002,0.00196,0.0025,1 KiB" END);
+    folder_write(*state, "peer_nccl_tests.csv",
+                 "bench,tool,ranks,bytes,mode,in_place,policy,median_us,least_us,most_us,wrong" ORIGIN
+                 "nccl_tests,t,2,1024,graph,1,p,6,5.9,6.2,0" OF("GPU-a", "c-1"));
+    folder_write(*state, "bench_checkpoint.csv",
+                 "schema,method,bench,variant,status,reason,ranks,strategy,size,batch,seq,precision,fs,io_used,moments,"
+                 "state_bytes,stall_ms,stall_min_ms,stall_max_ms" RUN
+                 "3,1,bench_checkpoint,async,ok,,1,ddp,xl,4,512,bf16,tmpfs,buffered,policy,1000,100,80,125" END);
+    folder_write(*state, "peer_checkpoint.csv",
+                 "bench,way,ranks,size,seq,batch_per_rank,precision,fs,policy,stall_ms,stall_min_ms,stall_max_ms,"
+                 "state_bytes" ORIGIN
+                 "checkpoint,async-pinned,1,xl,512,4,bf16,tmpfs,p,200,150,240,1000" OF("GPU-a", "c-1"));
+    OWNED char *text = report_text(*state);
+    text_has(text, "nccl-tests 3.00 [2.36, 3.16], 1 KiB");
+    text_has(text, "PyTorch, async-pinned 2.00 [1.20, 3.00], async, xl, batch 4, S 512, 1 GPU");
+}
+
 /* What recomputation saves is the difference of two peaks; the plan's own figure stands in the table. */
 TEST_IN_FOLDER(what_recomputation_saves_is_measured)
 {

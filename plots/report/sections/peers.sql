@@ -162,12 +162,13 @@ WHERE nth = 1
 -- A call of the host has its launch in its time, which Python makes longer than C does. NCCL stands beside NCCL; our
 -- own algorithms stand beside whatever the peer's NCCL chose.
 @view others_allreduce
-SELECT 'PyTorch' AS peer, id, ranks, bytes, mode, 1 AS in_place, median_ms, gpu_uuid, run_id, 0 AS wrong
+SELECT 'PyTorch' AS peer, id, ranks, bytes, mode, 1 AS in_place, median_ms, least_ms, most_ms, gpu_uuid, run_id,
+    0 AS wrong
 FROM peer_allreduce
 WHERE backend = 'nccl'
 UNION ALL SELECT 'nccl-tests' || iif(policy GLOB 'a process*', ', a process for each GPU', '')
     || iif(policy GLOB '*registered*', ', registered buffers', ''), id, ranks, bytes, mode, in_place, median_us / 1e3,
-    gpu_uuid, run_id, wrong
+    least_us / 1e3, most_us / 1e3, gpu_uuid, run_id, wrong
 FROM peer_nccl_tests
 WHERE median_us IS NOT NULL
 
@@ -179,8 +180,9 @@ WHERE status = 'ok' AND mode = 'graph' AND dtype = 'fp32' AND variant IN ('all-r
 
 @into pairs
 SELECT 'all-reduce on ' || o.ranks || ' GPUs' || iif(o.own, ', any algorithm', ''), iif(o.own, NULL, 'NCCL'), p.peer,
-    o.size || iif(o.in_place, '', ', not in place'), p.median_ms / o.median_ms, NULL, NULL, 'bench_allreduce', o.id,
-    NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), 'graph', 'graph', NULL, NULL,
+    o.size || iif(o.in_place, '', ', not in place'), p.median_ms / o.median_ms, p.least_ms / o.max_ms,
+    p.most_ms / o.min_ms, 'bench_allreduce', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
+    coalesce(o.campaign, o.run_id), 'graph', 'graph', NULL, NULL,
     iif(p.wrong > 0, 'the peer''s result is wrong', NULL), 0, NULL, NULL
 FROM our_allreduce o
 JOIN others_allreduce p ON p.ranks = o.ranks AND p.bytes = o.bytes AND p.mode = o.mode AND p.in_place = o.in_place
@@ -302,8 +304,10 @@ WHERE step_ms IS NOT NULL ORDER BY nth_, id
 @into pairs
 SELECT iif(o.variant = 'sync', 'stall of a blocking save', 'stall of an asynchronous save'), NULL, 'PyTorch, ' || p.way,
     o.variant || ', ' || o.size || ', batch ' || o.batch || ', S ' || o.seq || ', ' || o.ranks
-    || iif(o.ranks = 1, ' GPU', ' GPUs'), p.stall_ms / o.stall_ms, NULL, NULL, 'bench_checkpoint',
-    o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
+    || iif(o.ranks = 1, ' GPU', ' GPUs'), p.stall_ms / o.stall_ms, p.stall_min_ms / o.stall_max_ms,
+    p.stall_max_ms / iif(o.stall_min_ms > 0, o.stall_min_ms, NULL),
+    'bench_checkpoint', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL,
+    NULL,
     iif(abs(p.state_bytes - o.state_bytes) > 0.02 * o.state_bytes, 'the peer saved another number of bytes',
     NULL), 0, NULL, NULL
 FROM bench_checkpoint o

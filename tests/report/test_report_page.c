@@ -330,10 +330,11 @@ TEST_IN_FOLDER(what_recomputation_saves_is_measured)
     folder_write(*state, "bench_recompute.csv",
                  "schema,method,bench,variant,status,reason,size,batch,seq,precision,step_ms,extra_pct,peak_bytes,"
                  "saved_bytes" RUN "3,1,bench_recompute,none,ok,,xl,4,512,bf16,50,0,4294967296,0" END
+                 "3,1,bench_recompute,but-attention,ok,,xl,4,512,bf16,56,12,2147483648,2147483648" END
                  "3,1,bench_recompute,block,ok,,xl,4,512,bf16,60,20,1073741824,2147483648" END);
     free(report_text(*state));
     OWNED char *text = folder_text(*state, "report.html");
-    text_has(text, "whole blocks save 3.00 GiB for 20");
+    text_has(text, "all but attention 2.00 GiB for 12.0 %; whole blocks save 3.00 GiB for 20");
 }
 
 /* Rates of an update: the peer's by its name, beside ours of the nearest number of parameters. */

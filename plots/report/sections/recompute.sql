@@ -21,10 +21,12 @@ SELECT *, max(peak_bytes) FILTER (WHERE variant = 'none' AND status = 'ok') OVER
 SELECT * FROM rows WHERE title = :title
 
 The step of {n(o.step_ms)} ms takes {bytes(o.peak_bytes)}[[; selective saves
-{bytes(o.peak_bytes - s.peak_bytes)} for {n(s.extra_pct)} % of time]][[; whole blocks save
+{bytes(o.peak_bytes - s.peak_bytes)} for {n(s.extra_pct)} % of time]][[; all but attention
+{bytes(o.peak_bytes - a.peak_bytes)} for {n(a.extra_pct)} %]][[; whole blocks save
 {bytes(o.peak_bytes - b.peak_bytes)} for {n(b.extra_pct)} %]].
 @from here o LEFT JOIN here s ON s.variant = 'selective' AND s.status = 'ok' LEFT JOIN here b ON b.variant = 'block'
-    AND b.status = 'ok' WHERE o.variant = 'none' AND o.status = 'ok'
+    AND b.status = 'ok' LEFT JOIN here a ON a.variant = 'but-attention' AND a.status = 'ok'
+    WHERE o.variant = 'none' AND o.status = 'ok'
 
 @table
 SELECT status, variant || CASE

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- The README's table of peers: each kind of work by the cases of all folders.
 
--- What only masks or the order of additions tell apart is one kind of work here; the worst case says which it is.
+-- Attention that differs only in its mask or in the order of additions is one kind; the worst case says which it is.
 @view kinds_of_work
 SELECT *, CASE WHEN work GLOB 'attention in a window, *' OR work GLOB 'attention of packed documents, *'
-    OR work GLOB 'deterministic attention, *' THEN 'attention in windows, of documents or deterministic'
+    OR work GLOB 'deterministic attention, *' THEN 'windowed, packed or deterministic attention'
     || substr(work, instr(work, ', ')) ELSE work END AS kind
 FROM all_strongest
 WHERE library IS NULL AND work NOT GLOB '*, one head'

@@ -77,7 +77,7 @@ static const variant_spec variant_table[] = {
     {"compute_bound", "(c) the batch from which FSDP and tensor parallelism are bound by compute"},
     {"batch", "(d) ways to a smaller batch, each with its number"},
     {"closed_forms", "2026: devices that data, tensor and 2D parallelism keep bound by compute"},
-    {"data_parallel", "tokens of a GPU whose backward hides the all-reduce of all gradients"},
+    {"data_parallel", "tokens per GPU from which the backward hides the all-reduce of all gradients"},
     {"buckets", "overhead of bucketed gradients over backward, and the best bucket"},
     {"zero", "memory by phase, and bytes sent, of DDP, ZeRO and FSDP"},
     {0}};

@@ -110,11 +110,11 @@ static const bench_info info = {
         "started; a case with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. "
         "In\n"
         "mode graph, an unmeasured replay follows the barrier, during which the host launches the measured one.\n"
-        "Our own (one-shot, two-shot) are for GPUs of one host with NVLink and small sizes: one-shot up to 8 MiB,\n"
+        "Our own ops (one-shot, two-shot) are for GPUs of one host with NVLink and small sizes: one-shot up to 8 MiB,\n"
         "the others up to 8 MiB and more, by the number of ranks; larger ones are skipped.\n"
         "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs\n"
         "have a communicator of their own.\n"
-        "Results are compared before timing, and after it those of a whole sample from fresh inputs: of the graph\n"
+        "Results are verified before timing; after it, so are those of a whole sample from fresh inputs, by the graph\n"
         "that was timed, where there is one.\n"
         "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
         "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",

@@ -41,8 +41,9 @@ static option_spec option_table[] = {
     {"bucket-mb", OPTION_REAL, OPTION_LIST, "25", .help = "size of a bucket, for strategies that have buckets", .def_cpu = "0.1", .min = 1e-4,
      .max = 1e6, .unit = "MB of 2^20 bytes"},
     {"update", OPTION_CHOICE, OPTION_LIST, "buckets", .help = "when AdamW runs", .choices = UPDATE_CHOICES},
-    {"update-blocks", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of AdamW with --update backward", .max = 4096,
-     .unit = "thread blocks", .unset = "0: no limit (fused: 128)"},
+    {"update-blocks", OPTION_INT, OPTION_LIST, "0",
+     .help = "limit on the thread blocks of AdamW with --update backward", .max = 4096, .unit = "thread blocks",
+     .unset = "0: no limit (fused: 128)"},
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "limit on the thread blocks of an NCCL collective", .max = 64, .unit = "thread blocks",
      .unset = "0: NCCL decides"},
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", .help = "fused kernels launched by the host, or the whole step as one CUDA graph, where lazy is async",
@@ -58,9 +59,9 @@ static option_spec option_table[] = {
 
 static const variant_spec variant_table[] = {
     {"sync", "the step waits until the checkpoint is durable"},
-    {"async", "the step waits for the copy to pinned memory; threads write it under the next steps"},
-    {"lazy", "only the next update waits for that copy, which runs under its forward and backward"},
-    {"device", "a copy within the device; from there it leaves under the next steps"},
+    {"async", "the step waits for the copy to pinned memory; threads write it during the next steps"},
+    {"lazy", "only the next update waits for that copy, which runs during the forward and backward before it"},
+    {"device", "a copy within the device, which goes to the host during the next steps"},
     {0}};
 
 static const column_spec column_table[] = {

@@ -47,7 +47,7 @@ static option_spec option_table[] = {
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "limit on the thread blocks of an NCCL op", .max = 64,
      .unit = "thread blocks", .unset = "0: NCCL decides"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "gather,all-to-all,ring",
-     .help = "how queries meet the keys of other ranks", .choices = "gather|all-to-all|ring"},
+     .help = "how queries reach the keys of other ranks", .choices = "gather|all-to-all|ring"},
     {"iters", OPTION_INT, 0, "20", .help = "timed passes of each kind; 0: only the check", .def_cpu = "3",
      .max = 100000, .unit = "samples"},
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up passes before them", .def_cpu = "1", .max = 1000000,
@@ -64,8 +64,8 @@ static option_spec option_table[] = {
     {0}};
 
 static const variant_spec variant_table[] = {
-    {"gather", "keys and values of all tokens, a group of heads at a time, beside attention of the group before"},
-    {"all-to-all", "the whole sequence of an n-th of the heads on each rank, a group of them at a time"},
+    {"gather", "keys and values of all tokens, a group of heads at a time, during attention of the group before"},
+    {"all-to-all", "each rank has the whole sequence for an n-th of the heads, a group of them at a time"},
     {"ring", "blocks of keys go round from rank to rank, and parts of attention are merged"},
     {0}};
 

@@ -56,14 +56,14 @@ static option_spec option_table[] = {
              "together, and each has --seq / cp tokens, from the head and the tail of the sequence",
      .min = 1, .max = 1024, .unit = "ranks"},
     {"cp-way", OPTION_CHOICE, OPTION_LIST, "gather",
-     .help = "how the queries of these ranks meet each other's keys (bench_cp says more)", .choices = CONTEXT_WAYS},
+     .help = "how the queries of these ranks reach each other's keys (bench_cp says more)", .choices = CONTEXT_WAYS},
     /* fsdp-no-sync differs from fsdp-keep with micro-batches alone. */
     {"variant", OPTION_CHOICE, OPTION_LIST, "ddp,zero1,zero2,fsdp,fsdp-keep,hsdp", .help = "which variants to measure"},
     {0}};
 
 static variant_spec variant_table[DDP_VARIANTS] = {
     {"ddp", "bucketed data parallelism: every rank has everything"},
-    {"zero1", "the optimizer's state in slices, all-gathers under the next forward"}};
+    {"zero1", "the optimizer's state in slices, all-gathers during the next forward"}};
 
 static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_UNIT_COLUMNS, {0}};
 

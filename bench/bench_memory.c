@@ -29,7 +29,8 @@
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("2.7b", "tiny", "128,256,512", "16,32", "fp32,bf16", "forward,train-step"),
-    {"share-grads", OPTION_FLAG, OPTION_LIST, "1", .help = "activations may lie where gradients are not written yet"},
+    {"share-grads", OPTION_FLAG, OPTION_LIST, "1",
+     .help = "activations may use the memory of gradients that are not written yet"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "graph", .help = "fusion level; --list says what each is",
      .def_cpu = "kernels", .choices = FUSION_CHOICES},
     {"events", OPTION_TEXT, 0, "auto",

@@ -59,8 +59,8 @@ static const option_spec option_table[] = {
 static const variant_spec variant_table[] = {
     {"best", "the fastest meshes that fit, and which of them are a tie"},
     {"lacking", "meshes that do not fit however they are run, with the bytes they lack"},
-    {"published", "what others measured, predicted"},
-    {"measured", "what other benches measured on this machine, predicted, and which of it is best"},
+    {"published", "predictions of what others measured"},
+    {"measured", "predictions of what other benches measured on this machine, and which way is best"},
     {"schedule", "one schedule of a pipeline: its bubble, and its actions as a file"},
     {0}};
 

@@ -31,7 +31,7 @@ static option_spec option_table[] = {
     {"update", OPTION_CHOICE, OPTION_LIST, "units",
      .help = "units: AdamW updates a unit of parameters (a block, the head, the embedding) as soon as its "
              "gradients are summed, while the step goes on; after: it updates all of them when a rank's last "
-             "action is over, as units does on ranks whose last action gives a gradient that another rank "
+             "action is over. units does the same where that action yields a gradient that another rank "
              "waits for. With --clip, both wait for the norm of all stages",
      .choices = "units|after"},
     {"chunks", OPTION_INT, OPTION_LIST, "2", .help = "interleaved: parts of the model on each rank", .min = 2,

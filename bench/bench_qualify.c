@@ -46,7 +46,7 @@ static option_spec option_table[] = {
      .help = "step: change a byte of the last rank's parameters, which must be found", .choices = "none|bits"},
     {"reference", OPTION_TEXT, 0, "auto",
      .help = "a CSV file of what this GPU should reach; auto: ours, if we have one; none"},
-    {"expect", OPTION_INT, 0, "0", .help = "number of GPUs that there must be; any other ends with exit code 4",
+    {"expect", OPTION_INT, 0, "0", .help = "expected number of GPUs; any other number ends with exit code 4",
      .max = GPUS_MAX, .unit = "GPUs", .unset = "0: any"},
     {"metrics", OPTION_TEXT, 0, "none",
      .help = "also write verdicts and values to this file, as OpenMetrics text for a monitor"},
@@ -176,14 +176,13 @@ static const bench_info info = {
     .summary = "Is every GPU of this host as fast as it should be, and are they all the same?",
     .notes =
         "One row is one GPU, pair or group, and one measurement; rank r is GPU r. A value is slow when it misses its\n"
-        "bound. The bound is that of the reference, or with four GPUs or more that of the peers: 3.5 robust\n"
-        "standard deviations and 3 % behind their median; or its own past: three earlier runs in the CSV file that "
-        "were\n"
-        "ok. What is slow is measured again; the better value counts.\n"
+        "bound. Bounds come from the reference; with four GPUs or more, from the peers (3.5 robust standard\n"
+        "deviations and 3 % behind their median); and from the GPU's own past, if three earlier runs in the CSV file\n"
+        "were ok. What is slow is measured again; the better value counts.\n"
         "busy: another program used the GPU before we began. broken: wrong bits, uncorrected ECC errors, memory\n"
         "waiting for repair, a lost link, throttling by the hardware, Xids. not checked: nothing to compare with, or\n"
-        "NVML is not there. The exit code is 0 only if every GPU is ok. --reference FILE has columns metric, gpus, "
-        "shape, value and floor; docs/qualify.md.",
+        "no NVML. The exit code is 0 only if every GPU is ok. --reference FILE has the columns metric, gpus, shape,\n"
+        "value and floor; docs/qualify.md explains them.",
     .examples =
         "./bench_qualify\n"
         "./bench_qualify --sustain 10 --variant health,gemm,copy,step,verdict\n"

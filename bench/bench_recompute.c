@@ -34,7 +34,7 @@ static const option_spec option_table[] = {
     {"budget", OPTION_BYTES, OPTION_LIST, "0", .help = "plan: device memory that the step may take", .max = 1e15,
      .unit = "bytes", .unset = "0: halfway between keeping everything and keeping only inputs"},
     {"offload", OPTION_CHOICE, OPTION_LIST, "block",
-     .help = "offload, plan-offload: what of a block is offloaded: its input and residual stream, what its "
+     .help = "offload, plan-offload: which part of a block is offloaded: its input and residual stream, what its "
              "attention or feed-forward half keeps, or all of it",
      .choices = OFFLOAD_CHOICES},
     {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .max = 1000000, .unit = "steps"},
@@ -47,19 +47,18 @@ static const option_spec option_table[] = {
 static const variant_spec variant_table[] = {
     {"none", "every activation is kept"},
     {"selective", "norms and the SwiGLU product are computed again"},
-    {"attn", "the attention half of each block is"},
-    {"mlp", "the feed-forward half of each block is"},
-    {"but-attention", "each block is, but for attention itself, whose output is kept"},
-    {"block", "each block is, from its input"},
-    {"group", "groups of --group blocks are, from the input of the first"},
-    {"group-best", "the same with the group that takes the fewest bytes by the plan"},
-    {"group-smaller", "with one block fewer than the best"},
-    {"group-larger", "with one block more than the best"},
-    {"nested", "blocks are, one by one, from log2 L inputs that are kept on the way"},
-    {"plan", "what saves most bytes per millisecond is, until the step fits --budget"},
-    {"offload", "nothing is, but --offload of every block goes to the host's memory and comes back"},
-    {"plan-offload",
-     "plan, with blocks whose --offload goes there, as many as compute can hide or is worth waiting for"},
+    {"attn", "the attention half of each block is computed again"},
+    {"mlp", "the feed-forward half of each block is computed again"},
+    {"but-attention", "each block is computed again except for attention itself, whose output is kept"},
+    {"block", "each block is computed again, from its input"},
+    {"group", "groups of --group blocks are computed again, from the input of the first"},
+    {"group-best", "the same with the group size that takes the fewest bytes by the plan"},
+    {"group-smaller", "the same with one block fewer than the best"},
+    {"group-larger", "the same with one block more than the best"},
+    {"nested", "blocks are computed again one by one, from log2 L inputs that are kept on the way"},
+    {"plan", "computes again what saves most bytes per millisecond, until the step fits --budget"},
+    {"offload", "nothing is computed again: --offload of every block goes to the host's memory and comes back"},
+    {"plan-offload", "as plan, and offloads as many blocks as compute can hide or are worth waiting for"},
     {0}};
 
 static const column_spec column_table[] = {

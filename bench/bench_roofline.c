@@ -31,7 +31,7 @@ static option_spec option_table[] = {
 
 static const variant_spec variant_table[] = {
     {"gemm", "C = A B^T by the vendor's library"},
-    {"gemm_best", "the same by the fastest of the library's algorithms, and of a GPU that has rested"},
+    {"gemm_best", "the same by the fastest of the library's algorithms, also on a GPU that has rested"},
     {"copy", "the device's own memory copy"},
     {"copy_kernel", "a kernel that loads and stores"},
     {"launch", "an empty kernel launched by the host, back to back: time of each"},

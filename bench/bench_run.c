@@ -71,8 +71,9 @@ static option_spec option_table[] = {
     {"way", OPTION_CHOICE, 0, "async", .help = "how checkpoints are saved; bench_checkpoint says what each way costs",
      .choices = CHECKPOINT_WAYS},
     {"keep", OPTION_INT, 0, "2", .help = "complete checkpoints to keep", .min = 1, .max = 1000},
-    {"writers", OPTION_INT, 0, "8", .help = "at most twice as many threads write a rank's part of a save",
-     .def_cpu = "2", .min = 1, .max = 64, .unit = "threads"},
+    {"writers", OPTION_INT, 0, "8",
+     .help = "base number of a rank's threads for a save, which uses up to twice as many", .def_cpu = "2", .min = 1,
+     .max = 64, .unit = "threads"},
     {"resume-run", OPTION_TEXT, 0, "",
      .help = "continue from the newest complete checkpoint in this folder, and save there; if --folder names "
              "it, too, a run without a checkpoint begins anew"},
@@ -99,11 +100,11 @@ static option_spec option_table[] = {
 static const variant_spec variant_table[] = {
     {"bare", "only the step, with the same tokens and rate"},
     {"data", "adds different tokens for each step"},
-    {"schedule", "and a rate of its own for each step"},
+    {"schedule", "and a different learning rate for each step"},
     {"clip", "and gradients scaled down to --clip"},
     {"log", "and a log: CSV, JSON lines, TensorBoard"},
-    {"save", "and checkpoints, each --save-every steps"},
-    {"wait", "log, where the host waits for each step's loss, as a loop with .item() does"},
+    {"save", "and checkpoints, every --save-every steps"},
+    {"wait", "as log, but the host waits for each step's loss, as a loop with .item() does"},
     {0}};
 
 static const column_spec column_table[] = {RUN_COLUMNS, {0}};
@@ -165,17 +166,14 @@ static const bench_info info = {
     .summary = "How much of a training run is spent outside its steps, and is its loss right?",
     .notes =
         "One row is a run of --steps steps. The variants are the rungs of a ladder: each adds one thing to the step.\n"
-        "Generated tokens are a Markov source of order two: knowing the two tokens before it, the next one has 1.208\n"
-        "nats (entropy_pair), and floor_loss is the mean loss of a model that knows the source (the first target of a\n"
-        "window costs more). A loss that stays above entropy_token has not learned to look at two tokens; one below "
-        "the\n"
-        "floor sees what it predicts, and the row is fail. After a run its tokens, rates and log are compared with "
-        "what\n"
-        "they should be, and the parameters of all ranks with each other. Then blocks of --iters steps with and "
-        "without\n"
-        "what the rung adds alternate (bare_ms, fed_ms). The rate follows a table on the device, tokens are staged "
-        "from\n"
-        "pinned memory, and losses are read one interval late: only the variant wait waits for the device.\n"
+        "Generated tokens come from a Markov source of order two: given the two tokens before it, the next one has\n"
+        "1.208 nats (entropy_pair), and floor_loss is the mean loss of a model that knows the source (the first\n"
+        "target of a window costs more). A model whose loss stays above entropy_token has not learned to look\n"
+        "at two tokens; one whose loss is below the floor sees what it predicts, and the row is fail. After a run its\n"
+        "tokens, rates and log are compared with what they should be, and the parameters of all ranks with each\n"
+        "other. Then blocks of --iters steps alternate, with and without what the rung adds (bare_ms, fed_ms). The\n"
+        "rate follows a table on the device, tokens are staged from pinned memory, and losses are read one interval\n"
+        "late: only the variant wait waits for the device.\n"
         "Samples are a function of the step and the global batch, so that any number of ranks sees the same ones.\n"
         "Rungs from log on write run/<variant>-<strategy>-<ranks>-<size>-<seq>-<precision>.csv, .jsonl, and a folder "
         "of\n"

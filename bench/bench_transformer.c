@@ -177,7 +177,7 @@ static const bench_info info = {
         "One row is one model, shape, precision, mode and fusion level. Parameters and tokens are random, from\n"
         "--seed. A slice of the model (at most two blocks, about 2048 tokens) is compared with plain fp32 before\n"
         "anything is timed; products are tuned before the first step. opt_ms is the part of AdamW that runs after\n"
-        "the backward; with --overlap all the rest runs during it, and auto measures which is fastest.\n"
+        "the backward; with --overlap all, the rest runs during it, and auto measures which is fastest.\n"
         "MFU counts 6 N T + 6 L S d T operations per step (causal) or 12 L S d T (full), N without embedding and\n"
         "norms; a third of that for a forward. Without a known peak of the GPU it is nan; --peak-tflops gives one.\n"
         "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"

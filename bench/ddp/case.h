@@ -38,7 +38,7 @@
      .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},                                                  \
     {"timeline", OPTION_FLAG, 0, "0",                                                                                  \
      .help = "at the end, record what runs when on which stream, in timeline/<variant>.csv and .json beside "          \
-      "the CSV file, and what each rank holds, in memory/<variant>_rank<n>.csv; the last case of each variant stays"}, \
+      "the CSV file, and what each rank holds, in memory/<variant>_rank<n>.csv; each variant's last case is kept"},    \
     {"plant-error", OPTION_CHOICE, 0, "none",                                                                          \
      .help = DDP_PLANT_HELP,                                                                                           \
      .choices = "none|gradient|parameter|half|stale"}

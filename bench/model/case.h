@@ -41,7 +41,7 @@ int64_t model_dimension(const bench_case *c, const char *option);
 #define MODEL_DETAIL_OPTIONS                                                                                           \
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma",                                                               \
      .help = "how fp32 products are computed: by fused multiply-adds; from three products of fp16 parts on "           \
-      "tensor cores, as exact; the same with longer sums", .choices = "fma|fp16x3|fp16x3-fast"},                       \
+      "tensor cores, equally exact; the same with longer sums", .choices = "fma|fp16x3|fp16x3-fast"},                  \
     {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", .help = "dtype of gradients in memory",                       \
      .choices = "policy|fp32"},                                                                                        \
     {"moments", OPTION_CHOICE, OPTION_LIST, "policy",                                                                  \

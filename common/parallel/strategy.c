@@ -25,7 +25,7 @@ const strategy parallel_strategies[] = {
     {"bucketed",        GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
      "an all-reduce per bucket of tensors, as soon as it is ready"},
     {"zero1",           GROUP_BUCKET, WHEN_READY, REDUCE_SCATTER, GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_GATHER,    false, false,
-     "reduce-scatter of gradients, AdamW on a slice of each bucket, all-gather under the next forward"},
+     "reduce-scatter of gradients, AdamW on a slice of each bucket, all-gather during the next forward"},
     {"zero1-broadcast", GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_BROADCAST, false, false,
      "all-reduce, AdamW on whole tensors, each broadcast by its owner"},
     {"fused",           GROUP_BUCKET, WHEN_READY, REDUCE_FUSED,   GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_FUSED,     false, false,
@@ -37,7 +37,7 @@ const strategy parallel_strategies[] = {
     {"fsdp-keep",       GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_SLICED,   PARAMETERS_KEPT,     SHARE_ON_USE,    false, false,
      "as fsdp, but what the forward has gathered stays for the backward"},
     {"fsdp-no-sync",    GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_RESIDENT, PARAMETERS_HELD,     SHARE_ON_USE,    false, false,
-     "as fsdp-keep, and what is gathered and gradients stay whole until a step's last micro-batch"},
+     "as fsdp-keep, but gathered parameters and gradients stay whole until a step's last micro-batch"},
     {"hsdp",            GROUP_UNIT,   WHEN_READY, REDUCE_HYBRID,  GRADIENTS_SLICED,   PARAMETERS_GATHERED, SHARE_ON_USE,    false, false,
      "fsdp within each of several replicas, whose slices of gradients are then summed by all-reduces"},
     {.name = NULL}};

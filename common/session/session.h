@@ -24,8 +24,8 @@ typedef struct timing { /* --timer --warmup --iters --settle --max-time --l2 */
 #define SESSION_SUSTAIN                                                                                                \
     {                                                                                                                  \
         "sustain", OPTION_REAL, 0, "0",                                                                                \
-            .help =                                                                                                    \
-                "after timing a case, run it for this long and measure the second half, by when the GPU has settled",  \
+            .help = "after timing a case, run it for this long and measure the second half, by which time the GPU "    \
+                    "has settled",                                                                                     \
             .max = 3600, .unit = "s", .unset = "0: no"                                                                 \
     }
 

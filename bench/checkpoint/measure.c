@@ -143,7 +143,7 @@ static bool time_loads(saving *s, const ddp_case *k, const char *what, replica_s
 {
     const int loads = (int)option_int(k->s->opt, "loads");
     char why[400] = "";
-    bool ok = checkpoint_open_in(s->folder, -1, NULL, c, why, sizeof why);
+    bool ok = saving_agree(s, what, checkpoint_open_in(s->folder, -1, NULL, c, why, sizeof why), why, ROW_FAIL);
     for (int i = 0; i < loads && ok; i++) {
         checkpoint_loaded one = {0};
         if (launch_rank(k->l) == 0)

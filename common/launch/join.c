@@ -303,6 +303,7 @@ void launch_leave(launch *l)
 {
     pthread_mutex_lock(&l->lock);
     channel_put(&l->c, CONTROL_BYE, NULL, 0, NULL, 0);
+    l->leaving = !l->coordinator; /* rank 0 may hang up as soon as it has read this */
     pthread_mutex_unlock(&l->lock);
     if (l->coordinator) /* the others may not be done yet, and the watcher still ends this rank with them */
         pthread_join(l->coordinator_thread, NULL);

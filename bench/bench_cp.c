@@ -147,8 +147,8 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --seq 65536 --variant gather,all-to-all --transport copy --groups 1,2,8 --iters 10"},
     {RUN_FULL, 2, 16, "--ranks {gpus} --heads 32 --heads-kv 8 --seq 32768 --causal 0"},
     {RUN_FULL, 2, 50, "--ranks {gpus} --head-dim 64 --seq 65536 --deterministic 0,1 --iters 10"},
-    {RUN_CPU, 0, 10, "--ranks 2,3,4 --order head-tail,contiguous --seq 1536"},
-    {RUN_CPU, 0, 3, "--ranks 2,4 --transport copy --seq 1536"},
+    {RUN_CPU, 0, 20, "--ranks 2,3,4 --order head-tail,contiguous --seq 768"},
+    {RUN_CPU, 0, 6, "--ranks 2,4 --transport copy --seq 768"},
     {0}};
 
 static const bench_info info = {

@@ -111,17 +111,13 @@ static const char *file_system(const char *folder)
 }
 
 /* Memory is all that a tmpfs has. */
-static bool forget_files(const saving *s)
+static bool forget_files(const saving *s, const checkpoint *c)
 {
-    checkpoint c = {0};
-    char why[400];
-    const bool cold =
-        !text_is(file_system(s->folder), "tmpfs") && checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why);
-    for (int f = 0; cold && f < c.m.layout->files; f++) {
-        OWNED char *path = xasprintf("%s/%s", c.path, c.m.layout->file[f].name);
+    const bool cold = !text_is(file_system(s->folder), "tmpfs");
+    for (int f = 0; cold && f < c->m.layout->files; f++) {
+        OWNED char *path = xasprintf("%s/%s", c->path, c->m.layout->file[f].name);
         saving_forget(path);
     }
-    checkpoint_close(&c);
     return cold;
 }
 
@@ -137,17 +133,16 @@ static double verify_rate(const saving *s, checkpoint *c)
     return (double)all.read_bytes / seconds / 1e9;
 }
 
-/* Loads the last save --loads times; `x` NULL: this rank has no part in it. */
-static bool time_loads(saving *s, const ddp_case *k, const char *what, replica_state *x, samples *seconds,
-                       int64_t *bytes, checkpoint *c)
+/* Loads the checkpoint --loads times; `x` NULL: this rank has no part in it. */
+static bool time_loads(saving *s, timed *t, const ddp_case *k, const char *what, replica_state *x, const checkpoint *c,
+                       samples *seconds, int64_t *bytes)
 {
     const int loads = (int)option_int(k->s->opt, "loads");
     char why[400] = "";
-    bool ok = saving_agree(s, what, checkpoint_open_in(s->folder, -1, NULL, c, why, sizeof why), why, ROW_FAIL);
+    bool ok = true;
     for (int i = 0; i < loads && ok; i++) {
         checkpoint_loaded one = {0};
-        if (launch_rank(k->l) == 0)
-            forget_files(s);
+        t->cold = launch_rank(k->l) == 0 && forget_files(s, c);
         launch_barrier(k->l, what);
         ok = saving_agree(s, what, !x || replica_state_load(x, c, s->readers, &one, why, sizeof why), why, ROW_FAIL);
         samples_add(seconds, ddp_most(k, what, one.seconds));
@@ -157,10 +152,9 @@ static bool time_loads(saving *s, const ddp_case *k, const char *what, replica_s
 }
 
 /* Loads the checkpoint into ranks, or a strategy, that did not write it, and compares every byte. */
-static bool load_into(saving *s, timed *t)
+static bool load_into(saving *s, timed *t, const checkpoint *c)
 {
     char why[400] = "";
-    checkpoint c = {0};
     const int ranks = (int)case_int(s->k->c, "load-ranks");
     ddp_case k = *s->k;
     ddp_case_set_strategy(&k, case_text(k.c, "load-into"), ranks ? ranks : k.ranks);
@@ -172,23 +166,25 @@ static bool load_into(saving *s, timed *t)
     if (x && s->x)
         x->room = s->x->room;
     const bool ok =
-        time_loads(s, &k, "load into others", x, &t->into, &t->into_bytes, &c) &&
-        saving_agree(s, "load into others", !x || replica_state_is(x, &c, s->readers, why, sizeof why), why, ROW_FAIL);
+        time_loads(s, t, &k, "load into others", x, c, &t->into, &t->into_bytes) &&
+        saving_agree(s, "load into others", !x || replica_state_is(x, c, s->readers, why, sizeof why), why, ROW_FAIL);
     replica_state_free(x);
     replica_free(r);
-    checkpoint_close(&c);
     return ok;
 }
 
 static bool load_back(saving *s, timed *t)
 {
+    char why[400] = "";
     checkpoint c = {0};
-    t->cold = launch_rank(s->k->l) == 0 && forget_files(s);
-    const bool ok = time_loads(s, s->k, "load", s->x, &t->load, &t->loaded_bytes, &c);
+    bool ok = checkpoint_open_in(s->folder, -1, NULL, &c, why, sizeof why);
+    ok = saving_agree(s, "load", ok, why, ROW_FAIL) &&
+         time_loads(s, t, s->k, "load", s->x, &c, &t->load, &t->loaded_bytes);
     if (ok)
         t->verify_gb_s = verify_rate(s, &c);
+    ok = ok && (text_is(case_text(s->k->c, "load-into"), "none") || load_into(s, t, &c));
     checkpoint_close(&c);
-    return ok && (text_is(case_text(s->k->c, "load-into"), "none") || load_into(s, t));
+    return ok;
 }
 
 /* ---- the row ---- */

@@ -67,8 +67,7 @@ int64_t memory_attention_half(const tensors *t, bool norm)
 /* What forward leaves of the attention half. */
 static int64_t attention_left(const tensors *t, kept k)
 {
-    const int64_t half = k.attention ? memory_attention_half(t, k.norms) : 0;
-    return k.attention && !k.projection ? half - memory_projection(t, k.norms) : half;
+    return (k.projection ? memory_projection(t, k.norms) : 0) + (t->attends && k.attention ? t->scores + t->x : 0);
 }
 
 int64_t memory_mlp_half(const tensors *t, bool norm, bool product)

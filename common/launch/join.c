@@ -305,11 +305,12 @@ void launch_leave(launch *l)
     channel_put(&l->c, CONTROL_BYE, NULL, 0, NULL, 0);
     l->leaving = !l->coordinator; /* rank 0 may hang up as soon as it has read this */
     pthread_mutex_unlock(&l->lock);
-    if (l->coordinator) /* the others may not be done yet, and the watcher still ends this rank with them */
+    if (l->coordinator) { /* the others may not be done yet, and the watcher still ends this rank with them */
         pthread_join(l->coordinator_thread, NULL);
-    pthread_mutex_lock(&l->lock);
-    l->leaving = true;
-    pthread_mutex_unlock(&l->lock);
+        pthread_mutex_lock(&l->lock);
+        l->leaving = true;
+        pthread_mutex_unlock(&l->lock);
+    }
     pthread_join(l->watcher, NULL);
     channel_close(&l->c);
     if (l->coordinator)

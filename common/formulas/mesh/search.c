@@ -33,15 +33,12 @@ static void consider(search *s, const mesh_plan *p)
 
 static void each_recompute(search *s, mesh_plan p)
 {
+    static const mesh_recompute ways[] = {MESH_KEEP, MESH_SELECTIVE, MESH_BUT_ATTENTION, MESH_BLOCK};
     for (p.micro_batch = 1; p.micro_batch <= MICRO_MOST; p.micro_batch *= 2) {
-        p.recompute = MESH_KEEP;
-        consider(s, &p);
-        p.recompute = MESH_SELECTIVE;
-        consider(s, &p);
-        p.recompute = MESH_BUT_ATTENTION;
-        consider(s, &p);
-        p.recompute = MESH_BLOCK;
-        consider(s, &p);
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            p.recompute = ways[i];
+            consider(s, &p);
+        }
     }
 }
 

@@ -332,8 +332,9 @@ struct backward_walk {
 
 /* ---- the first warpgroup: loads, and the order of additions ---- */
 
-/* One thread, at the start: barriers, and what the block does. TILES: see find_job; in a pair only one group adds a step. */
-template <int TILES, class MEM, bool CAUSAL, bool WINDOW = false>
+/* One thread, at the start: barriers, and what the block does. TILES: see find_job; in a pair only one group adds a step. DO_AHEAD:
+ * see backward_load. */
+template <int TILES, class MEM, bool CAUSAL, bool WINDOW = false, bool DO_AHEAD = false>
 __device__ __forceinline__ void backward_begin(const backward_params &p, backward_block<MEM> block,
                                                volatile backward_document *document = nullptr)
 {
@@ -341,7 +342,7 @@ __device__ __forceinline__ void backward_begin(const backward_params &p, backwar
     tma_prefetch(&p.q_map);
     tma_prefetch(&p.v_map);
     tma_prefetch(&p.do_map);
-    block.init_barriers(TILES == 1 ? 8 : 4);
+    block.init_barriers(TILES == 1 || DO_AHEAD ? 8 : 4);
     mbarrier_init_fence();
     if (document)
         find_packed_job<TILES, MEM::tile_q::ROWS, MEM::tile_kv::ROWS>(p, block.job(), *document);
@@ -363,8 +364,9 @@ struct backward_second_k {
 };
 
 /* One thread: Q, dO, lse2 and delta of each step; K comes with the first Q, V and what `more` loads with the first dO. Q, K, V
- * and dO are older than the kernel ahead, which waited for them before this one could start. */
-template <int TILES, bool WINDOW = false, class MEM, class MORE>
+ * and dO are older than the kernel ahead, which waited for them before this one could start. DO_AHEAD: the slot of dO is given
+ * back, by the barrier of additions, as soon as dV has been computed; in pairs and in any order only. */
+template <int TILES, bool WINDOW = false, bool DO_AHEAD = false, class MEM, class MORE>
 __device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block, MORE more,
                                               backward_begins begin = {})
 {
@@ -380,6 +382,24 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         const int at = walk.block(p, job), row = at * BM, h = walk.head - job.b * p.heads, place = walk.place(p, job);
+        if constexpr (DO_AHEAD) {
+            if (step >= BACKWARD_STAGES) {
+                const unsigned before = step - BACKWARD_STAGES; /* the slots' last step */
+                mbarrier_wait(block.added(before), block.order_parity(before));
+                mbarrier_expect(block.do_full(step), tile_do::BYTES + NUMBERS);
+                load_tile<tile_do>(block.do_tile(step), &p.do_map, block.do_full(step), begin.q + row, h, job.b,
+                                   p.batch);
+                tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), begin.block * BM + row,
+                            walk.head);
+                mbarrier_wait(block.empty(step), block.parity(step) ^ 1);
+                mbarrier_expect(block.q_full(step), tile_q::BYTES + NUMBERS);
+                load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), begin.q + row, h, job.b, p.batch);
+                tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), begin.block * BM + row,
+                            walk.head);
+                walk.next(p, job);
+                continue;
+            }
+        }
         mbarrier_wait(block.empty(step), block.parity(step) ^ 1);
         if (TILES == 1) /* pairs count for themselves */
             block.step_slot(step) = {row, at < job.stores_before ? ~place : place};

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's products of float8 in the scalings of bench_mixed_precision --variant float8: torch._scaled_mm, and for
-squares torch.nn.functional.scaled_mm, which alone takes their scales as cuBLAS wants them for every k."""
+"""Products of float8 in the scalings of bench_mixed_precision --variant float8: torch._scaled_mm, and for squares
+torch.nn.functional.scaled_mm, which alone takes their scales as cuBLAS wants them for every k; by blocks, DeepGEMM's as well."""
+import importlib.util
+
 import torch
 from torch.nn import functional
 
@@ -60,14 +62,31 @@ def error(d, a, b):
     return ((d[:64, :64].double() - want).norm() / want.norm()).item()
 
 
+DEEP = {"deep-block": "block", "deep-block-dw": "block-dw"}  # DeepGEMM's, of the same codes and scales
+
+
+def deep_product_of(name, codes, scales, out):
+    """A call of DeepGEMM, whose scales lie as it wants them beforehand. It compiles a kernel at the first call of a shape."""
+    import deep_gemm
+    (codes_a, codes_b), (scales_a, scales_b) = codes, scales
+    scales_a, squares = deep_gemm.get_mn_major_tma_aligned_tensor(scales_a.contiguous()), name == "block"
+    scales_b = scales_b.contiguous() if squares else deep_gemm.get_mn_major_tma_aligned_tensor(scales_b.contiguous())
+    operands = (codes_a, scales_a), (codes_b, scales_b)
+    recipe = (1, 128 if squares else 1, 128)
+    return lambda: (deep_gemm.fp8_gemm_nt(*operands, out, recipe=recipe), out)[1]
+
+
 def product_of(name, a, b):
     """A call that multiplies the codes."""
     if name == "bf16":
         out = torch.empty(a.shape[0], b.shape[0], device="cuda", dtype=torch.bfloat16)
         return lambda: torch.mm(a, b.t(), out=out)
-    kind_a, kind_b, block_a, block_b, fast = PRODUCTS[name]
+    kind_a, kind_b, block_a, block_b, fast = PRODUCTS[DEEP.get(name, name)]
     codes_a, scales_a = cast(a, kind_a, block_a)
     codes_b, scales_b = cast(b, kind_b, block_b)
+    if name in DEEP:
+        out = torch.empty(a.shape[0], b.shape[0], device="cuda", dtype=torch.bfloat16)
+        return deep_product_of(DEEP[name], (codes_a, codes_b), (scales_a, scales_b), out)
     scale_a, scale_b = lie(scales_a, block_a), lie(scales_b, block_b)
     if block_b == (128, 128):
         kinds = functional.ScalingType
@@ -77,15 +96,18 @@ def product_of(name, a, b):
 
 
 def named(name):
+    if name in DEEP:
+        return "deep_gemm.fp8_gemm_nt"
     return "torch.mm" if name == "bf16" else "torch.nn.functional.scaled_mm" if name == "block" else "torch._scaled_mm"
 
 
 def fp8(rows, small):
-    """What PyTorch refuses, or has no memory for, gets a row that says so."""
+    """What a library refuses, or has no memory for, gets a row that says so."""
+    deep = DEEP if importlib.util.find_spec("deep_gemm") else ()
     for m, n, k in ((512, 512, 1024),) if small else (*SHAPES, *GRADIENTS):
         a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
-        for name in ("bf16", "tensor-e5m2") if (m, n, k) in GRADIENTS else ("bf16", *PRODUCTS):
-            case = dict(bench="fp8", product=name, shape=f"{m}x{n}x{k}", mode="graph",
+        for name in ("bf16", "tensor-e5m2") if (m, n, k) in GRADIENTS else ("bf16", *PRODUCTS, *deep):
+            case = dict(bench="fp8", product=DEEP.get(name, name), shape=f"{m}x{n}x{k}", mode="graph",
                         policy=f"{named(name)}, operands ready; {clock.SETTLED}")
             try:
                 call = product_of(name, a, b)

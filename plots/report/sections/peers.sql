@@ -74,10 +74,11 @@ JOIN bench_roofline o ON o.status = 'ok'
     AND iif(p.bench = 'copy', o.variant = 'copy_kernel' AND o.bytes = p.size, o.variant = 'gemm' AND o.dtype = p.dtype
     AND o.size = p.size) ORDER BY p.id
 
--- ---- products of float8: by cuBLAS on both sides, but for scales by row, where PyTorch may have its own kernel ----
+-- ---- products of float8: by cuBLAS on both sides, but for DeepGEMM; by row PyTorch may have its own kernel ----
 @into pairs
 SELECT 'float8 product, ' || iif(p.product LIKE 'row%', 'by row', p.product),
-    iif(p.product LIKE 'row%', NULL, 'cuBLAS'), 'PyTorch',
+    iif(p.product LIKE 'row%' OR instr(p.policy, 'deep_gemm') = 1, NULL, 'cuBLAS'),
+    iif(instr(p.policy, 'deep_gemm') = 1, 'DeepGEMM', 'PyTorch'),
     p.shape || iif(p.product LIKE 'row%', ', ' || p.product, ''),
     p.median_ms / o.product_ms, p.p10_ms / o.product_p90_ms, p.p90_ms / o.product_p10_ms,
     'bench_mixed_precision', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,

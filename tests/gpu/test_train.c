@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 {
     const char *names[TRAIN_OPS + 2] = {0};
     static const char *const dtypes[] = {"bf16",        "bf16-pure", "fp16",         "tf32", "fp32",
-                                         "fp16x3-fast", "fp16x3",    "bf16-moments", NULL};
+                                         "fp16x3-fast", "fp16x3",    "bf16-moments", "e4m3", NULL};
     program_name_set(argv[0]);
     for (int i = 0; i < TRAIN_OPS; i++)
         names[i] = train_ops[i]->name;

@@ -30,6 +30,8 @@ static bool open_folder(saving *s)
     if (launch_rank(s->k->l) == 0) {
         snprintf(s->folder, sizeof s->folder, "%s/stepbench-%d", option_text(s->k->s->opt, "folder"), (int)getpid());
         s->lock = checkpoint_folder_open(s->folder, why, sizeof why);
+        if (s->lock < 0 && option_given(s->k->s->opt, "folder"))
+            launch_fail(s->k->l, EXIT_CODE_USAGE, "--folder: %s", why);
         ok = s->lock >= 0 && (!s->x || checkpoint_folder_room(s->folder, 2, s->x->layout->bytes, why, sizeof why));
     }
     launch_share(s->k->l, "folder", s->folder, sizeof s->folder, 0);

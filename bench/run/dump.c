@@ -15,7 +15,7 @@ static FILE *file_of(run *x, const char *folder, const char *name)
     OWNED char *path = xasprintf("%s/%s", folder, name);
     FILE *f = fopen(path, "wb");
     if (!f)
-        launch_fail(x->k.l, EXIT_CODE_FAILURE, "--dump: %s can't be written: %s", path, strerror(errno));
+        launch_fail(x->k.l, EXIT_CODE_USAGE, "--dump: %s can't be written: %s", path, strerror(errno));
     return f;
 }
 

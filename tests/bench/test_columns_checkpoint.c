@@ -84,13 +84,3 @@ TEST_IN_FOLDER(planted_errors_are_found)
     expect_verdict(*state, "low", "fsdp", "from lm_head.weight.master_low on");
     expect_verdict(*state, "step", "zero2", "after a resume: rank 0 has other bytes");
 }
-
-TEST_IN_FOLDER(bad_folders_are_a_sentence)
-{
-    needs_gloo();
-    OWNED_CSV csv *c =
-        bench_rows(*state, "bench_checkpoint", "",
-                   "--ranks 1 --strategy ddp --iters 0 --variant sync --folder /proc/none", EXIT_CODE_UNSUPPORTED);
-    assert_true(csv_is(c, c->rows - 1, "status", "skip"));
-    assert_non_null(strstr(csv_cell(c, c->rows - 1, "reason"), "can't make the folder of checkpoints /proc/none"));
-}

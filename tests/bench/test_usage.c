@@ -17,11 +17,24 @@ static char *complaint_of(const char *folder, const char *bench, const char *arg
     return text;
 }
 
+typedef struct refusal {
+    const char *bench, *arguments, *words;
+} refusal;
+
+static void expect_refusals(const char *folder, const refusal *table, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int code;
+        OWNED char *said = complaint_of(folder, table[i].bench, table[i].arguments, &code);
+        const char *end = strchr(said, '\n');
+        if (code != EXIT_CODE_USAGE || !strstr(said, table[i].words) || !end || end[1])
+            fail_msg("%s %s: exit code %d, said: %s", table[i].bench, table[i].arguments, code, said);
+    }
+}
+
 TEST(refused_with_its_reason)
 {
-    static const struct {
-        const char *bench, *arguments, *words;
-    } table[] = {
+    static const refusal table[] = {
         {"bench_transformer", "--size tiny --vocab 1", "--vocab 1 leaves nothing to predict; it must be at least 2"},
         {"bench_memory", "--size tiny --vocab 0,1", "it must be at least 2"},
         {"bench_transformer", "--size tiny --d-model 96 --heads 24",
@@ -38,13 +51,20 @@ TEST(refused_with_its_reason)
         {"bench_pp", "--size tiny --batch 65536 --seq 8192", "fewer than 2^29 tokens"},
         {"bench_fsdp", "--dry-run --cp 1,2 --batch 65536 --seq 16384", "--batch 65536 x --seq 16384"},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        int code;
-        OWNED char *said = complaint_of(*state, table[i].bench, table[i].arguments, &code);
-        const char *end = strchr(said, '\n');
-        if (code != EXIT_CODE_USAGE || !strstr(said, table[i].words) || !end || end[1])
-            fail_msg("%s %s: exit code %d, said: %s", table[i].bench, table[i].arguments, code, said);
-    }
+    expect_refusals(*state, table, sizeof table / sizeof *table);
+}
+
+/* Found out when a rank runs, but before anything is measured. */
+TEST(folders_that_cannot_be_made_are_refused)
+{
+    static const refusal table[] = {
+        {"bench_checkpoint", "--ranks 1 --size tiny --strategy ddp --iters 0 --variant sync --folder /proc/none",
+         "--folder: can't make the folder of checkpoints /proc/none"},
+        {"bench_run", "--ranks 1 --size tiny --seq 32 --steps 12 --warmup 2 --variant log --dump /proc/none",
+         "--dump: /proc/none/start.safetensors can't be written"},
+    };
+    needs_gloo();
+    expect_refusals(*state, table, sizeof table / sizeof *table);
 }
 
 /* Ranks that share a sequence have its parts: with the same --batch and --seq, one of them has fewer tokens. */

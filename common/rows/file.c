@@ -106,14 +106,26 @@ static void end_torn_line(int fd, const char *path, off_t size)
         write_all(fd, path, quoted ? "\"\n" : "\n", quoted ? 2 : 1);
 }
 
+/* Other files are written beside it, a pipe loses rows when its reader closes, and a file with other columns is moved: of
+ * /dev/stdout, root would move the link. */
+static void refuse_stream(const char *path)
+{
+    struct stat info;
+    const bool device = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+    if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode) && !(S_ISLNK(info.st_mode) && !device))
+        die(EXIT_CODE_USAGE, "--csv needs a file, which %s is not; --csv none stores no rows", path);
+}
+
 void rows_append(const char *path, const char *header, const char *line)
 {
     struct stat info;
     const int code = line ? EXIT_CODE_FAILURE : EXIT_CODE_USAGE; /* before the first row, the path is what is wrong */
+    refuse_stream(path);
     make_parents(path, code);
     int fd = open_locked(path, &info, code);
     if (info.st_size > 0 && !starts_with_line(fd, header)) {
-        move_aside(path, code);
+        OWNED char *file = realpath(path, NULL); /* a link stays where it is */
+        move_aside(file ? file : path, code);
         close(fd);
         fd = open_locked(path, &info, code);
     }

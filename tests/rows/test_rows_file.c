@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 TEST(other_columns_are_moved_aside)
@@ -27,6 +28,33 @@ TEST(other_columns_are_moved_aside)
     rows_close(r);
     OWNED_CSV csv *t = csv_read(path);
     assert_int_equal(t->rows, 1);
+}
+
+TEST(what_is_no_file_is_refused_and_links_stay)
+{
+    OWNED_OPTIONS options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
+    OWNED char *pipe = folder_path(*state, "pipe.csv"), *link = folder_path(*state, "link.csv"),
+               *file = folder_path(*state, "linked.csv"), *aside = folder_path(*state, "linked.1.csv");
+    assert_int_equal(mkfifo(pipe, 0666), 0);
+    const char *const paths[] = {"/proc/self/fd/1", "/dev/null", *state, pipe};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            rows_close(sample_rows(o, paths[i], false));
+            _exit(EXIT_CODE_OK);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != EXIT_CODE_USAGE)
+            fail_msg("--csv %s: %#x", paths[i], (unsigned)status);
+    }
+    file_write(file, "a,b\n1,2\n");
+    assert_int_equal(symlink("linked.csv", link), 0);
+    rows_close(sample_rows(o, link, false));
+    OWNED char *text = file_text(aside);
+    assert_string_equal(text, "a,b\n1,2\n");
+    struct stat info;
+    assert_true(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
 }
 
 /* A file that a spreadsheet or an editor has rewritten: what it held is kept, here or aside. */

@@ -149,6 +149,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         return wrong(msg, msg_bytes, "--resume has no effect here: a node is qualified in one run");
     if (option_flag(o, "profile"))
         return wrong(msg, msg_bytes, "--profile has no effect here; it is for the other benches");
+    if (!output_is_file(option_text(o, "metrics")))
+        return wrong(msg, msg_bytes, "--metrics needs a file, which %s is not", option_text(o, "metrics"));
     for (size_t i = 0; i < option_count(o, "rank"); i++)
         if (option_int_at(o, "rank", i) >= ranks)
             return wrong(msg, msg_bytes, "--rank %lld is not one of %lld ranks", (long long)option_int_at(o, "rank", i),

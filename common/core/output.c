@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
@@ -51,4 +52,11 @@ void output_give_back(void)
     if (failed || !restored)
         die(EXIT_CODE_FAILURE, "stdout can't be written (%s): %s are lost", strerror(error),
             for_records ? "rows" : "lines of the table");
+}
+
+bool output_is_file(const char *path)
+{
+    struct stat info;
+    const bool device = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+    return lstat(path, &info) != 0 || S_ISREG(info.st_mode) || (S_ISLNK(info.st_mode) && !device);
 }

@@ -14,3 +14,7 @@ void output_give_back(void);
 
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 FILE *output(void); /* where it goes */
+
+/* Whether a file may be kept at `path`: a file or nothing is there, or a link, unless it is /dev/stdout or its like: a rename would
+ * put another thing in its place for all programs. */
+bool output_is_file(const char *path);

@@ -2,6 +2,7 @@
 /* Appending to a CSV so that nothing is ever lost. The file is opened for each row: one that was moved or deleted
  * during a run, by a checkout for example, starts anew instead of swallowing rows. */
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/rows/internal.h"
 
 #include <errno.h>
@@ -106,21 +107,12 @@ static void end_torn_line(int fd, const char *path, off_t size)
         write_all(fd, path, quoted ? "\"\n" : "\n", quoted ? 2 : 1);
 }
 
-/* Other files are written beside it, a pipe loses rows when its reader closes, and a file with other columns is moved: of
- * /dev/stdout, root would move the link. */
-static void refuse_stream(const char *path)
-{
-    struct stat info;
-    const bool device = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
-    if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode) && !(S_ISLNK(info.st_mode) && !device))
-        die(EXIT_CODE_USAGE, "--csv needs a file, which %s is not; --csv none stores no rows", path);
-}
-
 void rows_append(const char *path, const char *header, const char *line)
 {
     struct stat info;
     const int code = line ? EXIT_CODE_FAILURE : EXIT_CODE_USAGE; /* before the first row, the path is what is wrong */
-    refuse_stream(path);
+    if (!output_is_file(path)) /* a pipe loses rows when its reader closes, and other files are written beside it */
+        die(EXIT_CODE_USAGE, "--csv needs a file, which %s is not; - is stdout, and none stores no rows", path);
     make_parents(path, code);
     int fd = open_locked(path, &info, code);
     if (info.st_size > 0 && !starts_with_line(fd, header)) {

@@ -114,6 +114,8 @@ TEST(metrics_are_openmetrics)
     free(path);
     assert_int_equal(run(*state, "--variant copy --metrics no/folder/q.prom"), EXIT_CODE_FAILURE);
     said(*state, "--metrics no/folder/q.prom can't be written");
+    assert_int_equal(run(*state, "--variant copy --metrics /proc/self/fd/1"), EXIT_CODE_USAGE);
+    said(*state, "--metrics needs a file, which /proc/self/fd/1 is not");
 }
 
 TEST(a_reference_that_is_missed)

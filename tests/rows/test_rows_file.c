@@ -36,7 +36,7 @@ TEST(what_is_no_file_is_refused_and_links_stay)
     OWNED char *pipe = folder_path(*state, "pipe.csv"), *link = folder_path(*state, "link.csv"),
                *file = folder_path(*state, "linked.csv"), *aside = folder_path(*state, "linked.1.csv");
     assert_int_equal(mkfifo(pipe, 0666), 0);
-    const char *const paths[] = {"/proc/self/fd/1", "/dev/null", *state, pipe};
+    const char *const paths[] = {pipe, *state, "/proc/self/fd/1", "/dev/null"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         const pid_t child = fork();
         if (child == 0) {

@@ -17,7 +17,7 @@ Installs what is missing, builds, says what will run and for how long, runs the 
 the report of this machine, results/<machine>/report.html and report.md. The last line sums the machine up in at most
 five numbers that you can pass on, and names the page. A bench that fails does not stop the others.
 
-  --quick            at least one row in every section of the report: some minutes on one GPU
+  --quick            at least one row in every section of the report: under 4 minutes on one H200
   --full             everything that the benches list, not only the default: about 50 minutes on one GPU, two hours on several
   --only A,B         only these benches, such as --only roofline,flash
   --match REGEX      only runs of them whose options match, such as --match 'precision bf16|seq 2048'
@@ -304,7 +304,7 @@ print_plan() {
     [ "$gpus" != 0 ] || echo '  (times are those of two cores)'
 }
 print_plan
-[ -z "$peers" ] || echo '  and then the peers, some minutes more'
+[ -z "$peers" ] || echo '  and then the peers: 10 minutes or more on one GPU, 20 or more on several; less with --only or --cases'
 [ -z "$dry" ] || exit 0
 
 # ---- the run: what it is, and which of its parts are done ----

@@ -204,9 +204,8 @@ static void missing(planner_machine *m, const mesh_job *j, const char *model)
     if (isnan(ceiling_tflops(NULL, m->dir, "bf16")))
         snprintf(m->missing, sizeof m->missing,
                  "no rates: %s/bench_roofline.csv has no bf16 gemm; ./bench_roofline --variant gemm --dtype bf16 "
-                 "measures it, "
-                 "and --rates %s does without",
-                 m->dir, MESH_MACHINE_NAMES);
+                 "measures it",
+                 m->dir);
     else if (m->shapes.compute[0].count == 0)
         snprintf(m->uncalibrated, sizeof m->uncalibrated,
                  "no step of one GPU of %s in %s in %s/bench_transformer.csv; ./bench_transformer --size %s --seq %lld "
@@ -259,7 +258,7 @@ bool planner_rates(session *s, const bench_case *c, row *w, const mesh_job *j, m
     const planner_machine *m = planner_machine_of(s, case_text(c, "model"), j);
     *r = m->rates;
     if (m->missing[0])
-        row_status_set(w, ROW_SKIP, "%s", m->missing);
+        row_status_set(w, ROW_SKIP, "%s, and --rates %s does without", m->missing, MESH_MACHINE_NAMES);
     else if (m->uncalibrated[0])
         row_status_set(w, ROW_OK, "%s", m->uncalibrated);
     return !m->missing[0];

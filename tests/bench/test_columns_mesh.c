@@ -278,6 +278,19 @@ TEST_WITH(rows_of_this_machine, open_file, close_file)
     csv_free(c);
 }
 
+/* The variant measured has no other rates to fall back on, so it does not send its reader there. */
+TEST_IN_FOLDER(rates_that_are_missing)
+{
+    csv *c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp", EXIT_CODE_UNSUPPORTED);
+    text_has(csv_cell(c, 0, "reason"), "./bench_roofline --variant gemm --dtype bf16 measures it");
+    assert_null(strstr(csv_cell(c, 0, "reason"), "--rates"));
+    csv_free(c);
+    c = bench_rows(*state, "bench_mesh", "", "--variant best --rates measured --model tiny --gpus 2 --rank 1",
+                   EXIT_CODE_UNSUPPORTED);
+    text_has(csv_cell(c, 0, "reason"), "measures it, and --rates h200|h100|h100-500w|a100 does without");
+    csv_free(c);
+}
+
 /* Rows of this build, for the steps are from the same. */
 static void rows_count(const char *folder, const char *commit)
 {

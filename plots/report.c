@@ -56,14 +56,6 @@ static void write_page(const char *dir, const char *name, const document *doc, c
     printf("wrote %s\n", path);
 }
 
-static void warn_lost(sqlite3 *db)
-{
-    OWNED_ROWS sqlite3_stmt *lost =
-        db_prepare(db, "report", "SELECT path, lost FROM files WHERE lost IS NOT NULL ORDER BY path");
-    while (sqlite3_step(lost) == SQLITE_ROW)
-        warn("%s: %s", (const char *)sqlite3_column_text(lost, 0), (const char *)sqlite3_column_text(lost, 1));
-}
-
 /* Closes db. */
 static void write_pages(sqlite3 *db, const char *dir, const char *device, const char *name, bool beside_gpus)
 {
@@ -96,7 +88,7 @@ static int write_report(const char *dir)
                       "bench_fsdp LIMIT 1")
             : NULL;
     sqlite3 *db = db_open(dir, device);
-    warn_lost(db);
+    db_warn_lost(db, "");
     if (ranks)
         write_pages(cpu, dir, "cpu", "report-cpu", true);
     else

@@ -24,6 +24,8 @@ const known_column *known_columns(size_t *n);
 /* dir NULL: tables without rows. device NULL: rows of all devices; else those of this one alone, and no recordings: the tables of several
  * files, which a page does not read. */
 sqlite3 *db_open(const char *dir, const char *device);
+/* Says what of the files does not count, with `before` in front of their paths. */
+void db_warn_lost(sqlite3 *db, const char *before);
 void db_functions(sqlite3 *db); /* functions.c */
 /* Other files cannot be attached from here on, nor settings changed; with `reads`, nothing can be changed at all. */
 void db_guard(sqlite3 *db, bool reads);

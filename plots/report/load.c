@@ -381,6 +381,15 @@ sqlite3 *db_open(const char *dir, const char *device)
     return db;
 }
 
+void db_warn_lost(sqlite3 *db, const char *before)
+{
+    OWNED_ROWS sqlite3_stmt *lost =
+        db_prepare(db, "report", "SELECT path, lost FROM files WHERE lost IS NOT NULL ORDER BY path");
+    while (sqlite3_step(lost) == SQLITE_ROW)
+        warn("%s%s: %s", before, (const char *)sqlite3_column_text(lost, 0),
+             (const char *)sqlite3_column_text(lost, 1));
+}
+
 /* ---- what SQL may do ---- */
 
 static int may_read(void *reads, int action, const char *a, const char *b, const char *c, const char *d)

@@ -121,6 +121,8 @@ sqlite3 *machines_open(const machine_folder *folders, size_t n)
         const char *device = machine_device(folders[i].dir);
         sqlite3 *one = first_screen(folders[i].dir, device, false);
         OWNED char *title = machine_title(one, device);
+        OWNED char *before = xasprintf("%s/", folders[i].name);
+        db_warn_lost(one, before);
         add_folder(db, one, folders[i].name, title, i);
         sqlite3_close(one);
     }

@@ -76,3 +76,20 @@ TEST_IN_FOLDER(what_does_not_count_is_said)
         }
     }
 }
+
+/* Tables that the README shows, and the page of several folders, lose rows as a report does. */
+TEST_IN_FOLDER(what_tables_of_several_lose_is_said)
+{
+    const char *dir = *state;
+    OWNED char *make = xasprintf("mkdir '%s/box'; cp results/h200-x1/bench_roofline.csv results/h200-x1/machine.csv "
+                                 "README.md '%s/box'; sed 's/,/;/g' results/h200-x1/bench_flash.csv "
+                                 ">'%s/box/bench_flash.csv'",
+                                 dir, dir, dir);
+    OWNED char *readme = xasprintf("report --readme '%s/box' '%s/box/README.md'", dir, dir),
+               *all = xasprintf("report --all '%s/box' '%s/box'", dir, dir);
+    static const char words[] = "box/bench_flash.csv: no line counts, since cells are separated by semicolons";
+    free(said_by(make, EXIT_CODE_OK));
+    OWNED char *of_readme = said_by(readme, EXIT_CODE_OK), *of_all = said_by(all, EXIT_CODE_OK);
+    expect_words("report --readme", of_readme, "semicolons", words);
+    expect_words("report --all", of_all, "semicolons", words);
+}

@@ -258,9 +258,11 @@ int main(int argc, char **argv)
         return answer(argv[2], argv[3]);
     if (argc == 4 && strcmp(argv[1], "--db") == 0)
         return keep(argv[2], argv[3]);
-    if (argc >= 3 && strcmp(argv[1], "--check") == 0)
+    if (argc >= 3 && strcmp(argv[1], "--check") == 0) {
+        check_folder(argv[2]);
         return results_accept(argv[2], (const char *const *)argv + 3, (size_t)argc - 3, stdout) ? EXIT_CODE_GATE
                                                                                                 : EXIT_CODE_OK;
+    }
     if (argc >= 4 && strcmp(argv[1], "--all") == 0)
         return write_all(argv[2], argv + 3, (size_t)argc - 3);
     if (argc >= 4 && strcmp(argv[1], "--readme") == 0)

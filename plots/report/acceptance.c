@@ -195,7 +195,11 @@ static void check_whole(verdict *v, const char *const *benches, size_t count)
     for (size_t i = 0; i < count; i++) {
         const char *colon = strchr(benches[i], ':');
         OWNED char *name = xasprintf("%.*s", colon ? (int)(colon - benches[i]) : (int)strlen(benches[i]), benches[i]);
-        if (!colon || gpus >= atof(colon + 1))
+        char *end = NULL;
+        const double least = colon ? strtod(colon + 1, &end) : 0;
+        if (colon && (end == colon + 1 || *end))
+            die(EXIT_CODE_USAGE, "--check: '%s' is not BENCH or BENCH:GPUS, such as bench_fsdp:2", benches[i]);
+        if (!colon || gpus >= least)
             complain(v, sqlite3_mprintf("SELECT '%q: no rows' WHERE %Q NOT IN (SELECT name FROM files)", name, name));
     }
 }

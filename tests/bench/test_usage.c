@@ -50,6 +50,8 @@ TEST(refused_with_its_reason)
         {"bench_memory", "--size tiny --batch 1,65536 --seq 8,8192", "--batch 65536 x --seq 8192: the batch of a rank"},
         {"bench_pp", "--size tiny --batch 65536 --seq 8192", "fewer than 2^29 tokens"},
         {"bench_fsdp", "--dry-run --cp 1,2 --batch 65536 --seq 16384", "--batch 65536 x --seq 16384"},
+        {"bench_run", "--size tiny --dump d", "--dump writes one run"},
+        {"bench_run", "--size tiny --variant log --draw 0,1 --dump d", "--dump writes one run"},
     };
     expect_refusals(*state, table, sizeof table / sizeof *table);
 }

@@ -93,3 +93,9 @@ TEST_IN_FOLDER(what_tables_of_several_lose_is_said)
     expect_words("report --readme", of_readme, "semicolons", words);
     expect_words("report --all", of_all, "semicolons", words);
 }
+
+TEST_IN_FOLDER(what_cannot_be_checked_is_refused)
+{
+    free(said_by("report --check no/folder", EXIT_CODE_USAGE));
+    free(said_by("report --check results/h100-x1 bench_flash:two", EXIT_CODE_USAGE));
+}

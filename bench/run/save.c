@@ -2,10 +2,12 @@
 /* Saves between steps, and what a signal makes of a run; see save.h. Rank 0's saver knows what became of a save, and says it. */
 #include "bench/run/save.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/checkpoint/folder.h"
@@ -45,7 +47,10 @@ static void open_folder(run *x, const char *from)
             snprintf(v->folder, sizeof v->folder, "%s", *given ? given : from);
         else
             snprintf(v->folder, sizeof v->folder, "/dev/shm/stepbench-run-%d", (int)getpid());
-        v->lock = checkpoint_folder_open(v->folder, why, sizeof why);
+        if (!*given && *from && access(from, F_OK) != 0) /* it is not made: a name that was mistyped has no run */
+            snprintf(why, sizeof why, "--resume-run: %s: %s", from, strerror(errno));
+        else
+            v->lock = checkpoint_folder_open(v->folder, why, sizeof why);
         ok = v->lock >= 0 && is_free(x, from, why, sizeof why);
     }
     launch_share(x->k.l, "folder of checkpoints", v->folder, sizeof v->folder, 0);

@@ -64,6 +64,8 @@ TEST(folders_that_cannot_be_made_are_refused)
          "--folder: can't make the folder of checkpoints /proc/none"},
         {"bench_run", "--ranks 1 --size tiny --seq 32 --steps 12 --warmup 2 --variant log --dump /proc/none",
          "--dump: /proc/none/start.safetensors can't be written"},
+        {"bench_run", "--ranks 1 --size tiny --seq 32 --steps 12 --warmup 2 --variant save --resume-run no/run",
+         "--resume-run: no/run: No such file or directory"},
     };
     needs_gloo();
     expect_refusals(*state, table, sizeof table / sizeof *table);

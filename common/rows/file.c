@@ -112,7 +112,7 @@ void rows_append(const char *path, const char *header, const char *line)
     struct stat info;
     const int code = line ? EXIT_CODE_FAILURE : EXIT_CODE_USAGE; /* before the first row, the path is what is wrong */
     if (!output_is_file(path)) /* a pipe loses rows when its reader closes, and other files are written beside it */
-        die(EXIT_CODE_USAGE, "--csv needs a file, which %s is not; - is stdout, and none stores no rows", path);
+        die(code, "--csv needs a file, which %s is not; - is stdout, and none stores no rows", path);
     make_parents(path, code);
     int fd = open_locked(path, &info, code);
     if (info.st_size > 0 && !starts_with_line(fd, header)) {

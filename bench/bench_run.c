@@ -127,26 +127,19 @@ static const bench_run run_table[] = {
     {RUN_CPU, 0, 6, "--variant bare,data,schedule,clip,log,save"},
     {0}};
 
-static bool has_lists(const options *o)
-{
-    for (const option_spec *s = option_table; s->name; s++)
-        if (s->flags & OPTION_LIST && option_count(o, s->name) > 1)
-            return true;
-    return false;
-}
-
 /* A folder has the checkpoints of one run. */
 static const char *folder_problem(const options *o)
 {
-    size_t saving = 0;
+    size_t cases = 1, saving = 0;
+    for (const option_spec *s = option_table; s->name; s++)
+        cases *= s->flags & OPTION_LIST ? option_count(o, s->name) : 1;
     for (size_t i = 0; i < options_variant_count(o); i++)
         saving += text_is(options_variant(o, i), "save");
     if (saving == 0)
         return "--folder and --resume-run are for the variant save, which is not chosen";
     if (*option_text(o, "resume-run") && options_variant_count(o) > 1)
         return "--resume-run continues a single run: choose only --variant save";
-    return has_lists(o) ? "a folder has the checkpoints of one run: with --folder or --resume-run, give no lists"
-                        : NULL;
+    return cases > 1 ? "a folder has the checkpoints of one run: with --folder or --resume-run, give no lists" : NULL;
 }
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
@@ -160,7 +153,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         wrong = folder_problem(o);
     else if (strncmp(option_text(o, "plant-error"), "lost-", 5) == 0)
         wrong = "what --plant-error plants here is lost in a resume: give --resume-run as well";
-    if (!wrong && *option_text(o, "dump") && (has_lists(o) || options_variant_count(o) > 1))
+    if (!wrong && *option_text(o, "dump") && cases_count(o) != 1)
         wrong = "--dump writes one run: choose one --variant, and give no lists";
     for (size_t i = 0; i < option_count(o, "steps") && !wrong; i++)
         if (option_int_at(o, "steps", i) <= option_int(o, "warmup"))

@@ -300,6 +300,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
 {
     static_assert(!WINDOW || CAUSAL, "what a window goes with");
     static_assert(!PACKED || (WINDOW && !ORDERED), "what documents go with");
+    constexpr bool DO_AHEAD = pair_loads_do_ahead(ORDERED, WINDOW, PACKED);
     extern __shared__ __align__(1024) unsigned char smem[];
     const typename pair_block<D>::wide wide = {smem_u32(smem), smem};
     const pair_block<D> block = wide;
@@ -307,8 +308,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
 
     if (threadIdx.x == 0) {
         block.init_pair_barriers();
-        backward_begin<2, typename pair_memory<D>::block_memory, CAUSAL, WINDOW,
-                       pair_loads_do_ahead(ORDERED, WINDOW, PACKED)>(
+        backward_begin<2, typename pair_memory<D>::block_memory, CAUSAL, WINDOW, DO_AHEAD>(
             whole, wide, PACKED ? (volatile backward_document *)(smem + pair_memory<D>::DOCUMENT) : nullptr);
     }
     cluster_sync_shared();
@@ -324,8 +324,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
     if (warpgroup == 0) {
         registers_lower<24>();
         if (threadIdx.x == 0)
-            backward_load<2, WINDOW, pair_loads_do_ahead(ORDERED, WINDOW, PACKED)>(
-                whole, wide, pair_more<D>{document.begin.k}, document.begin);
+            backward_load<2, WINDOW, DO_AHEAD>(whole, wide, pair_more<D>{document.begin.k}, document.begin);
         else if (threadIdx.x == 32)
             pair_send(block);
         else if (ORDERED && p.order && threadIdx.x % 32 == 0)

@@ -41,6 +41,9 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --size xl-2026 --seq 2048 --batch 1 --precision bf16 --grad-dtype fp32 --bucket-mb 100"},
     {RUN_HEADLINE, 2, 18,
      "--ranks {gpus} --bucket-mb 100 --update backward --seq 512 --precision bf16 --grad-dtype policy"},
+    {RUN_FULL, 2, 75, /* a minute of the headline */
+     "--ranks {gpus} --bucket-mb 100 --update backward --seq 512 --precision bf16 --grad-dtype policy --iters 1000 "
+     "--max-time 60"},
     {RUN_CPU, 0, 10, ""},
     {0}};
 

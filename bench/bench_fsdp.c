@@ -80,6 +80,9 @@ static const bench_run run_table[] = {
     {RUN_HEADLINE, 2, 40,
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp --gather copy "
      "--reduce copy"},
+    {RUN_FULL, 2, 75, /* a minute of the headline */
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 2 --precision bf16 --grad-dtype fp32 --variant fsdp --gather copy "
+     "--reduce copy --iters 160 --max-time 60"},
     {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 30,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --timeline 1"},

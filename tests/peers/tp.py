@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import sys
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -65,9 +66,10 @@ class Block(nn.Module):
 def shared(model, mesh):
     """Rows are gathered once for all products that read them; outputs of out and down are scattered into rows."""
     rows, whole = Shard(1), Replicate()
+    warnings.filterwarnings("error", message="Parallelize plan key")  # one that names no module would leave it whole
     parallelize_module(model, mesh, {
-        "embedding": RowwiseParallel(input_layouts=whole, output_layouts=rows), "norm": SequenceParallel(),
-        "head": ColwiseParallel(input_layouts=rows, output_layouts=Shard(-1), use_local_output=False)})
+        "embedding": RowwiseParallel(input_layouts=whole, output_layouts=rows), "tail.norm": SequenceParallel(),
+        "tail.head": ColwiseParallel(input_layouts=rows, output_layouts=Shard(-1), use_local_output=False)})
     model.embedding.register_forward_hook(lambda module, inputs, x: x.clone())  # a tensor that is there, for compiled blocks
     plan = {f"attention.{name}": ColwiseParallel() for name in ("q", "k", "v")}
     plan |= {f"mlp.{name}": ColwiseParallel() for name in ("gate", "up")}

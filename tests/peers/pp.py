@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import load
 import parallel_cases
-from record import Rows, reason_of
+from record import Rows, provenance, reason_of
 
 WARMUP, SAMPLES = 4, 10
 
@@ -148,7 +148,7 @@ def measure(case):
     from torch.distributed.pipelining import PipelineStage
 
     import model as models
-    from ranks import captured
+    from ranks import captured, slowest
     rank, ranks = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", torch.cuda.current_device())
     allow_split_backward()
@@ -199,15 +199,18 @@ def measure(case):
                 failed = {"mode": parallel_cases.PP_LAUNCHED[case.mode], "note": reason_of(error)}
         samples = [step() for _ in range(SAMPLES)]
     gc.enable()
-    times = torch.tensor([ms for ms, _ in samples], dtype=torch.float64, device="cuda")
-    dist.all_reduce(times, dist.ReduceOp.MAX)  # a sample is the slowest rank's
+    times = load.spread(slowest([ms for ms, _ in samples]))  # a sample is the slowest rank's
+    step_ms, here = times["step_ms"], provenance()
     # What rank 0 writes: the loss is that of the one rank that has it, memory that of the first and of the last stage.
     peak = torch.cuda.max_memory_allocated() / 2**30
     facts = torch.tensor([begun, samples[-1][1], peak if first else 0.0, peak if last else 0.0], dtype=torch.float64, device="cuda")
     dist.all_reduce(facts)
     begun, loss, peak_first, peak_last = facts.tolist()
-    return {**load.spread(times.tolist()), "peak_gib_first": peak_first, "peak_gib_last": peak_last, "loss": loss,
-            "loss_diff": abs(begun - wanted) / wanted, **failed}
+    with torch.cuda.stream(stream) if whole_step else contextlib.nullcontext():
+        busy = load.gpu_busy(work, torch.cuda.synchronize, step_ms, here["gpu_uuid"], agree=slowest)
+    mfu = load.mfu_pct(here["gpu"], "bf16", case.size, case.seq, case.micro_batches, step_ms) / ranks
+    return {**times, "peak_gib_first": peak_first, "peak_gib_last": peak_last, "loss": loss, "loss_diff": abs(begun - wanted) / wanted,
+            "mfu_pct": mfu, **busy, **failed}
 
 
 def be_a_rank(case, folder):

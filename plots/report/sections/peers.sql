@@ -243,7 +243,7 @@ SELECT 'pipeline on ' || o.ranks || ' GPUs, ' || o.precision || iif(o.variant = 
     'bench_pp', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
     coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL, CASE WHEN p.loss_diff IS NULL
     THEN 'the peer''s result was not checked' WHEN p.loss_diff > 0.01
-    THEN 'the peer''s result is wrong' END, 0, NULL, NULL
+    THEN 'the peer''s result is wrong' END, 1, p.gpu_busy_pct, p.mfu_pct
 FROM our_pp o
 JOIN peer_pp p ON p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch = o.batch
     AND p.micro_batches = o.micro_batches AND p.precision = o.precision AND (p.impl = o.variant OR o.fastest)

@@ -62,6 +62,12 @@ __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
+/* On a barrier of any block of the cluster, by its address there (cluster_map). What it orders was only read, by wgmma
+ * that is complete: the default scope will do, and a wider one costs a fence of the whole chip. */
+__device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
+}
 __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity)
 {
     asm volatile("{\n"
@@ -111,6 +117,14 @@ __device__ __forceinline__ void tma_load_2d(uint32_t dst, const CUtensorMap *map
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4}], [%2];" ::"r"(dst),
                  "l"(map), "r"(bar), "r"(x), "r"(y)
+                 : "memory");
+}
+/* One box to the same place in both blocks of the cluster; completes on the barrier at the same place in each. */
+__device__ __forceinline__ void tma_load_2d_to_both(uint32_t dst, const CUtensorMap *map, uint32_t bar, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+                 " [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(dst),
+                 "l"(map), "r"(bar), "r"(x), "r"(y), "h"((unsigned short)3)
                  : "memory");
 }
 /* Shared memory to shared memory of another block of the cluster: dst and bar are addresses that cluster_map gave, bytes a

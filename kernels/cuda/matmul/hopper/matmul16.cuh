@@ -15,21 +15,6 @@
 namespace matmul16
 {
 
-/* One box to the same place in both blocks of the cluster; completes on the barrier at the same place in each. */
-__device__ __forceinline__ void tma_load_2d_to_both(uint32_t dst, const CUtensorMap *map, uint32_t bar, int x, int y)
-{
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
-                 " [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(dst),
-                 "l"(map), "r"(bar), "r"(x), "r"(y), "h"((unsigned short)3)
-                 : "memory");
-}
-/* On a barrier of any block of the cluster, by its address there (cluster_map). What it orders was only read, by wgmma
- * that is complete: the default scope will do, and a wider one costs a fence of the whole chip. */
-__device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t bar)
-{
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
-}
-
 /* One thread: A for its block, its share of B for both. A stage may be filled when the warps of both are done with it;
  * what the other block sends before this one has said how much it expects is counted all the same. */
 template <class S>

@@ -167,4 +167,23 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t *a, uint
     WGMMA_IF(RS, 256, 128, 128, 129, 130, 131, 132, 133, 134);
 }
 
+/* D[64][128] (+)= A[64][32] B[32][128] of codes in shared memory, both K-major: B is e4m3, A too or e5m2. A panel is 128 codes, and
+ * k32 steps advance 32 bytes inside it. accumulate 0: D = A B. */
+template <bool A_E5M2>
+__device__ __forceinline__ void wgmma_codes(float (&d)[64], uint64_t a, uint64_t b, int accumulate)
+{
+/* clang-format off */
+#define WGMMA_CODES(TYPE)                                                                                        \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                   \
+                 "wgmma.mma_async.sync.aligned.m64n128k32.f32." TYPE ".e4m3 {" WGMMA_NAMES_64 "}, "              \
+                 "%64, %65, p, 1, 1;\n}\n"                                                                       \
+                 : WGMMA_SUMS_64                                                                                 \
+                 : "l"(a), "l"(b), "r"(accumulate))
+    /* clang-format on */
+    if constexpr (A_E5M2)
+        WGMMA_CODES("e5m2");
+    else
+        WGMMA_CODES("e4m3");
+}
+
 } // namespace hopper

@@ -9,14 +9,16 @@
 #include <string.h>
 
 #include "kernels/cuda/matmul/hopper/matmul16.h"
+#include "kernels/cuda/matmul/hopper/matmul8.h"
 #include "kernels/cuda/matmul/hopper/matmul_fp32.h"
 
 /* A cluster's tile has 256 rows: below half of that most of its work would be lost. Rows of the result are whole units,
  * too: the engine that stores it writes 16 bytes at a time, also past the end of a row. */
-enum { ROWS_16_LEAST = 128, ROW_UNIT_16 = 8 };
+enum { ROWS_16_LEAST = 128, ROW_UNIT = 8 };
 
 static_assert((int)MATMUL_MAX_OWN >= (int)MATMUL_FP32_MAX_PROPOSALS &&
-                  (int)MATMUL_MAX_OWN >= (int)MATMUL16_MAX_PROPOSALS,
+                  (int)MATMUL_MAX_OWN >= (int)MATMUL16_MAX_PROPOSALS &&
+                  (int)MATMUL_MAX_OWN >= (int)MATMUL8_MAX_PROPOSALS,
               "room for all");
 
 static int value_of(const cublasLtMatmulAlgo_t *algorithm, uint64_t kernel)
@@ -36,16 +38,21 @@ int matmul_own_columns(const cublasLtMatmulAlgo_t *algorithm)
     return value_of(algorithm, MATMUL_OWN_16);
 }
 
-bool matmul_is_own(const cublasLtMatmulAlgo_t *algorithm)
+int matmul_own_rows(const cublasLtMatmulAlgo_t *algorithm)
 {
-    return matmul_own_cluster(algorithm) != 0 || matmul_own_columns(algorithm) != 0;
+    return value_of(algorithm, MATMUL_OWN_8);
 }
 
-static bool whole_units_16(const matmul_shape *s)
+bool matmul_is_own(const cublasLtMatmulAlgo_t *algorithm)
+{
+    return matmul_own_cluster(algorithm) != 0 || matmul_own_columns(algorithm) != 0 || matmul_own_rows(algorithm) != 0;
+}
+
+static bool whole_units(const matmul_shape *s)
 {
     const int rows[] = {s->lda, s->ldb, s->ldc, s->ldd}, pointers[] = {s->align_a, s->align_b, s->align_c, s->align_d};
     for (int i = 0; i < 4; i++)
-        if (rows[i] % ROW_UNIT_16 != 0 || pointers[i] < MATMUL_MAX_ALIGNMENT)
+        if (rows[i] % ROW_UNIT != 0 || pointers[i] < MATMUL_MAX_ALIGNMENT)
             return false;
     return true;
 }
@@ -53,18 +60,28 @@ static bool whole_units_16(const matmul_shape *s)
 static bool suits_16(const matmul_shape *s)
 {
     return (s->dtype == SB_BF16 || s->dtype == SB_FP16) && s->dtype_out == s->dtype && !s->transpose_a &&
-           !s->device_scalars && s->m >= ROWS_16_LEAST && s->n % ROW_UNIT_16 == 0 && whole_units_16(s);
+           !s->device_scalars && s->m >= ROWS_16_LEAST && s->n % ROW_UNIT == 0 && whole_units(s);
+}
+
+/* Fast sums are the library's: they are other numbers, and there is less to do for them. */
+static bool suits_8(const matmul_shape *s)
+{
+    return (s->dtype == SB_E4M3 || s->dtype == SB_E5M2) && s->dtype_b == SB_E4M3 && !s->fast_sums &&
+           !s->device_scalars && whole_units(s);
 }
 
 int matmul_own_candidates(sb_context *ctx, const matmul_shape *s, cublasLtMatmulAlgo_t out[MATMUL_MAX_OWN])
 {
     int values[MATMUL_MAX_OWN], count = 0;
+    uint64_t kernel = MATMUL_OWN_FP32;
     if (s->own)
         count = matmul_fp32_propose(ctx, s->m, s->n, s->k, values);
     else if (suits_16(s))
-        count = matmul16_propose(ctx, s->adds, values);
+        kernel = MATMUL_OWN_16, count = matmul16_propose(ctx, s->adds, values);
+    else if (suits_8(s))
+        kernel = MATMUL_OWN_8, count = matmul8_propose(ctx, values);
     for (int i = 0; i < count; i++) {
-        const matmul_own own = {s->own ? MATMUL_OWN_FP32 : MATMUL_OWN_16, values[i]};
+        const matmul_own own = {kernel, values[i]};
         memset(&out[i], 0, sizeof out[i]);
         memcpy(&out[i], &own, sizeof own);
     }
@@ -157,6 +174,10 @@ void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, siz
     }
     if (matmul_own_columns(algorithm) != 0) {
         snprintf(out, bytes, "own %dx128 cluster 1x2", matmul_own_columns(algorithm));
+        return;
+    }
+    if (matmul_own_rows(algorithm) != 0) {
+        snprintf(out, bytes, "own codes 128x%d cluster 2x1", matmul_own_rows(algorithm));
         return;
     }
     const int split = matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* D = op(A) op(B) + C by cuBLASLt, or by a 16-bit kernel of our own where that was chosen: one look-up of the shape's
+/* D = op(A) op(B) + C by cuBLASLt, or by a 16-bit or float8 kernel of our own where that was chosen: one look-up of the shape's
  * plan and one call. Adding C costs its bytes, no launch, so a residual stream or a gradient that accumulates is fused.
  * Sums are fp32; split fp32 is in split_products.c. */
 #include "kernels/cuda/matmul/matmul.h"
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda/matmul/hopper/matmul16.h"
+#include "kernels/cuda/matmul/hopper/matmul8.h"
 #include "kernels/cuda/train.h"
 #include "kernels/shared/train_check.h"
 
@@ -105,6 +106,9 @@ sb_status sb_cuda_matmul(sb_context *ctx, const sb_matmul *p, void *stream)
     const int columns = matmul_own_columns(&plans.plan[0]->algorithm);
     if (columns != 0)
         return matmul16_run(ctx, p, columns, stream);
+    const int rows = matmul_own_rows(&plans.plan[0]->algorithm);
+    if (rows != 0)
+        return matmul8_run(ctx, p, rows, stream);
     const matmul_operands o = {.a = p->a,
                                .b = p->b,
                                .c = p->c ? p->c : p->d,

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* float8: largest magnitudes and casts, compared byte for byte with the CPU's; products of every pair of formats and scalings, with
- * both sums, against the CPU's model of the accumulator, and again after tuning. */
+ * both sums, against the CPU's model of the accumulator, and again after tuning. Then every tile of our own kernel, which must have
+ * the model's bits. */
 #include "tests/gpu/train/ops.h"
 #include "tests/gpu/train/run.h"
 
 #include "common/core/numeric.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef enum values { VALUES_ORDINARY, VALUES_EDGES, VALUES_BEYOND, VALUE_KINDS, VALUES_ALL } values;
@@ -371,17 +373,32 @@ const train_op train_float8_history = {"float8_history", list_history, fill_hist
 
 /* ---- products ---- */
 
-enum { ADD, TUNED };
+enum { ADD, TUNED, OWN_ROWS };
+enum { ADD_NOTHING, ADD_ELSEWHERE, ADD_IN_PLACE };
+enum { NO_TILE = 192 };
 
+static const sb_scaling scalings_of_products[][2] = {{SB_SCALE_TENSOR, SB_SCALE_TENSOR},
+                                                     {SB_SCALE_ROW, SB_SCALE_ROW},
+                                                     {SB_SCALE_1X128, SB_SCALE_128X128},
+                                                     {SB_SCALE_1X128, SB_SCALE_1X128},
+                                                     {SB_SCALE_128X128, SB_SCALE_1X128}};
+enum { SCALINGS_OF_PRODUCTS = 5 };
+
+/* own_rows: 0, or of the tile of our own kernel. */
 static void add_product(case_list *l, const train_op *op, const int *s, const sb_dtype *formats,
-                        const sb_scaling *scalings, sb_float8_sums sums, int nth)
+                        const sb_scaling *scalings, sb_float8_sums sums, int nth, int own_rows)
 {
     static const sb_dtype outs[] = {SB_BF16, SB_FP32, SB_FP16};
+    static const char *const add_names[] = {"", "-c", "-inplace"};
     const sb_dtype out = outs[nth % 3];
-    const bool adds = nth % 2;
-    train_case *c = case_add(l, op, case_dtype_names[out], "%s.%s-%s.%s-%s-%dx%dx%d%s", sb_dtype_name(formats[0]),
-                             sb_dtype_name(formats[1]), sb_scaling_name(scalings[0]), sb_scaling_name(scalings[1]),
-                             sums == SB_SUMS_FAST ? "fast" : "exact", s[0], s[1], s[2], adds ? "-c" : "");
+    const int adds = own_rows ? nth / 3 % 3 : nth % 2;
+    char own[24] = "";
+    if (own_rows)
+        snprintf(own, sizeof own, "own-codes-%d-", own_rows);
+    train_case *c =
+        case_add(l, op, case_dtype_names[out], "%s%s.%s-%s.%s-%s-%dx%dx%d%s", own, sb_dtype_name(formats[0]),
+                 sb_dtype_name(formats[1]), sb_scaling_name(scalings[0]), sb_scaling_name(scalings[1]),
+                 sums == SB_SUMS_FAST ? "fast" : "exact", s[0], s[1], s[2], add_names[adds]);
     c->p.matmul = (sb_matmul){.dtype = formats[0],
                               .dtype_b = formats[1],
                               .dtype_out = out,
@@ -398,29 +415,41 @@ static void add_product(case_list *l, const train_op *op, const int *s, const sb
                               .sums = sums};
     c->variant[ADD] = adds;
     c->variant[TUNED] = s[2] == 1600;
+    c->variant[OWN_ROWS] = own_rows;
     c->small = s[2] == 272;
     c->may_be_unsupported = true; /* a GPU that is no Hopper */
     c->elements = (size_t)s[0] * (size_t)s[1] * (size_t)s[2] / 20;
 }
 
+/* Parts of tiles in every dimension; k of part of a step and of more steps than a block has stages; more tiles than run at once.
+ * Shapes that no other case has, since a context keeps what was chosen for a shape. */
+static void list_own(case_list *l, const train_op *op)
+{
+    static const int sizes[][3] = {{16, 16, 16},    {144, 400, 272},  {528, 272, 1616},
+                                   {384, 256, 640}, {256, 144, 4112}, {2064, 2320, 144}};
+    static const sb_dtype formats[][2] = {{SB_E4M3, SB_E4M3}, {SB_E5M2, SB_E4M3}};
+    int nth = 0;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int rows = 128; rows <= 256; rows += 128)
+            for (size_t f = 0; f < 2; f++)
+                for (int i = 0; i < SCALINGS_OF_PRODUCTS; i++)
+                    add_product(l, op, sizes[s], formats[f], scalings_of_products[i], SB_SUMS_EXACT, nth++, rows);
+}
+
 static void list_products(case_list *l, const train_op *op)
 {
+    list_own(l, op);
     static const int sizes[][3] = {{48, 64, 272}, {128, 128, 128}, {304, 176, 1600}, {256, 192, 2048}};
     static const sb_dtype formats[][2] = {{SB_E4M3, SB_E4M3}, {SB_E5M2, SB_E4M3}, {SB_E4M3, SB_E5M2}};
-    static const sb_scaling scalings[][2] = {{SB_SCALE_TENSOR, SB_SCALE_TENSOR},
-                                             {SB_SCALE_ROW, SB_SCALE_ROW},
-                                             {SB_SCALE_1X128, SB_SCALE_128X128},
-                                             {SB_SCALE_1X128, SB_SCALE_1X128},
-                                             {SB_SCALE_128X128, SB_SCALE_1X128}};
     int nth = 0;
     for (size_t s = 0; s < 4; s++)
         for (size_t f = 0; f < 3; f++)
-            for (size_t i = 0; i < 5; i++)
+            for (size_t i = 0; i < SCALINGS_OF_PRODUCTS; i++)
                 for (int sums = SB_SUMS_EXACT; sums <= (i < 2 ? SB_SUMS_FAST : SB_SUMS_EXACT); sums++)
-                    add_product(l, op, sizes[s], formats[f], scalings[i], (sb_float8_sums)sums, nth++);
+                    add_product(l, op, sizes[s], formats[f], scalings_of_products[i], (sb_float8_sums)sums, nth++, 0);
 }
 
-/* Codes of N(0,1) and scales of a few binades, which no two neighbours share. */
+/* Codes of N(0,1) and scales of a few binades, which no two neighbours share; for our own kernel one of many is NaN. */
 static void fill_operand(train_case *c, const char *name, const char *scales_name, sb_dtype format, sb_scaling scaling,
                          int rows, int k)
 {
@@ -430,6 +459,8 @@ static void fill_operand(train_case *c, const char *name, const char *scales_nam
     slot *scales = slot_add(c, scales_name, SLOT_IN, SB_FP32, count);
     for (size_t i = 0; i < count; i++)
         slot_set(scales, i, ldexpf(1, (int)(i * 5 % 7) - 3));
+    if (c->variant[OWN_ROWS] && count > 8)
+        slot_set(scales, count / 2, NAN);
 }
 
 static void fill_product(train_case *c)
@@ -440,8 +471,13 @@ static void fill_product(train_case *c)
     const double part = p->sums == SB_SUMS_FAST ? 1.5e-3 : 3e-4;
     fill_operand(c, "a", "scale_a", p->dtype, p->scaling_a, p->m, p->k);
     fill_operand(c, "b", "scale_b", p->dtype_b, p->scaling_b, p->n, p->k);
-    slot_output(c, "d", p->dtype_out, n, (slot_bound){.units = 1, .absolute = 8 * part, .rel_l2 = part});
-    if (c->variant[ADD])
+    slot *d = slot_output(c, "d", p->dtype_out, n, (slot_bound){.units = 1, .absolute = 8 * part, .rel_l2 = part});
+    if (c->variant[OWN_ROWS])
+        d->bound = (slot_bound){.units = 0}; /* every bit */
+    if (c->variant[ADD] == ADD_IN_PLACE) {
+        d->role = SLOT_INOUT;
+        slot_fill(c, d, 0, 1, n, n, 100);
+    } else if (c->variant[ADD])
         slot_input(c, "c", p->dtype_out, n, 100);
 }
 
@@ -449,7 +485,7 @@ static sb_matmul problem_of(const train_case *c, const train_call *x)
 {
     sb_matmul p = c->p.matmul;
     p.a = x->at[0], p.scale_a = x->at[1], p.b = x->at[2], p.scale_b = x->at[3], p.d = x->at[4];
-    p.c = c->variant[ADD] ? x->at[5] : NULL;
+    p.c = c->variant[ADD] == ADD_NOTHING ? NULL : x->at[c->variant[ADD] == ADD_IN_PLACE ? 4 : 5];
     p.workspace = x->workspace, p.workspace_bytes = x->workspace_bytes;
     return p;
 }
@@ -462,11 +498,39 @@ static size_t workspace(const train_case *c, const sb_kernels *k, sb_context *ct
 static sb_status run_product(const train_case *c, const train_call *x)
 {
     const sb_matmul p = problem_of(c, x);
+    if (c->variant[OWN_ROWS]) {
+        const sb_matmul_choice choice = own_choice("own code", c->variant[OWN_ROWS]);
+        const sb_status s = x->kernels->train->matmul_choose(x->ctx, &p, &choice);
+        if (s != SB_OK)
+            return s;
+    }
     return x->kernels->train->matmul(x->ctx, &p, x->stream);
+}
+
+/* A tile that there is not is refused, and where the library may also sum fast, so is our own kernel. */
+static bool check_refusals(train_bed *bed, const train_case *c)
+{
+    const sb_kernels *k = bed->r->kernels;
+    if (k == sb_kernels_cpu())
+        return true;
+    instance x = instance_create(bed, c);
+    sb_matmul p = problem_of(c, &x.call);
+    sb_matmul_choice choice = own_choice("own code", NO_TILE);
+    bool ok = k->train->matmul_choose(x.call.ctx, &p, &choice) == SB_UNSUPPORTED ||
+              case_fail(bed->r, c, "a tile of %d rows is accepted", NO_TILE);
+    choice = own_choice("own code", c->variant[OWN_ROWS]);
+    p.sums = SB_SUMS_FAST;
+    if (ok && p.scaling_a <= SB_SCALE_ROW)
+        ok = k->train->matmul_choose(x.call.ctx, &p, &choice) == SB_UNSUPPORTED ||
+             case_fail(bed->r, c, "our own kernel is accepted for fast sums");
+    instance_free(bed, &x);
+    return ok;
 }
 
 static bool check_tuned(train_bed *bed, const train_case *c)
 {
+    if (c->variant[OWN_ROWS])
+        return check_refusals(bed, c);
     if (!c->variant[TUNED])
         return true;
     const sb_kernels *k = bed->r->kernels;

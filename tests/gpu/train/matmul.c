@@ -2,9 +2,6 @@
 /* Matmul: every dtype over odd and whole shapes; transposes, gaps between rows, pointers aligned to elements only, an
  * addend elsewhere or in place, 16-bit products to fp32. Then the same after the tuner has chosen, and after its choice
  * was given to a new context. Then every tile of our own kernel for 16-bit products, chosen by hand. */
-#ifdef HAVE_CUDA
-#include "kernels/cuda/matmul/algorithm.h"
-#endif
 #include "tests/gpu/train/ops.h"
 #include "tests/gpu/train/run.h"
 
@@ -190,26 +187,16 @@ static size_t workspace(const train_case *c, const sb_kernels *k, sb_context *ct
     return k->train->matmul_workspace(ctx, &p);
 }
 
-/* What the tuner would have written to a file, had it chosen a tile of so many columns. */
-static sb_matmul_choice own_choice(int columns)
+static sb_matmul_choice own_tile(int columns)
 {
-    sb_matmul_choice choice = {.tried = 1};
-#ifdef HAVE_CUDA
-    const matmul_own own = {MATMUL_OWN_16, columns};
-    choice.library = (int64_t)cublasLtGetVersion();
-    memcpy(choice.algorithm, &own, sizeof own);
-#else
-    (void)columns; /* the CPU's products take any choice */
-#endif
-    snprintf(choice.name, sizeof choice.name, "own, by hand");
-    return choice;
+    return own_choice("own half", columns);
 }
 
 static sb_status run(const train_case *c, const train_call *x)
 {
     const sb_matmul p = problem_of(c, x);
     if (own_columns(c)) {
-        const sb_matmul_choice choice = own_choice(own_columns(c));
+        const sb_matmul_choice choice = own_tile(own_columns(c));
         const sb_status s = x->kernels->train->matmul_choose(x->ctx, &p, &choice);
         if (s != SB_OK)
             return s;
@@ -243,7 +230,7 @@ static bool check_refusals(train_bed *bed, const train_case *c)
         return true;
     instance x = instance_create(bed, c);
     const sb_matmul p = problem_of(c, &x.call);
-    sb_matmul_choice wrong[3] = {own_choice(NO_TILE), own_choice(own_columns(c)), own_choice(256)};
+    sb_matmul_choice wrong[3] = {own_tile(NO_TILE), own_tile(own_columns(c)), own_tile(256)};
     wrong[1].library++;
     bool ok = true;
     for (int i = 0; i < (p.c ? 3 : 2) && ok; i++)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* See train_run.h. */
+#ifdef HAVE_CUDA
+#include "kernels/cuda/matmul/algorithm.h"
+#endif
 #include "tests/gpu/train/run.h"
 
 #include "common/core/error.h"
@@ -146,6 +149,21 @@ bool instance_right(const train_bed *bed, const instance *x, const char *mode)
     const bool ok = case_judge(bed->r, x->c, now.slots, mode, &worst);
     left_free(&now);
     return ok;
+}
+
+sb_matmul_choice own_choice(const char kernel[8], int value)
+{
+    sb_matmul_choice choice = {.tried = 1};
+#ifdef HAVE_CUDA
+    matmul_own own = {.value = value};
+    memcpy(&own.kernel, kernel, sizeof own.kernel);
+    choice.library = (int64_t)cublasLtGetVersion();
+    memcpy(choice.algorithm, &own, sizeof own);
+#else
+    (void)kernel, (void)value; /* the CPU's products take any choice */
+#endif
+    snprintf(choice.name, sizeof choice.name, "own, by hand");
+    return choice;
 }
 
 /* ---- the checks of every case ---- */

@@ -44,5 +44,8 @@ bool instance_right(const train_bed *bed, const instance *x, const char *mode);
 bool instance_slot_equals(const train_bed *bed, const instance *x, int slot_index, const guarded *other,
                           const char *what);
 
+/* What the tuner would have written to a file, had it chosen an algorithm of our own: see matmul_own. */
+sb_matmul_choice own_choice(const char kernel[8], int value);
+
 /* All of that for one case, which is prepared; counts it. */
 void run_train_case(train_bed *bed, train_case *c);

@@ -3,8 +3,9 @@
  * Tile: 128 or 256 rows, 128 columns, half the rows to each of two consumer warpgroups: wgmma 64 x 128 x 32. Two blocks with
  * neighbouring columns are a cluster: each loads half of A and sends it to both. A step is 128 of k, one group of a scale: its four
  * wgmmas fill fresh accumulators, which are then added, times their scales, to sums in fp32 (DeepSeek-V3, arXiv 2412.19437,
- * section 3.3.2). That takes a warpgroup off the tensor cores for 64 instructions of 256 clocks; the other one is multiplying then.
- * 256 rows: a step is 1024 clocks of tensor core, 32 KB of loads from L2; registers 128 + 64 + about 35 of 232.
+ * section 3.3.2), 64 additions for 256 clocks of products. Meanwhile the next step's products run, or with 256 rows, where registers
+ * are too few for those, the other warpgroup's. Their step is 1024 clocks of tensor core and 32 KB from L2; 128 + 64 sums and 35
+ * other registers of 232.
  * Two warps of the first warpgroup read the scales of a step ahead of time; scales that all of k shares wait for the tile's end. */
 #pragma once
 
@@ -37,6 +38,7 @@ struct tile {
     static constexpr bool A_E5M2 = A_E5M2_;
     static constexpr scaling WHEN = WHEN_;
     static constexpr int HALVES = HALVES_, ROWS = 128 * HALVES;
+    static constexpr int PARTS = HALVES == 1 && WHEN != BY_ELEMENT ? 2 : 1; /* steps whose products may be under way */
     static constexpr int A_BYTES = ROWS * STEP, B_BYTES = COLUMNS * STEP, STAGE_BYTES = A_BYTES + B_BYTES;
     static constexpr int STAGES = HALVES == 2 ? 4 : 6;
     static constexpr int SCALES = WHEN == AT_END ? 0 : WHEN == BY_ROW ? ROWS : ROWS + COLUMNS; /* of a stage */
@@ -236,58 +238,86 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
     const uint64_t a0 = wgmma_descriptor(base + group_row * STEP, 16), b0 = wgmma_descriptor(base + S::A_BYTES, 16);
     const float *const scales = (const float *)(smem + S::SCALES_AT);
     ring<S::STAGES> stage;
-    float part[64], sum[S::HALVES][64];
+    float part[S::PARTS][64], sum[S::HALVES][64];
     int slot = 0;
 
-    /* If both warpgroups began together, both would often add at the same time. */
-    if (warp >= 4) {
+    /* Starts the products of the step in the stage that is due, for half h of the rows. */
+    auto start = [&](float(&x)[64], int h) {
+        const uint64_t at = stage.slot * (S::STAGE_BYTES >> 4);
+        if (h == 0)
+            mbarrier_wait(full + 8 * stage.slot, stage.parity);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < STEP / 32; k++)
+            wgmma_codes<S::A_E5M2>(x, a0 + at + ((h * 64 * STEP + k * 32) >> 4), b0 + at + (k * 32 >> 4), k != 0);
+        wgmma_commit();
+    };
+    auto release = [&](int which) {
+        __syncwarp();       /* its scales are read */
+        if (lane < CLUSTER) /* one block each */
+            mbarrier_arrive_cluster(release_at + 8 * which);
+    };
+    /* Waits for the products of a stage, all but the newest or all, and adds them to the sums. */
+    auto finish = [&](auto pending, float(&x)[64], int which, int h) {
+        const float *of_rows = scales + which * S::SCALES + warp_row + h * 64 + lane / 4;
+        const float *of_columns = scales + which * S::SCALES + S::ROWS + lane % 4 * 2;
+        const float above = S::WHEN == AT_END ? 1 : of_rows[0], below = S::WHEN == AT_END ? 1 : of_rows[8];
+        wgmma_wait<decltype(pending)::value>();
+        pin(x);
+        const bool last = h == S::HALVES - 1;
+        if (S::WHEN != BY_ELEMENT && last)
+            release(which);
+#pragma unroll
+        for (int i = 0; i < 64; i++) {
+            const float row = i % 4 < 2 ? above : below;
+            if (S::WHEN == AT_END)
+                sum[h][i] += x[i];
+            else
+                sum[h][i] = fmaf(x[i], S::WHEN == BY_ROW ? row : row * of_columns[i / 4 * 8 + i % 2], sum[h][i]);
+        }
+        if (S::WHEN == BY_ELEMENT && last)
+            release(which);
+    };
+    /* The products in x are under way; those of the next step are started before they are added. */
+    auto turn = [&](float(&x)[64], float(&next)[64]) {
+        const int which = stage.slot;
+        stage.next();
+        start(next, 0);
+        finish(constant<1>(), x, which, 0);
+    };
+
+    if (S::PARTS == 1 && warp >= 4) { /* if both warpgroups began together, both would often add at the same time */
         mbarrier_wait(full, 0);
         for (const unsigned begin = clock(); (unsigned)clock() - begin < LAG;)
             ;
     }
     for (int number = first; number < p.tiles; number += clusters) {
 #pragma unroll
-        for (int h = 0; h < S::HALVES; h++)
-#pragma unroll
-            for (int i = 0; i < 64; i++)
-                sum[h][i] = 0;
+        for (int i = 0; i < S::HALVES * 64; i++)
+            sum[i / 64][i % 64] = 0;
+        if constexpr (S::PARTS == 2) {
+            int left = p.steps;
+            start(part[0], 0);
 #pragma unroll 1
-        for (int step = 0; step < p.steps; step++, stage.next()) {
-            const uint64_t at = stage.slot * (S::STAGE_BYTES >> 4);
-            const float *of_rows = scales + stage.slot * S::SCALES + warp_row + lane / 4;
-            const float *of_columns = scales + stage.slot * S::SCALES + S::ROWS + lane % 4 * 2;
-            auto release = [&] {
-                __syncwarp();
-                if (lane < CLUSTER) /* one block each */
-                    mbarrier_arrive_cluster(release_at + 8 * stage.slot);
-            };
-            mbarrier_wait(full + 8 * stage.slot, stage.parity);
-#pragma unroll
-            for (int h = 0; h < S::HALVES; h++) {
-                wgmma_fence();
-#pragma unroll
-                for (int k = 0; k < STEP / 32; k++)
-                    wgmma_codes<S::A_E5M2>(part, a0 + at + ((h * 64 * STEP + k * 32) >> 4), b0 + at + (k * 32 >> 4),
-                                           k != 0);
-                wgmma_commit();
-                const float above = S::WHEN == AT_END ? 1 : of_rows[h * 64];
-                const float below = S::WHEN == AT_END ? 1 : of_rows[h * 64 + 8];
-                wgmma_wait<0>();
-                pin(part);
-                if (S::WHEN != BY_ELEMENT && h == S::HALVES - 1)
-                    release();
-#pragma unroll
-                for (int i = 0; i < 64; i++) {
-                    const float row = i % 4 < 2 ? above : below;
-                    if (S::WHEN == AT_END)
-                        sum[h][i] += part[i];
-                    else
-                        sum[h][i] =
-                            fmaf(part[i], S::WHEN == BY_ROW ? row : row * of_columns[i / 4 * 8 + i % 2], sum[h][i]);
-                }
+            for (; left > 2; left -= 2) {
+                turn(part[0], part[1]);
+                turn(part[1], part[0]);
             }
-            if (S::WHEN == BY_ELEMENT)
-                release();
+            if (left == 2) {
+                turn(part[0], part[1]);
+                finish(constant<0>(), part[1], stage.slot, 0);
+            } else {
+                finish(constant<0>(), part[0], stage.slot, 0);
+            }
+            stage.next();
+        } else {
+#pragma unroll 1
+            for (int step = 0; step < p.steps; step++, stage.next())
+#pragma unroll
+                for (int h = 0; h < S::HALVES; h++) {
+                    start(part[0], h);
+                    finish(constant<0>(), part[0], stage.slot, h);
+                }
         }
         const place tile = locate<S>(p, number, rank);
         unsigned char *const slots = smem + S::STAGING + warp * SLOTS * SLOT_BYTES;

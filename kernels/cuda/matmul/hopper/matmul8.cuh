@@ -229,6 +229,30 @@ __device__ __forceinline__ void store_rows(const params &p, unsigned char *slots
 }
 
 template <class S>
+__device__ __forceinline__ void store_tile(const params &p, unsigned char *slots, float (&sum)[S::HALVES][64],
+                                           place tile, int warp_row, int lane, int &slot)
+{
+    const int row = tile.row + warp_row;
+    auto half = [&](auto t, auto h) {
+        store_rows<decltype(t)>(p, slots, sum[decltype(h)::value], row + decltype(h)::value * 64, tile.column, lane,
+                                slot);
+    };
+    auto all = [&](auto t) {
+        half(t, constant<0>());
+        if constexpr (S::HALVES == 2)
+            half(t, constant<1>());
+    };
+    if (S::WHEN == AT_END)
+        scale_sums<S>(p, sum, row + lane / 4, tile.column + lane % 4 * 2);
+    if (p.out == SB_BF16)
+        all(__nv_bfloat16());
+    else if (p.out == SB_FP16)
+        all(__half());
+    else
+        all(float());
+}
+
+template <class S>
 __device__ __forceinline__ void consume(const params &p, unsigned char *smem, uint32_t base, int rank, int first,
                                         int clusters)
 {
@@ -237,6 +261,7 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
     const uint32_t full = base + S::FULL, release_at = cluster_map(base + S::EMPTY, lane & 1);
     const uint64_t a0 = wgmma_descriptor(base + group_row * STEP, 16), b0 = wgmma_descriptor(base + S::A_BYTES, 16);
     const float *const scales = (const float *)(smem + S::SCALES_AT);
+    unsigned char *const slots = smem + S::STAGING + warp * SLOTS * SLOT_BYTES;
     ring<S::STAGES> stage;
     float part[S::PARTS][64], sum[S::HALVES][64];
     int slot = 0;
@@ -291,13 +316,14 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
         for (const unsigned begin = clock(); (unsigned)clock() - begin < LAG;)
             ;
     }
-    for (int number = first; number < p.tiles; number += clusters) {
+    start(part[0], 0);
+    int number = first;
+    for (;; number += clusters) {
 #pragma unroll
         for (int i = 0; i < S::HALVES * 64; i++)
             sum[i / 64][i % 64] = 0;
+        int left = p.steps;
         if constexpr (S::PARTS == 2) {
-            int left = p.steps;
-            start(part[0], 0);
 #pragma unroll 1
             for (; left > 2; left -= 2) {
                 turn(part[0], part[1]);
@@ -312,28 +338,28 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
             stage.next();
         } else {
 #pragma unroll 1
-            for (int step = 0; step < p.steps; step++, stage.next())
+            for (;; start(part[0], 0)) {
 #pragma unroll
                 for (int h = 0; h < S::HALVES; h++) {
-                    start(part[0], h);
                     finish(constant<0>(), part[0], stage.slot, h);
+                    if (h + 1 < S::HALVES)
+                        start(part[0], h + 1);
                 }
+                stage.next();
+                if (--left == 0)
+                    break;
+            }
         }
-        const place tile = locate<S>(p, number, rank);
-        unsigned char *const slots = smem + S::STAGING + warp * SLOTS * SLOT_BYTES;
-        if (S::WHEN == AT_END)
-            scale_sums<S>(p, sum, tile.row + warp_row + lane / 4, tile.column + lane % 4 * 2);
-#pragma unroll
-        for (int h = 0; h < S::HALVES; h++) {
-            const int row = tile.row + warp_row + h * 64;
-            if (p.out == SB_BF16)
-                store_rows<__nv_bfloat16>(p, slots, sum[h], row, tile.column, lane, slot);
-            else if (p.out == SB_FP16)
-                store_rows<__half>(p, slots, sum[h], row, tile.column, lane, slot);
-            else
-                store_rows<float>(p, slots, sum[h], row, tile.column, lane, slot);
-        }
+        if (number + clusters >= p.tiles)
+            break;
+        /* The next tile's first products run while this one is stored, where there are registers for both. */
+        if (S::HALVES == 1)
+            start(part[0], 0);
+        store_tile<S>(p, slots, sum, locate<S>(p, number, rank), warp_row, lane, slot);
+        if (S::HALVES == 2)
+            start(part[0], 0);
     }
+    store_tile<S>(p, slots, sum, locate<S>(p, number, rank), warp_row, lane, slot);
     if (lane == 0)
         tma_store_wait();
 }

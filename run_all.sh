@@ -371,7 +371,7 @@ finish() { # CODE
 }
 trap 'echo; echo "interrupted; ./run_all.sh --resume continues" >&2; finish 130' INT TERM
 
-begun=$SECONDS done_seconds=0 # estimated seconds of the runs so far
+begun='' done_seconds=0 # when the first run begins; estimated seconds of the runs so far
 left() {                      # estimated seconds of the others, by how long the runs so far took
     local rest=$((total - done_seconds)) took=$((SECONDS - begun))
     [ $done_seconds -lt 30 ] || rest=$((rest * took / done_seconds))
@@ -396,6 +396,7 @@ perform() { # INDEX LOG
         code=$kept total=$((total - run_seconds[$1]))
         return
     fi
+    : "${begun:=$SECONDS}"
     printf '\n== [%d/%d, %s gone, about %s left] %s\n' $(($1 + 1)) ${#run_bench[@]} "$(duration $((SECONDS - begun)))" \
         "$(duration "$(left)")" "$key"
     # shellcheck disable=SC2086 # options are words

@@ -97,7 +97,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 4, 18, "--ranks 3,4 --bytes 64K,1MB,8M,100MB,1GB --dtype fp32 --mode graph"},
     {RUN_FULL, 4, 8, "--ranks 3,4 --variant all-to-all --in-place 0 --bytes 1MB,100MB,1GB --dtype fp32 --mode graph"},
     {RUN_HEADLINE, 2, 8, "--ranks {gpus} --bytes 1K,1G --dtype fp32 --variant all-reduce,one-shot"},
-    {RUN_FULL, 2, 65,
+    {RUN_FULL, 2, 65, /* a minute of the headline */
      "--ranks {gpus} --bytes 1G --dtype fp32 --variant all-reduce --mode graph --iters 10000 --max-time 60"},
     {RUN_QUICK, 0, 8, "--ranks 2,6 --bytes 1MB,10MB --variant all-reduce"},
     {RUN_DEFAULT, 0, 32, "--ranks 2,4,6 --bytes 1MB,10MB,100MB,1GB --variant all-reduce --max-time 0.5"},

@@ -169,6 +169,11 @@ def gpu_busy(step, wait, step_ms, gpu_uuid, agree=lambda value: value, make=prof
     return {}
 
 
+def gpu_busy_or_note(*arguments, **named):
+    """gpu_busy, or the column note where neither way works."""
+    return gpu_busy(*arguments, **named) or {"note": "the share of busy time could not be measured"}
+
+
 # ---- cores, and what ends a case ----
 
 def limit_s(seconds):

@@ -174,8 +174,7 @@ def measure(case, gpu, warmup, iters):
     result = {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss_first": losses[0],
               "loss_third": losses[2], "loss": float(run.loss.detach()),
               "mfu_pct": load.mfu_pct(gpu["gpu"], case.precision, case.size, case.seq, case.batch, times["step_ms"])}
-    busy = load.gpu_busy(again, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=slowest)
-    return {**result, **busy} if busy else {**result, "note": "the share of busy time could not be measured"}
+    return {**result, **load.gpu_busy_or_note(again, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=slowest)}
 
 
 def ddp(rows, cases, warmup=5, iters=20):

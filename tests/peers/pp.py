@@ -207,7 +207,7 @@ def measure(case):
     dist.all_reduce(facts)
     begun, loss, peak_first, peak_last = facts.tolist()
     with torch.cuda.stream(stream) if whole_step else contextlib.nullcontext():
-        busy = load.gpu_busy(work, torch.cuda.synchronize, step_ms, here["gpu_uuid"], agree=slowest)
+        busy = load.gpu_busy_or_note(work, torch.cuda.synchronize, step_ms, here["gpu_uuid"], agree=slowest)
     mfu = load.mfu_pct(here["gpu"], "bf16", case.size, case.seq, case.micro_batches, step_ms) / ranks
     return {**times, "peak_gib_first": peak_first, "peak_gib_last": peak_last, "loss": loss, "loss_diff": abs(begun - wanted) / wanted,
             "mfu_pct": mfu, **busy, **failed}

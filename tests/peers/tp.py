@@ -164,8 +164,8 @@ def measure(case, mesh, device, facts):
     step_ms = times["step_ms"]
     cells = {**times, "tokens_per_s": batch * seq / step_ms * 1e3, "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
              "loss": loss, "mfu_pct": load.mfu_pct(facts["gpu"], "bf16", size, seq, batch, step_ms) / mesh.size()}
-    busy = load.gpu_busy(step, torch.cuda.synchronize, step_ms, facts["gpu_uuid"], agree=slowest)
-    return {**cells, **busy, **failed} if busy else {**cells, "note": "the share of busy time could not be measured", **failed}
+    busy = load.gpu_busy_or_note(step, torch.cuda.synchronize, step_ms, facts["gpu_uuid"], agree=slowest)
+    return {**cells, **busy, **failed}
 
 
 def main():

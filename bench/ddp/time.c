@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Timing of a case: blocks of steps back to back, alternating with blocks of its compute-only step, which is the same
- * without communication; a few steps one by one for the phases; the collectives and AdamW alone.
+/* Timing of a case: warm-up steps one by one, which say how long the phases take; blocks of steps back to back,
+ * alternating with blocks of the compute-only step, which is the same without communication; the collectives and AdamW
+ * alone.
  *
  * A step lasts from its start to the start of the next one on the compute stream, so that all-gathers which run
  * under the next forward count where they are waited for. Step i of a block is that of the slowest rank. */
@@ -17,8 +18,8 @@
 #include "common/train/update.h"
 
 enum { PHASE_STEPS = 5, ALONE_CALLS = 10, BLOCKS = 2, LONG_BLOCKS = 4, LONG_ITERS = 40, BLOCK_MIN = 2 };
-/* Three steps of more than LONG_STEP_MS have warmed a GPU up, and two say how long its phases take. */
-enum { LONG_STEP_MS = 200, LONG_WARMUP = 3, LONG_PHASE_STEPS = 2 };
+/* Three steps of more than LONG_STEP_MS have warmed a GPU up, and the last two of them say how long its phases take. */
+enum { LONG_STEP_MS = 200, LONG_WARMUP = 3, LONG_PHASE_STEPS = 2, LONG_ALONE_CALLS = 4 };
 
 /* Other measurements than steps repeat as often as they like, but at most --iters times. */
 static int at_most_iters(const ddp_case *k, int n)
@@ -41,14 +42,43 @@ static double mean_loss(const ddp_case *k, replica *r)
 
 /* ---- warm-up, phases ---- */
 
-/* Returns an estimate of a step's milliseconds, the same on all ranks. Sets *ok to false if the step cannot be captured. */
-static double warm_up(ddp_case *k, replica *r, ddp_times *m, bool *ok)
+/* Times of steps one by one: this rank's forward, backward, the rest, the waits in that rest, and the waits for units to
+ * be gathered and for gradients to be reduced. */
+enum { PHASE_TIMES = 6 };
+typedef struct phase_samples {
+    samples of[PHASE_TIMES];
+} phase_samples;
+
+/* A step whose phases are timed. Events in a graph cannot be. */
+static void phase_step(replica *r, phase_samples *x)
+{
+    const bool events = !r->graphs[1];
+    parallel_instrument(r->p, events);
+    replica_step(r);
+    const step_times t = trainer_times(r->t);
+    const double ms[PHASE_TIMES] = {t.forward,
+                                    t.backward,
+                                    t.optimizer,
+                                    events ? parallel_waits_ms(r->p, WAIT_TAIL) : NAN,
+                                    events ? parallel_waits_ms(r->p, WAIT_GATHER) : NAN,
+                                    events ? parallel_waits_ms(r->p, WAIT_REDUCED) : NAN};
+    for (int i = 0; i < PHASE_TIMES; i++)
+        samples_add(&x->of[i], ms[i]);
+    parallel_instrument(r->p, false);
+}
+
+/* Returns an estimate of a step's milliseconds, the same on all ranks, and adds the phases of the second step and later
+ * ones to *x. Sets *ok to false if the step cannot be captured. */
+static double warm_up(ddp_case *k, replica *r, ddp_times *m, phase_samples *x, bool *ok)
 {
     int steps = (int)option_int(k->s->opt, "warmup");
     double last_ms = 0;
     for (int i = 0; i < steps; i++) {
         const double start = host_seconds();
-        replica_step(r);
+        if (i > 0 && r->member)
+            phase_step(r, x);
+        else
+            replica_step(r);
         replica_settle(r);
         last_ms = (host_seconds() - start) * 1e3;
         if (i == 2)
@@ -66,37 +96,18 @@ static double warm_up(ddp_case *k, replica *r, ddp_times *m, bool *ok)
     return ddp_most(k, "estimate", last_ms);
 }
 
-/* Times steps one by one: medians of this rank's forward, backward, the rest, the waits in that rest, and the waits for
- * units to be gathered and for gradients to be reduced. */
-enum { PHASE_TIMES = 6 };
-
-static void time_phases(replica *r, int steps, double out[PHASE_TIMES])
+/* Medians of the phases, of the rank that waits least. */
+static void phases(ddp_case *k, replica *r, double estimate_ms, phase_samples *x, ddp_times *m)
 {
-    samples x[PHASE_TIMES] = {{0}};
-    parallel_instrument(r->p, !r->graphs[1]); /* events in a graph cannot be timed */
-    for (int i = 0; i < steps; i++) {
-        replica_step(r);
-        const step_times t = trainer_times(r->t);
-        samples_add(&x[0], t.forward);
-        samples_add(&x[1], t.backward);
-        samples_add(&x[2], t.optimizer);
-        samples_add(&x[3], r->graphs[1] ? NAN : parallel_waits_ms(r->p, WAIT_TAIL));
-        samples_add(&x[4], r->graphs[1] ? NAN : parallel_waits_ms(r->p, WAIT_GATHER));
-        samples_add(&x[5], r->graphs[1] ? NAN : parallel_waits_ms(r->p, WAIT_REDUCED));
-    }
-    parallel_instrument(r->p, false);
+    const int wanted = at_most_iters(k, estimate_ms > LONG_STEP_MS ? LONG_PHASE_STEPS : PHASE_STEPS);
+    double mine[PHASE_TIMES] = {0};
+    for (int i = (int)x->of[0].n; i < wanted && r->member; i++) /* where --warmup was too short for them */
+        phase_step(r, x);
     replica_settle(r);
     for (int i = 0; i < PHASE_TIMES; i++) {
-        out[i] = i >= 3 && r->graphs[1] ? NAN : stats_of(&x[i]).median;
-        samples_free(&x[i]);
+        mine[i] = stats_of(&x->of[i]).median;
+        samples_free(&x->of[i]);
     }
-}
-
-static void phases(ddp_case *k, replica *r, double estimate_ms, ddp_times *m)
-{
-    double mine[PHASE_TIMES] = {0};
-    if (r->member)
-        time_phases(r, at_most_iters(k, estimate_ms > LONG_STEP_MS ? LONG_PHASE_STEPS : PHASE_STEPS), mine);
     OWNED double *all = launch_gathered(k->l, "phases", mine, sizeof mine);
     const double *least = all;
     for (int i = 1; i < k->ranks; i++)
@@ -189,9 +200,9 @@ static void time_collectives(replica *r, int calls, double *ms)
     marks_end(r->at.d, at, calls, ms);
 }
 
-static double collectives_alone(ddp_case *k, replica *r)
+static double collectives_alone(ddp_case *k, replica *r, double estimate_ms)
 {
-    const int calls = at_most_iters(k, ALONE_CALLS);
+    const int calls = at_most_iters(k, estimate_ms > LONG_STEP_MS ? LONG_ALONE_CALLS : ALONE_CALLS);
     double mine[ALONE_CALLS] = {0};
     samples x = {0};
     launch_barrier(k->l, "collectives alone");
@@ -228,15 +239,16 @@ static double optimizer_alone(ddp_case *k, replica *r)
 bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
 {
     const int blocks = at_most_iters(k, k->s->timing.iters < LONG_ITERS ? BLOCKS : LONG_BLOCKS);
+    phase_samples x = {0};
     bool ok = true;
     *m = (ddp_times){.tail = NAN, .used_bytes = NAN, .loss_third = NAN};
     phase_set("warm-up of %s", case_name(k->c));
     scope_push("warm-up");
-    const double estimate_ms = warm_up(k, r, m, &ok);
+    const double estimate_ms = warm_up(k, r, m, &x, &ok);
     scope_pop();
     if (!ok)
         return false;
-    phases(k, r, estimate_ms, m);
+    phases(k, r, estimate_ms, &x, m);
     const int steps = block_steps(k, blocks, estimate_ms);
     phase_set("timing of %s", case_name(k->c));
     for (int b = 0; b < blocks; b++) {
@@ -250,7 +262,7 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
     const double most = ddp_most(k, "device memory", r->member ? used : 0);
     m->used_bytes = device_kind_of(r->at.d) == DEVICE_CPU ? NAN : most;
     phase_set("timing collectives alone of %s", case_name(k->c));
-    m->comm_alone = collectives_alone(k, r);
+    m->comm_alone = collectives_alone(k, r, estimate_ms);
     m->opt_alone = optimizer_alone(k, r);
     return true;
 }

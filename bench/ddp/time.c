@@ -97,9 +97,9 @@ static double warm_up(ddp_case *k, replica *r, ddp_times *m, phase_samples *x, b
 }
 
 /* Medians of the phases, of the rank that waits least. */
-static void phases(ddp_case *k, replica *r, double estimate_ms, phase_samples *x, ddp_times *m)
+static void phases(ddp_case *k, replica *r, phase_samples *x, ddp_times *m)
 {
-    const int wanted = at_most_iters(k, estimate_ms > LONG_STEP_MS ? LONG_PHASE_STEPS : PHASE_STEPS);
+    const int wanted = at_most_iters(k, m->long_step ? LONG_PHASE_STEPS : PHASE_STEPS);
     double mine[PHASE_TIMES] = {0};
     for (int i = (int)x->of[0].n; i < wanted && r->member; i++) /* where --warmup was too short for them */
         phase_step(r, x);
@@ -119,11 +119,12 @@ static void phases(ddp_case *k, replica *r, double estimate_ms, phase_samples *x
 
 /* ---- blocks ---- */
 
-/* Times n steps after one that is not measured, so that communication of the step before is in flight, or is not. */
-static device_window run_block(ddp_case *k, replica *r, int n, bool counts, double *ms)
+/* Times n steps, if asked after one that is not measured. */
+static device_window run_block(ddp_case *k, replica *r, bool lead, int n, bool counts, double *ms)
 {
     device_event **begin = marks_begin(r->at.d, n);
-    replica_step(r);
+    if (lead)
+        replica_step(r);
     device_sense_begin(r->at.d);
     for (int i = 0; i < n; i++) {
         device_event_record(r->at.d, begin[i]);
@@ -137,6 +138,8 @@ static device_window run_block(ddp_case *k, replica *r, int n, bool counts, doub
     return window;
 }
 
+/* A step that is not measured leads a block, so that communication of the step before is in flight, and a short step finds
+ * the GPU busy. A long one without communication needs neither. */
 static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times *m)
 {
     OWNED double *mine = xcalloc((unsigned long)n, sizeof *mine);
@@ -145,7 +148,7 @@ static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times 
     scope_push(communicating ? "steps" : "compute-only steps");
     device_window window = {NAN, NAN, NAN};
     if (r->member)
-        window = run_block(k, r, n, communicating, mine);
+        window = run_block(k, r, communicating || !m->long_step, n, communicating, mine);
     scope_pop();
     OWNED double *slowest = launch_most_each(k->l, "steps", mine, n, k->ranks);
     for (int i = 0; i < n; i++)
@@ -200,9 +203,8 @@ static void time_collectives(replica *r, int calls, double *ms)
     marks_end(r->at.d, at, calls, ms);
 }
 
-static double collectives_alone(ddp_case *k, replica *r, double estimate_ms)
+static double collectives_alone(ddp_case *k, replica *r, int calls)
 {
-    const int calls = at_most_iters(k, estimate_ms > LONG_STEP_MS ? LONG_ALONE_CALLS : ALONE_CALLS);
     double mine[ALONE_CALLS] = {0};
     samples x = {0};
     launch_barrier(k->l, "collectives alone");
@@ -221,12 +223,12 @@ static bool run_optimizer(void *arg)
     return trainer_optimizer(arg);
 }
 
-static double optimizer_alone(ddp_case *k, replica *r)
+static double optimizer_alone(ddp_case *k, replica *r, int calls)
 {
     measure_how how = measure_default(k->s);
     how.dev = r->at.d;
     how.timing.warmup = 3;
-    how.timing.iters = at_most_iters(k, ALONE_CALLS);
+    how.timing.iters = calls;
     how.timing.settle_s = 0; /* steps came before it */
     double ms = 0;
     if (r->member && !measure_with(k->s, NULL, "AdamW alone", &how, run_optimizer, r->t, &ms))
@@ -248,7 +250,8 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
     scope_pop();
     if (!ok)
         return false;
-    phases(k, r, estimate_ms, &x, m);
+    m->long_step = estimate_ms > LONG_STEP_MS;
+    phases(k, r, &x, m);
     const int steps = block_steps(k, blocks, estimate_ms);
     phase_set("timing of %s", case_name(k->c));
     for (int b = 0; b < blocks; b++) {
@@ -262,7 +265,8 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
     const double most = ddp_most(k, "device memory", r->member ? used : 0);
     m->used_bytes = device_kind_of(r->at.d) == DEVICE_CPU ? NAN : most;
     phase_set("timing collectives alone of %s", case_name(k->c));
-    m->comm_alone = collectives_alone(k, r, estimate_ms);
-    m->opt_alone = optimizer_alone(k, r);
+    const int calls = at_most_iters(k, m->long_step ? LONG_ALONE_CALLS : ALONE_CALLS);
+    m->comm_alone = collectives_alone(k, r, calls);
+    m->opt_alone = optimizer_alone(k, r, calls);
     return true;
 }

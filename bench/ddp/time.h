@@ -16,6 +16,7 @@ typedef struct ddp_times {
     double loss_first, loss_third, loss_last; /* the third is NAN with a shorter warm-up */
     uint64_t checksum;
     double used_bytes;
+    bool long_step; /* steps take so long that fewer of everything are timed */
 } ddp_times;
 
 /* Times a case; free_before are the device's free bytes before its replica was made. Returns false after setting the row

@@ -26,6 +26,8 @@ constexpr int COLUMNS = 128, STEP = 128;                   /* columns of a block
 constexpr int CLUSTER = 2, WARPS = 8;                      /* blocks that share A; consumer warps of a block */
 constexpr int THREADS = 32 * WARPS + 128;                  /* the first warpgroup loads */
 constexpr int SCALE_WARPS = 2;                             /* of which these read scales */
+constexpr int SCALES_BARRIER = 1;                          /* of the first stage: its scales may be written over */
+constexpr int SCALES_THREADS = 32 * (WARPS + SCALE_WARPS); /* that meet there */
 constexpr int BOX_ROWS = 16, SLOT_ROW = 64;                /* a box that a warp stores, 64-byte swizzle */
 constexpr int SLOTS = 3, SLOT_BYTES = BOX_ROWS * SLOT_ROW; /* how many may be under way */
 constexpr int LAG = 256;                                   /* clocks: the first products of a warpgroup */
@@ -101,7 +103,8 @@ __device__ __forceinline__ void produce(const params &p, uint32_t base, int rank
     }
 }
 
-/* A warp: its share of the scales of every step. They are read while the stage is still in use. */
+/* A warp: its share of the scales of every step. They are read while the stage is still in use. Each thread arrives for what it has
+ * written or read itself: one for its whole warp would be as good, but racecheck does not follow that. */
 template <class S>
 __device__ __forceinline__ void produce_scales(const params &p, unsigned char *smem, uint32_t base, int rank, int first,
                                                int clusters, int thread)
@@ -129,16 +132,16 @@ __device__ __forceinline__ void produce_scales(const params &p, unsigned char *s
         for (int i = 0; i < p.steps; i++, stage.next()) {
             if (i + 1 < p.steps)
                 read(next, i + 1);
-            mbarrier_wait(base + S::EMPTY + 8 * stage.slot, stage.parity ^ 1);
+            named_sync(SCALES_BARRIER + stage.slot, SCALES_THREADS);
             float *out = (float *)(smem + S::SCALES_AT) + stage.slot * S::SCALES + thread;
 #pragma unroll
             for (int j = 0; j < EACH; j++)
                 out[j * 32 * SCALE_WARPS] = now[j], now[j] = next[j];
-            __syncwarp();
-            if (thread % 32 == 0)
-                mbarrier_arrive(base + S::FULL + 8 * stage.slot);
+            mbarrier_arrive(base + S::FULL + 8 * stage.slot);
         }
     }
+    for (int slot = 0; slot < S::STAGES; slot++) /* no arrival is left */
+        named_sync(SCALES_BARRIER + slot, SCALES_THREADS);
 }
 
 /* ---- from sums to D ---- */
@@ -278,7 +281,8 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
         wgmma_commit();
     };
     auto release = [&](int which) {
-        __syncwarp();       /* its scales are read */
+        if (S::SCALES > 0)
+            named_arrive(SCALES_BARRIER + which, SCALES_THREADS);
         if (lane < CLUSTER) /* one block each */
             mbarrier_arrive_cluster(release_at + 8 * which);
     };
@@ -311,6 +315,8 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
         finish(constant<1>(), x, which, 0);
     };
 
+    for (int s = 0; S::SCALES > 0 && s < S::STAGES; s++) /* no stage has scales yet */
+        named_arrive(SCALES_BARRIER + s, SCALES_THREADS);
     if (S::PARTS == 1 && warp >= 4) { /* if both warpgroups began together, both would often add at the same time */
         mbarrier_wait(full, 0);
         for (const unsigned begin = clock(); (unsigned)clock() - begin < LAG;)
@@ -375,7 +381,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul8_kernel(const __grid_consta
         tma_prefetch(&p.a);
         tma_prefetch(&p.b);
         for (int s = 0; s < S::STAGES; s++) {
-            mbarrier_init(base + S::FULL + 8 * s, 1 + (S::SCALES > 0 ? SCALE_WARPS : 0));
+            mbarrier_init(base + S::FULL + 8 * s, 1 + (S::SCALES > 0 ? 32 * SCALE_WARPS : 0));
             mbarrier_init(base + S::EMPTY + 8 * s, CLUSTER * WARPS);
         }
         mbarrier_init_fence();

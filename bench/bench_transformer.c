@@ -203,7 +203,7 @@ static const bench_info info = {
     .small = "--size tiny --seq 16,32 --batch 2 --iters 3 --warmup 1",
     .section = "transformer",
     .figures = (const char *const[]){"transformer_time", "transformer_mfu", "transformer_speedup", "transformer_fusion",
-                                     "scaling", "width", "transformer_warmup", "ladder", NULL},
+                                     "transformer_float8", "scaling", "width", "transformer_warmup", "ladder", NULL},
 };
 
 static bool run_optimizer(void *arg)

@@ -283,6 +283,32 @@ TEST_IN_FOLDER(losses_stand_beside_the_ratio)
     }
 }
 
+/* What gains least comes first, with its price in loss: of steps and of runs. A run whose loss is lower has no gap above. */
+TEST_IN_FOLDER(float8_leads_with_what_gains_least)
+{
+#define STEP8(precision, speed, pays)                                                                                  \
+    "3,1,bench_transformer,graph,ok,,xl,4,1024," precision ",train-step,none,5,100,100,40000," speed "," pays END
+#define RUN8(precision, draw, speed, gap)                                                                              \
+    "3,1,bench_run,log,ok,,small,512," precision ",1000,8," draw ",1.25," speed "," gap END
+    machine(*state);
+    folder_write(*state, "bench_transformer.csv",
+                 "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,"
+                 "step_mean_ms,tokens_per_s,speedup_bf16,fp8_pays" RUN STEP8("fp8-delayed", "1.3", "yes")
+                     STEP8("fp8-rowwise", "0.9", "no") STEP8("fp8-block", "1.2", "yes"));
+    folder_write(*state, "bench_run.csv",
+                 "schema,method,bench,variant,status,reason,size,seq,precision,steps,global_batch,draw,loss_last,"
+                 "speedup_bf16,loss_gap_pct" RUN RUN8("fp8-block", "0", "0.7", "-0.1")
+                     RUN8("fp8-block", "1", "0.9", "-0.3") RUN8("fp8-rowwise", "0", "0.95", "0.4"));
+    free(report_text(*state));
+    OWNED char *page = folder_text(*state, "report.html");
+    text_has(page,
+             "a step of xl at S 1024 is 0.900 times as fast as in bf16 (fp8-rowwise); that is the least of 3 steps, "
+             "and its loss after a run is 0.400 % above that of bf16. The most is 1.30; 1 step did not gain.");
+    text_has(page,
+             "fp8-block gains least: on small at S 512, its step is 0.800 times as fast as in bf16, and after 1000 "
+             "steps its loss is 0.200 % below that of bf16. The most is 0.950.");
+}
+
 /* An interval is from the quickest tenth of one side's steps over the slowest of the other's to the other way round. */
 TEST_IN_FOLDER(shared_layers_have_an_interval)
 {

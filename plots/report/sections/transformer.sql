@@ -65,11 +65,7 @@ WHERE n_ > 1 GROUP BY precision, size, seq ORDER BY precision, size_place(size),
 
 ### Does float8 pay? The step
 
-@view float8_steps
-SELECT *, coalesce(own, lent) AS gap, own IS NULL AND lent IS NOT NULL AS borrowed
-FROM (SELECT *, (SELECT avg(loss_gap_pct) FROM bench_run r WHERE r.status = 'ok' AND r.precision = b.precision) AS own,
-    (SELECT avg(loss_gap_pct) FROM losses l WHERE l.precision = b.precision) AS lent
-    FROM bench_transformer b WHERE precision LIKE 'fp8-%' AND mode = 'train-step' AND coalesce(cold, 0) = 0)
+@use float8_steps
 
 With the products of the blocks in float8, a step of {size} at S {seq} is {n(speedup_bf16)} times as fast as in bf16
 ({precision}); that is the least of {steps} steps{iif(gap IS NULL, ', and no run here says what it costs in loss',

@@ -62,18 +62,15 @@ def error(d, a, b):
     return ((d[:64, :64].double() - want).norm() / want.norm()).item()
 
 
-DEEP = {"deep-block": "block", "deep-block-dw": "block-dw"}  # DeepGEMM's, of the same codes and scales
+DEEP = "deep-block"  # DeepGEMM's `block`; with 1x128 blocks on both sides it only adds to a matrix in fp32, which is other work
 
 
-def deep_product_of(name, codes, scales, out):
+def deep_product_of(codes, scales, out):
     """A call of DeepGEMM, whose scales lie as it wants them beforehand. It compiles a kernel at the first call of a shape."""
     import deep_gemm
     (codes_a, codes_b), (scales_a, scales_b) = codes, scales
-    scales_a, squares = deep_gemm.get_mn_major_tma_aligned_tensor(scales_a.contiguous()), name == "block"
-    scales_b = scales_b.contiguous() if squares else deep_gemm.get_mn_major_tma_aligned_tensor(scales_b.contiguous())
-    operands = (codes_a, scales_a), (codes_b, scales_b)
-    recipe = (1, 128 if squares else 1, 128)
-    return lambda: (deep_gemm.fp8_gemm_nt(*operands, out, recipe=recipe), out)[1]
+    operands = (codes_a, deep_gemm.get_mn_major_tma_aligned_tensor(scales_a.contiguous())), (codes_b, scales_b.contiguous())
+    return lambda: (deep_gemm.fp8_gemm_nt(*operands, out, recipe=(1, 128, 128)), out)[1]
 
 
 def product_of(name, a, b):
@@ -81,12 +78,12 @@ def product_of(name, a, b):
     if name == "bf16":
         out = torch.empty(a.shape[0], b.shape[0], device="cuda", dtype=torch.bfloat16)
         return lambda: torch.mm(a, b.t(), out=out)
-    kind_a, kind_b, block_a, block_b, fast = PRODUCTS[DEEP.get(name, name)]
+    kind_a, kind_b, block_a, block_b, fast = PRODUCTS["block" if name == DEEP else name]
     codes_a, scales_a = cast(a, kind_a, block_a)
     codes_b, scales_b = cast(b, kind_b, block_b)
-    if name in DEEP:
+    if name == DEEP:
         out = torch.empty(a.shape[0], b.shape[0], device="cuda", dtype=torch.bfloat16)
-        return deep_product_of(DEEP[name], (codes_a, codes_b), (scales_a, scales_b), out)
+        return deep_product_of((codes_a, codes_b), (scales_a, scales_b), out)
     scale_a, scale_b = lie(scales_a, block_a), lie(scales_b, block_b)
     if block_b == (128, 128):
         kinds = functional.ScalingType
@@ -96,18 +93,18 @@ def product_of(name, a, b):
 
 
 def named(name):
-    if name in DEEP:
+    if name == DEEP:
         return "deep_gemm.fp8_gemm_nt"
     return "torch.mm" if name == "bf16" else "torch.nn.functional.scaled_mm" if name == "block" else "torch._scaled_mm"
 
 
 def fp8(rows, small):
     """What a library refuses, or has no memory for, gets a row that says so."""
-    deep = DEEP if importlib.util.find_spec("deep_gemm") else ()
+    deep = (DEEP,) if importlib.util.find_spec("deep_gemm") else ()
     for m, n, k in ((512, 512, 1024),) if small else (*SHAPES, *GRADIENTS):
         a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
         for name in ("bf16", "tensor-e5m2") if (m, n, k) in GRADIENTS else ("bf16", *PRODUCTS, *deep):
-            case = dict(bench="fp8", product=DEEP.get(name, name), shape=f"{m}x{n}x{k}", mode="graph",
+            case = dict(bench="fp8", product="block" if name == DEEP else name, shape=f"{m}x{n}x{k}", mode="graph",
                         policy=f"{named(name)}, operands ready; {clock.SETTLED}")
             try:
                 call = product_of(name, a, b)

@@ -75,8 +75,9 @@ static option_spec option_table[] = {
      .help = "base number of a rank's threads for a save, which uses up to twice as many", .def_cpu = "2", .min = 1,
      .max = 64, .unit = "threads"},
     {"resume-run", OPTION_TEXT, 0, "",
-     .help = "continue from the newest complete checkpoint in this folder, and save there; if --folder names "
-             "it, too, a run without a checkpoint begins anew"},
+     .help =
+         "continue from the newest complete checkpoint in this folder, and save there; one of bf16 continues in "
+         "fp8-*, and the other way round; if --folder names the folder, too, a run without a checkpoint begins anew"},
     {"dump", OPTION_TEXT, 0, "",
      .help = "a folder for what another program needs to make the same run: start.safetensors, tokens.npy, run.json "
              "(tests/peers/run.py)"},

@@ -10,6 +10,7 @@
 #include "common/checkpoint/folder.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
+#include "common/model/float8.h"
 
 enum { READERS = 4 };
 
@@ -18,6 +19,21 @@ enum { READERS = 4 };
 static void note_updates(const run *x, char *out, size_t bytes)
 {
     snprintf(out, bytes, "%s, --clip %.9g", x->k.o.precision->name, x->k.o.clip_norm);
+}
+
+/* The policy that was noted. */
+static const precision *policy_of(const checkpoint_state *s)
+{
+    OWNED char *name = xasprintf("%.*s", (int)strcspn(s->updates, ","), s->updates);
+    return precision_find(name);
+}
+
+/* What bf16 saved goes on in float8, and the other way round. */
+static bool updates_go_on(const run *x, const checkpoint_state *s, const char *here)
+{
+    const precision *was = policy_of(s);
+    return was && precision_same_state(was, x->k.o.precision) &&
+           text_is(s->updates + strlen(was->name), here + strlen(x->k.o.precision->name));
 }
 
 void run_state_note(const run *x, checkpoint_state *out)
@@ -58,7 +74,7 @@ static const char *differs(const run *x, const checkpoint_state *s, char *why, s
     else if (d->hash && d->hash != data_print(x->data))
         snprintf(why, why_bytes, "its data had other tokens than '%s' has here%s", data,
                  data_made(x->data) ? ": --symbols must be the same" : "");
-    else if (*s->updates && !text_is(s->updates, updates))
+    else if (*s->updates && !updates_go_on(x, s, updates))
         snprintf(why, why_bytes, "its updates are of %s; here %s", s->updates, updates);
     else if (!text_is(was->kind, is->name) || was->lr != is->lr || was->min_lr != is->min_lr ||
              was->warmup != is->warmup || (was->steps != is->steps && !text_is(is->name, "constant")))
@@ -165,6 +181,15 @@ void run_past_note(run *x)
 
 /* ---- going on ---- */
 
+static void say_from_where(const run *x, const checkpoint *c)
+{
+    const precision *was = policy_of(&c->m.state), *is = x->k.o.precision;
+    const float8_recipe *recipe = float8_recipe_find(is->name);
+    OWNED char *other = was && was != is ? xasprintf(", from %s to %s", was->name, is->name) : xstrdup("");
+    warn("continuing after step %lld of %s%s%s", (long long)x->first, c->path, other,
+         recipe && recipe->delayed ? "; its history of largest magnitudes begins anew" : "");
+}
+
 bool run_resume(run *x, const char *folder)
 {
     char why[1200] = "", text[800];
@@ -195,7 +220,7 @@ bool run_resume(run *x, const char *folder)
                        (long long)x->steps);
         ok = false;
     } else if (launch_rank(x->k.l) == 0) {
-        warn("continuing after step %lld of %s", (long long)x->first, c.path);
+        say_from_where(x, &c);
     }
     ok = ok && load(x, &c);
     checkpoint_close(&c);

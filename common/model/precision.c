@@ -40,6 +40,12 @@ const precision *precision_find(const char *name)
     return NULL;
 }
 
+bool precision_same_state(const precision *p, const precision *q)
+{
+    return p->compute == q->compute && p->activations == q->activations && p->param == q->param && p->grad == q->grad &&
+           p->moments == q->moments && p->master == q->master && p->loss_scaling == q->loss_scaling;
+}
+
 moments_kind moments_parse(const char *name)
 {
     return strcmp(name, "fp32") == 0 ? MOMENTS_FP32 : strcmp(name, "bf16") == 0 ? MOMENTS_BF16 : MOMENTS_POLICY;

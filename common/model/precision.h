@@ -26,6 +26,7 @@ extern const precision precisions[]; /* ends with name == NULL */
     "delayed"
 
 const precision *precision_find(const char *name);
+bool precision_same_state(const precision *p, const precision *q); /* one's numbers between two steps are the other's */
 
 /* Adam's m and v: as the policy says, in fp32, or in bf16, where v is rounded stochastically (kernels/shared/stochastic.h). The
  * bf16 of bf16-pure is rounded to the nearest, as PyTorch does. */

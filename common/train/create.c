@@ -364,10 +364,7 @@ int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx,
 /* The same bits in the same places; with copies of an offload, or codes, places would depend on the policy. */
 static bool convertible(const step *s, const precision *to)
 {
-    const precision *p = s->o.precision;
-    return p->compute == to->compute && p->activations == to->activations && p->param == to->param &&
-           p->grad == to->grad && p->moments == to->moments && p->master == to->master &&
-           p->loss_scaling == to->loss_scaling && !s->codes && !offload_count(&s->schedule);
+    return precision_same_state(s->o.precision, to) && !s->codes && !offload_count(&s->schedule);
 }
 
 bool trainer_convert(trainer *t, const precision *to, char *why, size_t why_bytes)

@@ -228,6 +228,55 @@ static void what_is_lost_or_wrong_has_a_name(void **state)
     free(folder);
 }
 
+static double last_loss(const char *folder, const char *policy)
+{
+    OWNED char *path = xasprintf("%s/results/test-x1/run/save-ddp-1-tiny-16-%s.csv", folder, policy);
+    OWNED_CSV csv *c = csv_read(path);
+    assert_non_null(c);
+    assert_int_equal(c->rows, steps / 2);
+    return csv_real(c, c->rows - 1, "loss");
+}
+
+/* bf16 and float8 have the same state between steps: what one saved, the other continues. The same policy does so bit for bit. */
+static void a_run_goes_on_in_float8_and_back(void **state)
+{
+#define IN(policy) "--variant save --folder ck --resume-run ck --ranks 1 --batch 2 --precision " policy
+    static const char *const of[] = {"bf16", "fp8-block", "fp8-delayed"};
+    static const struct {
+        int from, to;
+        const char *says;
+    } ways[] = {{0, 1, "from bf16 to fp8-block\n"},
+                {0, 2, "from bf16 to fp8-delayed; its history of largest magnitudes begins anew\n"},
+                {1, 0, "from fp8-block to bf16\n"},
+                {2, 0, "from fp8-delayed to bf16\n"},
+                {0, 0, "step-00000021\n"},
+                {1, 1, "step-00000021\n"}};
+    OWNED char *all = below(*state, "policies");
+    char *whole[3];
+    for (int i = 0; i < 3; i++) {
+        OWNED char *run = xasprintf(IN("%s"), of[i]);
+        whole[i] = below(all, of[i]);
+        csv_free(go(whole[i], run, EXIT_CODE_OK));
+    }
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const char *from = whole[ways[i].from], *to = whole[ways[i].to], *policy = of[ways[i].to];
+        OWNED char *name = xasprintf("%d", (int)i), *here = below(all, name), *run = xasprintf(IN("%s"), policy);
+        OWNED char *stopped =
+            xasprintf("cd '%s' && cp -r '%s/ck' . && rm -r ck/step-*28 ck/step-*35 ck/step-*40", here, from);
+        assert_int_equal(system(stopped), 0);
+        expect_words(here, run, EXIT_CODE_OK, ways[i].says);
+        const double off = last_loss(here, policy) / last_loss(to, policy) - 1;
+        if (!(fabs(off) < 0.01))
+            fail_msg("%s: the last loss is off by %.2g", ways[i].says, off);
+        if (from == to)
+            same_state(from, here);
+    }
+    expect_words(whole[0], IN("fp8-block --clip 0"), EXIT_CODE_USAGE, "of bf16, --clip 1; here fp8-block, --clip 0");
+    expect_words(whole[1], IN("bf16-pure"), EXIT_CODE_USAGE, "the checkpoint has other moments");
+    for (int i = 0; i < 3; i++)
+        free(whole[i]);
+}
+
 /* Waits for the checkpoint behind those that are there, and a little more; with more steps a save may be under way then. */
 static int kill_behind_next(const char *folder, const char *options, double ms)
 {
@@ -284,7 +333,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_run_goes_on_bit_for_bit), cmocka_unit_test(a_signal_saves_first),
-        cmocka_unit_test(a_run_goes_on_on_other_ranks), cmocka_unit_test(what_is_lost_or_wrong_has_a_name)};
+        cmocka_unit_test(a_run_goes_on_on_other_ranks), cmocka_unit_test(what_is_lost_or_wrong_has_a_name),
+        cmocka_unit_test(a_run_goes_on_in_float8_and_back)};
     const struct CMUnitTest more[] = {cmocka_unit_test(any_strategy_at_any_time)};
     return getenv("STEPBENCH_RESUMES") ? cmocka_run_group_tests(more, folder_create, folder_remove)
                                        : cmocka_run_group_tests(tests, folder_create, folder_remove);

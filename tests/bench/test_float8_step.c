@@ -67,7 +67,7 @@ static bool is(const csv *c, size_t row, const char *column, const char *value)
 static csv *sharded(void **state, size_t rows, const char *options)
 {
     OWNED char *all = xasprintf(
-        "--layers 1 --batch 1 --seq 16 --grad-dtype fp32 --iters 3 --warmup 1 --small replicated %s", options);
+        "--layers 1 --batch 1 --seq 16 --grad-dtype fp32 --warmup 1 --small replicated --variant fsdp %s", options);
     csv *c = bench_rows(*state, "bench_fsdp", "", all, EXIT_CODE_OK);
     assert_non_null(c);
     assert_int_equal(c->rows, rows);
@@ -79,15 +79,14 @@ static csv *sharded(void **state, size_t rows, const char *options)
 }
 
 /* Two ranks have every bit of one rank that does everything. Weights are gathered and cast whole, or gathered as codes: that
- * halves the bytes, and keeps what one rank's own casts have. Either way a step is compared with that of bf16. */
+ * halves the bytes, and keeps what one rank's own casts have. Either way a step is compared with that of bf16. Codes serve all
+ * micro-batches and the second forward, too; the squares of a clip's norm are added up in another order. */
 TEST(shards_agree_with_one_rank)
 {
+#define SQUARES "--ranks 2 --d-model 128 --d-ff 256 --heads 2 --gather-dtype param,float8 "
     needs_gloo();
     double whole = 0;
-    OWNED_CSV csv *c =
-        sharded(state, 6,
-                "--ranks 2 --d-model 128 --d-ff 256 --heads 2 --variant fsdp --gather-dtype param,float8 "
-                "--precision bf16,fp8-tensorwise,fp8-block");
+    OWNED_CSV csv *c = sharded(state, 6, SQUARES "--iters 3 --precision bf16,fp8-tensorwise,fp8-block");
     for (size_t row = 2; row < c->rows; row++) {
         const double gain = csv_real(c, 0, "step_ms") / csv_real(c, row, "step_ms");
         assert_true(fabs(csv_real(c, row, "speedup_bf16") / gain - 1) < 1e-6 &&
@@ -100,6 +99,11 @@ TEST(shards_agree_with_one_rank)
         if (codes)
             assert_true(bytes < 0.7 * whole);
     }
+    OWNED_CSV csv *clipped = sharded(state, 4,
+                                     SQUARES "--iters 0 --precision fp8-tensorwise,fp8-block --clip 1 --update after "
+                                             "--micro-batches 2 --recompute block");
+    for (size_t row = 0; row < clipped->rows; row++)
+        assert_true(csv_real(clipped, row, "err_grad") < 1e-6 && csv_real(clipped, row, "err_param") == 0);
 }
 
 /* So says a row of every other bench of steps. */
@@ -129,7 +133,7 @@ TEST(other_recipes_gather_parameters)
 {
     needs_gloo();
     OWNED_CSV csv *c = sharded(state, 4,
-                               "--ranks 4 --size tiny --variant fsdp --gather-dtype float8 "
+                               "--ranks 4 --size tiny --iters 3 --gather-dtype float8 "
                                "--precision fp8-tensorwise,fp8-rowwise,fp8-block,fp8-delayed");
     for (size_t row = 0; row < c->rows; row++) {
         assert_string_equal(csv_cell(c, row, "gathered_dtype"), row == 0 ? "e4m3" : "bf16");

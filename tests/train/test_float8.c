@@ -363,6 +363,72 @@ TEST(everything_is_cast_once)
     }
 }
 
+static int poisoned; /* the cast of a step whose source has one number that is not finite; -1: none */
+static uint16_t *poison, sound;
+
+static void put_poison(const void *x)
+{
+    if (casts != poisoned || poison)
+        return;
+    poison = (uint16_t *)(uintptr_t)x; /* NOLINT: it is itself again behind the cast */
+    sound = *poison;
+    *poison = casts % 2 ? 0x7fc0 : 0xff80; /* NaN, -Inf */
+}
+
+static sb_status poisoned_amax(sb_context *ctx, const sb_amax *p, void *stream)
+{
+    put_poison(p->x);
+    return bed.kernels->train->amax(ctx, p, stream);
+}
+
+static sb_status poisoned_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
+{
+    put_poison(p->x);
+    const sb_status s = bed.kernels->train->quantize(ctx, p, stream);
+    if (casts++ == poisoned)
+        *poison = sound, poison = NULL;
+    return s;
+}
+
+/* Whichever cast of a step meets a number that is not finite: the norm of the gradients isn't either, so the step is skipped as in
+ * bf16. The next one has the bits of the one before, since no history remembers it. */
+TEST(a_cast_of_what_is_not_finite_skips_the_step)
+{
+    if (device_kind_of(bed.dev) != DEVICE_CPU)
+        return; /* the host changes no operands there */
+    sb_train_ops ops = *bed.kernels->train;
+    sb_kernels poisoning = *bed.kernels;
+    ops.amax = poisoned_amax, ops.quantize = poisoned_quantize;
+    poisoning.train = &ops;
+    for (int i = 0; i < FLOAT8_POLICIES; i++) {
+        char why[256] = "";
+        step_options o = float8_options(float8_policies[i]);
+        o.share_grad_memory = false;
+        o.clip_norm = 1;
+        o.lr = 0;
+        OWNED_TRAINER trainer *t = trainer_create(bed.dev, bed.mem, &poisoning, bed.ctx, &o, why, sizeof why);
+        assert_non_null(t);
+        golden_params(t);
+        golden_tokens(t, 0);
+        OWNED float *want = NULL, *got = NULL;
+        const int each = 3 * 4 * 3;
+        for (int n = -1; n <= each; n++) {
+            sb_optimizer_state s;
+            casts = 0, poisoned = n;
+            step(t);
+            assert_int_equal(casts, each);
+            trainer_optimizer_state(t, &s);
+            const int skipped = n < 0 ? 0 : n < each ? n + 1 : each;
+            if (s.skipped != skipped)
+                fail_msg("%s: a step whose cast %d isn't finite is not skipped", float8_policies[i], n);
+            if (n < 0)
+                want = all_grads(t);
+        }
+        got = all_grads(t);
+        same_bits(trainer_params(t), want, got, float8_policies[i]);
+    }
+}
+
 TEST(memory_is_planned)
 {
     const fusion ways[] = {FUSION_NONE, FUSION_KERNELS};

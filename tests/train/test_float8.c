@@ -208,6 +208,80 @@ TEST(gradients_are_those_of_the_roundings)
     }
 }
 
+/* Feature OUTLIER of each layer's first norm by `gain`, and what reads it by the inverse: of parameters, or back of gradients. */
+static void plant_outlier(const params *p, float *values, float gain)
+{
+    enum { OUTLIER = 5 };
+    for (int i = 0; i < p->count; i++) {
+        const param_tensor *of = &p->tensors[i];
+        if (of->kind == PARAM_LN1)
+            values[OUTLIER] *= gain;
+        if (of->kind == PARAM_Q || of->kind == PARAM_K || of->kind == PARAM_V)
+            for (int row = 0; row < of->rows; row++)
+                values[row * of->columns + OUTLIER] /= gain;
+        values += of->count;
+    }
+}
+
+/* A scale of 128 is for half of the features. */
+static step_options outlier_options(const char *policy)
+{
+    step_options o = float8_options(policy);
+    o.config.d_model = 256, o.config.d_ff = 128, o.config.layers = 2;
+    o.share_grad_memory = false;
+    return o;
+}
+
+/* The function, and so what bf16 gives, is the same with any outlier. Caller frees. */
+static float *gradients_with_outlier(const char *policy, float gain)
+{
+    const step_options o = outlier_options(policy);
+    OWNED_TRAINER trainer *t = create(&o);
+    golden_params(t);
+    OWNED float *values = all_params(t);
+    plant_outlier(trainer_params(t), values, gain);
+    set_params(t, values);
+    golden_tokens(t, 0);
+    step(t);
+    float *grads = all_grads(t);
+    plant_outlier(trainer_params(t), grads, gain);
+    return grads;
+}
+
+/* e4m3 has 15 binades of normal numbers, so a feature 64 times as large costs nothing. At 2^14 the small ones of those that share
+ * its scale lose bits: where the whole matrix shares it, the gradients of q, k and v show that; else other roundings still hide it.
+ * At 2^16 all gradients show who shares a scale: 31 other features, 127, those of a token, or those of all tokens. */
+TEST(an_outlier_costs_those_who_share_its_scale)
+{
+    enum { PLAIN, SLIGHT, LARGE, EXTREME, GAINS };
+    static const float gains[GAINS] = {1, 64, 0x1p14f, 0x1p16f};
+    static const int shared_by[FLOAT8_POLICIES] = {3, 2, 2, 1, 1, 3, 0}; /* as above, in the order of policies */
+    double least[4] = {INFINITY, INFINITY, INFINITY, INFINITY}, most[4] = {0};
+    OWNED float *want = gradients_with_outlier("bf16", 1), *same = gradients_with_outlier("bf16", gains[EXTREME]);
+    const step_options o = outlier_options("bf16");
+    params *p = params_create(&o.config);
+    same_bits(p, want, same, "bf16, in which powers of two cost nothing");
+    for (int i = 0; i < policy_count(); i++) {
+        double off[GAINS], worst[GAINS];
+        for (int k = 0; k < GAINS; k++) {
+            OWNED float *got = gradients_with_outlier(float8_policies[i], gains[k]);
+            off[k] = relative_l2(want, got, p->parameters), worst[k] = worst_tensor(p, want, got, NULL);
+        }
+        if (!(off[SLIGHT] < 1.05 * off[PLAIN]))
+            fail_msg("%s: an outlier of 64 costs %.3f, without %.3f", float8_policies[i], off[SLIGHT], off[PLAIN]);
+        const double growth = worst[LARGE] / worst[SLIGHT], in_all = off[EXTREME] / off[SLIGHT];
+        if ((growth > 1.1) != (shared_by[i] == 3))
+            fail_msg("%s: an outlier of 2^14 costs %.3f times one of 64", float8_policies[i], growth);
+        least[shared_by[i]] = fmin(least[shared_by[i]], in_all);
+        most[shared_by[i]] = fmax(most[shared_by[i]], in_all);
+    }
+    for (int k = 0; k < 3; k++)
+        if (!(1.05 * most[k] < least[k + 1]))
+            fail_msg("an outlier of 2^16 costs %.3f times one of 64 where more features share its scale, else %.3f",
+                     least[k + 1], most[k]);
+    params_free(p);
+}
+
 /* A W behind its B makes the bits of a whole B, though it casts by itself. */
 TEST(what_is_made_again_or_later_has_the_same_bits)
 {

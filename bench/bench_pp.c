@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "bench/model/context.h"
+#include "bench/model/timing.h"
 #include "bench/pp/time.h"
 #include "bench/pp/verify.h"
 #include "common/core/text.h"
@@ -58,6 +59,7 @@ static option_spec option_table[] = {
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up steps", .def_cpu = "1", .max = 1000000, .unit = "steps"},
     {"max-time", OPTION_REAL, 0, "10", .help = "take fewer samples, at least 3, if they would take longer than this",
      .max = 86400, .unit = "s", .unset = "0: never"},
+    MODEL_PEAK_OPTION("MFU"),
     {"plant-error", OPTION_CHOICE, 0, "none",
      .help =
          "test the check: two micro-batches in each other's slots; a tensor that comes before its slot is open; a W "
@@ -78,8 +80,6 @@ static const variant_spec variant_table[] = {{"gpipe", "all forwards, then all b
 
 static const column_spec column_table[] = {
     {"step_ms", COLUMN_REAL, true, "a step on all ranks, median; a sample is that of the slowest rank"},
-    {"speedup_bf16", COLUMN_REAL, false,
-     "for precisions other than bf16: step_ms of the same case in bf16, earlier in this run, / step_ms"},
     {"step_p10_ms", COLUMN_REAL, false, "the same, 10th percentile"},
     {"step_p90_ms", COLUMN_REAL, false, "the same, 90th percentile"},
     {"n_steps", COLUMN_INT, false, "samples"},
@@ -98,6 +98,9 @@ static const column_spec column_table[] = {
     {"peak_bytes_last", COLUMN_INT, true, "what the rank of the last stage takes"},
     {"in_flight", COLUMN_REAL, true, "most micro-batches that a rank holds, as parts of all its layers"},
     {"tokens_per_s", COLUMN_REAL, true, "tokens of a step (of all its micro-batches) / step_ms"},
+    {"mfu_causal_pct", COLUMN_REAL, false,
+     "FLOPs of the model (causal attention) / ranks / step_ms / peak of the GPU at the products' precision"},
+    MODEL_FLOAT8_COLUMNS,
     {"one_rank_ms", COLUMN_REAL, false, "the same step on one rank, in the same run; nan where it does not fit"},
     {"speedup", COLUMN_REAL, true, "one_rank_ms / step_ms"},
     {"plan_chunks", COLUMN_INT, false, "chunks of each rank"},
@@ -125,17 +128,7 @@ static bool applies(const char *option, const char *variant)
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
-    if (!model_options_validate(o, msg, msg_bytes))
-        return false;
-    if (!option_flag(o, "check") && !text_is(option_text(o, "plant-error"), "none"))
-        snprintf(msg, msg_bytes, "--plant-error is for the check, which --check 0 leaves out");
-    else if (option_given(o, "timer"))
-        snprintf(msg, msg_bytes, "--timer has no effect here: steps are timed by events on the compute stream");
-    else if (text_is(option_text(o, "l2"), "cold"))
-        snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
-    else
-        return model_mesh_validate(o, msg, msg_bytes);
-    return false;
+    return model_steps_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
 }
 
 static const bench_run run_table[] = {

@@ -41,7 +41,7 @@ static const option_spec option_table[] = {
     {"iters", OPTION_INT, 0, "10", .help = "measured steps", .min = 1, .max = 1000000, .unit = "steps"},
     {"max-time", OPTION_REAL, 0, "0", .help = "end early after this time, but not before 3 steps", .max = 86400,
      .unit = "s", .unset = "0: never"},
-    MODEL_PEAK_OPTION,
+    MODEL_PEAK_OPTION("MFU and HFU"),
     {0}};
 
 static const variant_spec variant_table[] = {

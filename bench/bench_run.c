@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bench/model/context.h"
+#include "bench/model/timing.h"
 #include "bench/run/dump.h"
 #include "bench/run/row.h"
 #include "bench/run/save.h"
@@ -88,8 +89,7 @@ static option_spec option_table[] = {
     {"iters", OPTION_INT, 0, "40",
      .help = "steps measured after the run with what the variant adds, and as many without it; 0: none", .def_cpu = "8",
      .max = 100000, .unit = "steps"},
-    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,
-     .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},
+    MODEL_PEAK_OPTION("MFU"),
     {"plant-error", OPTION_CHOICE, 0, "none",
      .help =
          "test the checks: rates one step early; tokens of the next step, of rank 0 on all ranks, or a window twice; "

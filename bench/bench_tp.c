@@ -12,6 +12,7 @@
 #include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "bench/model/mesh.h"
+#include "bench/model/timing.h"
 #include "bench/share/share.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
@@ -37,8 +38,7 @@ static option_spec option_table[] = {
     {"iters", OPTION_INT, 0, "20",
      .help = "measured steps, alternating in blocks with as many compute-only steps; 0: only the check", .def_cpu = "6",
      .max = 1000000, .unit = "steps"},
-    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,
-     .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},
+    MODEL_PEAK_OPTION("MFU"),
     {"plant-error", OPTION_CHOICE, 0, "none",
      .help =
          "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "

@@ -47,7 +47,7 @@ static const option_spec option_table[] = {
              "is not transposed, products without the scale of A, largest magnitudes of another matrix, or a "
              "quarter of what they are, codes read as the other format",
      .choices = FLOAT8_FAULT_CHOICES},
-    MODEL_PEAK_OPTION,
+    MODEL_PEAK_OPTION("MFU and HFU"),
     SESSION_SUSTAIN,
     {0}};
 
@@ -241,8 +241,9 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     row_real(w, "loss_first", m.loss_first);
     row_real(w, "loss_third", m.loss_third);
     row_real(w, "loss_last", m.loss_last);
-    model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
-    model_fill_float8(s, c, w, o, model_flops(o, FLOPS_CAUSAL), m.median_ms[MODEL_STEP]);
+    const double flops = model_flops(o, FLOPS_CAUSAL), step_ms = m.median_ms[MODEL_STEP];
+    model_fill_rates(s, w, o, step_ms);
+    model_fill_float8(s, c, w, o, flops, flops / (step_ms * 1e9), step_ms);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
     row_int(w, "init_bytes", bytes_before_steps(t));
     row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t) * step_micro_batches(o));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "bench/model/case.h"
+#include "bench/model/timing.h"
 #include "common/launch/launch.h"
 #include "common/replica/replica.h"
 
@@ -34,8 +35,7 @@
     {"max-time", OPTION_REAL, 0, "5",                                                                                  \
      .help = "measure fewer steps, at least 2 per block, if they would take longer than this", .max = 86400,           \
      .unit = "s", .unset = "0: never"},                                                                                \
-    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,         \
-     .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},                                                  \
+    MODEL_PEAK_OPTION("MFU"),                                                                                          \
     {"timeline", OPTION_FLAG, 0, "0",                                                                                  \
      .help = "at the end, record what runs when on which stream, in timeline/<variant>.csv and .json beside "          \
       "the CSV file, and what each rank holds, in memory/<variant>_rank<n>.csv; each variant's last case is kept"},    \

@@ -101,7 +101,7 @@ static void fill_rates(const ddp_case *k, double step_ms)
     row_real(k->w, "mfu_causal_pct", 100 * causal * to_tflops / peak);
     row_real(k->w, "mfu_full_pct", 100 * full * to_tflops / peak);
     if (ddp_has_column(k, "speedup_bf16"))
-        model_fill_float8(k->s, k->c, k->w, &k->o, causal / sharers, step_ms);
+        model_fill_float8(k->s, k->c, k->w, &k->o, causal / sharers, causal * to_tflops, step_ms);
 }
 
 /* The energy of all ranks' GPUs together: each has its mean power for as long as its steps take. */

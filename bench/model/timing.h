@@ -47,9 +47,9 @@
     {"speedup_bf16", COLUMN_REAL, true,                                                                                \
      "for float8 policies: step_ms of the same case in bf16, earlier in this run, / step_ms"},                         \
     {"fp8_pays", COLUMN_TEXT, false, "whether that is above 1: yes or no"}
-#define MODEL_PEAK_OPTION                                                                                              \
-    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of the GPU at this precision, for MFU and HFU",           \
-     .max = 1e9, .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"}
+#define MODEL_PEAK_OPTION(rates)                                                                                       \
+    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for " rates, .max = 1e9,      \
+     .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"}
 /* clang-format on */
 
 /* n + 1 events, to be recorded around n calls; marks_end gives the milliseconds of each call (NULL: not wanted) and the events back. */
@@ -73,7 +73,9 @@ double model_flops(const step_options *o, flops_convention as); /* of the model'
 double model_peak_of(const session *s, const step_options *o);
 /* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms);
-/* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. `causal`: this rank's operations. */
-void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double causal, double step_ms);
+/* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. `causal`: operations of the step that `o` describes; `tflops`:
+ * what a rank does, as in mfu_causal_pct. */
+void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double causal, double tflops,
+                       double step_ms);
 /* --peak-tflops is for one precision: false with a sentence when the cases have several. For bench_info.validate. */
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes);

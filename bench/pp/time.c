@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "bench/pp/time.h"
-#include "bench/model/beside.h"
 #include "bench/model/timing.h"
 #include "bench/pp/stage.h"
 #include "bench/pp/verify.h"
@@ -276,6 +275,13 @@ static void fill_memory(timed *t)
     row_int(t->k->w, "peak_bytes_last", (int64_t)all[pp_rank_at(t->k, pipeline_loss_rank(&t->k->shape))]);
 }
 
+static void fill_mfu(const pp_case *k, double step_ms)
+{
+    const double causal = model_flops(&k->o, FLOPS_CAUSAL), tflops = k->on.data * causal / k->ranks / (step_ms * 1e9);
+    row_real(k->w, "mfu_causal_pct", 100 * tflops / model_peak_of(k->s, &k->o));
+    model_fill_float8(k->s, k->c, k->w, &k->o, causal, tflops, step_ms);
+}
+
 static void fill(timed *t, double one_ms)
 {
     row *w = t->k->w;
@@ -292,7 +298,6 @@ static void fill(timed *t, double one_ms)
     const pipeline_costs costs = costs_of(t);
     const pipeline_times times = pipeline_simulate(t->k->table, &costs, NULL);
     row_real(w, "step_ms", step.median);
-    row_real(w, "speedup_bf16", 1 / of_bf16(t->k->s, t->k->c, "step of bf16", step.median));
     row_real(w, "step_p10_ms", step.p10);
     row_real(w, "step_p90_ms", step.p90);
     row_int(w, "n_steps", t->n);
@@ -305,6 +310,7 @@ static void fill(timed *t, double one_ms)
     row_real(w, "tokens_per_s", 1e3 * t->k->on.data * shape->micros * t->k->o.batch * t->k->o.seq / step.median);
     row_real(w, "one_rank_ms", one_ms);
     row_real(w, "speedup", t->k->on.data * one_ms / step.median);
+    fill_mfu(t->k, step.median);
     fill_stages(t);
     fill_memory(t);
     fill_timeline(t, step.median);

@@ -36,7 +36,7 @@ static double *times_of(const run *x, int64_t n)
 }
 
 /* Returns the median. */
-static void fill_times(run *x, int64_t n)
+static double fill_times(run *x, int64_t n)
 {
     row *w = x->k.w;
     OWNED double *ms = times_of(x, n);
@@ -48,7 +48,6 @@ static void fill_times(run *x, int64_t n)
     }
     row_int(w, "n_steps", n);
     row_real(w, "step_ms", median);
-    row_real(w, "speedup_bf16", 1 / of_bf16(x->k.s, x->k.c, "step of bf16", median));
     row_real(w, "step_max_ms", ms[slowest]);
     row_int(w, "slowest_step", run_counted(x) + slowest + 1);
     row_int(w, "long_steps", longer);
@@ -58,6 +57,7 @@ static void fill_times(run *x, int64_t n)
     row_real(w, "step_p95_ms", quantile_nearest(ms, (size_t)n, 0.95));
     row_real(w, "step_p99_ms", quantile_nearest(ms, (size_t)n, 0.99));
     row_real(w, "jitter", quantile_nearest(ms, (size_t)n, 0.99) / median);
+    return median;
 }
 
 static void fill_ladder(run *x, double wall_ms)
@@ -130,7 +130,7 @@ void run_fill_row(run *x, const run_result *out)
         snprintf(checksum, sizeof checksum, "%016llx", (unsigned long long)out->checksum);
     row_int(w, "global_batch", global);
     row_int(w, "tokens", x->steps * global * x->k.o.seq);
-    fill_times(x, n);
+    const double step_ms = fill_times(x, n), flops = model_flops(&x->k.o, FLOPS_CAUSAL);
     row_real(w, "wall_s", wall_s);
     row_real(w, "wall_ms", wall_ms);
     fill_ladder(x, wall_ms);
@@ -139,6 +139,7 @@ void run_fill_row(run *x, const run_result *out)
     row_real(w, "log_ms", logged);
     row_real(w, "tokens_per_s", (double)(global * x->k.o.seq) / (wall_ms * 1e-3));
     row_real(w, "mfu_causal_pct", run_mfu_pct(x, wall_ms));
+    model_fill_float8(x->k.s, x->k.c, w, &x->k.o, flops, flops / (wall_ms * 1e9), step_ms);
     fill_loss(x, out);
     fill_saves(x);
     row_text(w, "checksum", checksum);

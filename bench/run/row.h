@@ -2,6 +2,7 @@
 /* The columns of bench_run, and how they are filled; what must hold after a run, and what its numbers say of its loss. */
 #pragma once
 
+#include "bench/model/timing.h"
 #include "bench/run/run.h"
 
 /* clang-format off */
@@ -10,8 +11,6 @@
     {"n_steps", COLUMN_INT, false, "steps whose times count: all but the first --warmup"},                             \
     {"tokens", COLUMN_INT, false, "tokens of the run, on all ranks: steps x global_batch x seq"},                      \
     {"step_ms", COLUMN_REAL, true, "a step of the run, of the slowest rank; median"},                                  \
-    {"speedup_bf16", COLUMN_REAL, false,                                                                               \
-     "for precisions other than bf16: step_ms of the same case in bf16, earlier in this run, / step_ms"},              \
     {"step_p95_ms", COLUMN_REAL, false, "the same, 95th percentile"},                                                  \
     {"step_p99_ms", COLUMN_REAL, false, "the same, 99th percentile"},                                                  \
     {"step_max_ms", COLUMN_REAL, false, "the longest"},                                                                \
@@ -33,6 +32,7 @@
     {"log_ms", COLUMN_REAL, false, "host time of the log per step, while the device works, mean"},                     \
     {"tokens_per_s", COLUMN_REAL, true, "tokens per second of all ranks: global_batch seq / wall_ms"},                 \
     {"mfu_causal_pct", COLUMN_REAL, true, "FLOPs of the model (causal attention) / wall_ms / peak of the GPU"},        \
+    MODEL_FLOAT8_COLUMNS,                                                                                              \
     {"loss_first", COLUMN_REAL, false, "loss of the first step, mean over ranks"},                                     \
     {"loss_last", COLUMN_REAL, true, "the same, mean over the last tenth of the steps (10 at least)"},                 \
     {"floor_loss", COLUMN_REAL, true, "generated tokens: the mean loss of a model that knows the source"},             \

@@ -6,13 +6,18 @@
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
 
-static csv *rows_of(const char *folder, int code, const char *arguments)
+static csv *rows_with(const char *environment, const char *folder, int code, const char *arguments)
 {
     needs_gloo();
     OWNED char *all = xasprintf("--warmup 1 --seq 16 --d-model 32 --heads 2 --d-ff 64 %s %s",
                                 strstr(arguments, "--vocab") ? "" : "--vocab 64", arguments);
-    csv *c = bench_rows(folder, "bench_pp", "", all, code);
+    csv *c = bench_rows(folder, "bench_pp", environment, all, code);
     return c;
+}
+
+static csv *rows_of(const char *folder, int code, const char *arguments)
+{
+    return rows_with("", folder, code, arguments);
 }
 
 static void same_bits(const csv *c, size_t r)
@@ -146,6 +151,18 @@ FORMULA(error, N("bubble_pct") - N("predicted_bubble_pct"))
 FORMULA(rate, 1e3 * N("micro_batches") * N("batch") * N("seq") / N("step_ms"))
 FORMULA(speedup, N("one_rank_ms") / N("step_ms"))
 FORMULA(chunks, IS("variant", "zb-v") ? 2 : IS("variant", "interleaved") ? N("chunks") : 1)
+FORMULA(tokens, N("micro_batches") * N("batch") * N("seq"))
+FORMULA(blocks, 6 * N("layers") * N("d_model") * (4 * N("d_model") + 3 * N("d_ff")) * tokens(c, row))
+FORMULA(others, 6 * N("d_model") * (N("vocab") + N("layers") * N("seq")) * tokens(c, row))
+/* The CPU has the name of an H200: TFLOP/s of float8 and of bf16. */
+FORMULA(in_float8, IS("precision", "fp8-block") ? blocks(c, row) : 0)
+FORMULA(in_bf16, blocks(c, row) + others(c, row) - in_float8(c, row))
+FORMULA(share, 100 * in_float8(c, row) / (in_float8(c, row) + in_bf16(c, row)))
+FORMULA(per_rank, IS("precision", "fp32") ? NAN : 100 / N("ranks") / N("step_ms") / 1e9)
+FORMULA(mfu, per_rank(c, row) * (in_float8(c, row) / 1978.9 + in_bf16(c, row) / 989.4))
+FORMULA(mfu_bf16, per_rank(c, row) * (in_float8(c, row) + in_bf16(c, row)) / 989.4)
+/* A case in bf16 comes half of the rows earlier. */
+FORMULA(gain, IS("precision", "fp8-block") ? csv_real(c, row - c->rows / 2, "step_ms") / N("step_ms") : NAN)
 FORMULA(one, 1)
 FORMULA(three, 3)
 FORMULA(none, 0)
@@ -165,14 +182,18 @@ static const column_rule rules[] = {
     {"in_flight", DERIVED, in_flight, 0},
     {"tokens_per_s", DERIVED, rate, 0},
     {"speedup", DERIVED, speedup, 0},
+    {"mfu_causal_pct", DERIVED, mfu, 0},
+    {"fp8_share_pct", DERIVED, share, 0},
+    {"mfu_bf16_pct", DERIVED, mfu_bf16, 0},
+    {"speedup_bf16", DERIVED, gain, 1e-6},
     {"plan_chunks", DERIVED, chunks, 0},
     {"hosts", MEASURED, one, 0},
     {"err_loss", MEASURED, none, 0},
     {"err_grad", MEASURED, none, 0},
     {"err_norm", MEASURED, none, 0},
     {"err_param", MEASURED, none, 0},
-    {"step_ms speedup_bf16 step_p10_ms step_p90_ms bubble_pct predicted_bubble_pct stage_min_ms stage_max_ms "
-     "hop_us send_wait_ms peak_bytes peak_bytes_first peak_bytes_last one_rank_ms plan_pct",
+    {"step_ms step_p10_ms step_p90_ms bubble_pct predicted_bubble_pct stage_min_ms stage_max_ms hop_us "
+     "send_wait_ms peak_bytes peak_bytes_first peak_bytes_last one_rank_ms plan_pct",
      MEASURED, NULL, 0},
     {0}};
 
@@ -196,6 +217,10 @@ TEST_IN_FOLDER(columns)
         rows_of(*state, EXIT_CODE_OK, "--iters 3 --ranks 2 --micro-batches 4 --balance even,measured --precision fp32");
     bench_all_ok(c, 2 * 5);
     plausible(c);
+    columns_hold(c, "bench_pp", rules);
+    OWNED char *gpu = preload_build(*state, "gpu");
+    c = rows_with(gpu, *state, EXIT_CODE_OK,
+                  "--iters 3 --ranks 2 --micro-batches 4 --variant gpipe --precision bf16,fp8-block");
     columns_hold(c, "bench_pp", rules);
     columns_were_seen("bench_pp", rules);
 }

@@ -71,6 +71,11 @@ FORMULA(attention_full, 12 * N("layers") * N("seq") * N("d_model") * rank_tokens
 FORMULA(tflops, (6 * multiplying(c, row) * rank_tokens(c, row) + attention_full(c, row) / 2) / N("step_ms") / 1e9)
 FORMULA(full_tflops, (6 * multiplying(c, row) * rank_tokens(c, row) + attention_full(c, row)) / N("step_ms") / 1e9)
 FORMULA(mfu_causal, 100 * tflops(c, row) / 0.5)
+FORMULA(attention_tflops, attention_full(c, row) / 2 / N("step_ms") / 1e9)
+/* The CPU has the name of an H200. Attention in fp32 is three products in 16 bits for one. */
+FORMULA(mfu_bf16, 100 * (IS("precision", "fp32") ? (tflops(c, row) - attention_tflops(c, row)) / 66.9 +
+                                                       attention_tflops(c, row) / (989.4 / 3)
+                                                 : tflops(c, row) / 989.4))
 FORMULA(mfu_full, 100 * full_tflops(c, row) / 0.5)
 FORMULA(global_batch, N("ranks") * N("batch") * micro(c, row))
 FORMULA(tokens_per_j, global_batch(c, row) * N("seq") / N("step_j"))
@@ -115,12 +120,12 @@ FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 :
         {"wire_gb_s", DERIVED, wire_gb_s, 0}, {"opt_ms", DERIVED, opt_ms, 1e-4},                                       \
         {"slowest_rank", DERIVED, slowest_rank, 0}, {"tokens_per_s", DERIVED, tokens_per_s, 0},                        \
         {"tflops", DERIVED, tflops, 0}, {"mfu_causal_pct", DERIVED, mfu_causal, 0},                                    \
-        {"mfu_full_pct", DERIVED, mfu_full, 0}, {"tokens_per_j", MEASURED, tokens_per_j, 0},                           \
-        {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0},                                                   \
+        {"mfu_bf16_pct", DERIVED, mfu_bf16, 0}, {"mfu_full_pct", DERIVED, mfu_full, 0},                                \
+        {"tokens_per_j", MEASURED, tokens_per_j, 0}, {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0},      \
     {                                                                                                                  \
         "step_ms buckets bucket_bytes step_mean_ms step_std_ms step_p5_ms step_p95_ms compute_ms exposed_lo_ms "       \
         "exposed_hi_ms tail_ms comm_alone_ms fwd_ms bwd_ms after_ms phase_rank opt_alone_ms peak_bytes "               \
-        "fp8_share_pct mfu_bf16_pct speedup_bf16 device_used_bytes recorded_comm_ms recorded_exposed_ms "              \
+        "fp8_share_pct speedup_bf16 device_used_bytes recorded_comm_ms recorded_exposed_ms "                           \
         "overlapped_pct step_j clock_err_us loss_first loss_third loss_last err_grad err_param",                       \
             MEASURED, NULL, 0                                                                                          \
     }
@@ -134,10 +139,12 @@ static void strategy(const char *folder, const char *bench, const column_rule *r
 {
     static const char *const cases[] = {"--ranks 3 --precision fp32 --grad-dtype policy",
                                         "--ranks 2 --precision bf16 --grad-dtype fp32 --moments bf16"};
+    needs_gloo();
+    OWNED char *gpu = preload_build(folder, "gpu");
     columns_have_rules(folder, bench, rules);
     for (int i = 0; i < 2; i++) {
         OWNED char *arguments = xasprintf(MODEL "--peak-tflops 0.5 %s %s", cases[i], more);
-        columns_hold(rows_of(folder, bench, arguments), bench, rules);
+        columns_hold(bench_rows(folder, bench, gpu, arguments, EXIT_CODE_OK), bench, rules);
     }
     columns_were_seen(bench, rules);
 }

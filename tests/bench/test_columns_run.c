@@ -20,7 +20,14 @@ FORMULA(weights, N("layers") * N("d_model") * (4 * N("d_model") + 3 * 96) + 2 * 
 FORMULA(params, weights(c, row) + (2 * N("layers") + 1) * N("d_model"))
 FORMULA(flops, (6 * (weights(c, row) - N("vocab") * N("d_model")) + 6 * N("layers") * N("seq") * N("d_model")) *
                    N("batch") * micro(c, row) * N("seq"))
-FORMULA(mfu, IS("precision", "fp32") ? 100 * flops(c, row) / N("wall_ms") / 1e9 / 0.5 : NAN)
+/* All products of blocks, both ways; in TFLOP, as the rates of an H200, whose name the CPU has. */
+FORMULA(in_float8, IS("precision", "fp8-block")
+                       ? 6 * (weights(c, row) - 2 * N("vocab") * N("d_model")) * N("batch") * micro(c, row) * N("seq")
+                       : 0)
+FORMULA(share, 100 * in_float8(c, row) / flops(c, row))
+FORMULA(at_peaks_ms, (in_float8(c, row) / 1978.9 + (flops(c, row) - in_float8(c, row)) / 989.4) / 1e9)
+FORMULA(mfu, 100 * (IS("precision", "fp32") ? flops(c, row) / 1e9 / 0.5 : at_peaks_ms(c, row)) / N("wall_ms"))
+FORMULA(mfu_bf16, IS("precision", "fp32") ? NAN : 100 * flops(c, row) / N("wall_ms") / 1e9 / 989.4)
 FORMULA(made, !IS("variant", "bare"))
 FORMULA(floor_loss, made(c, row) ? (log(16) + (N("seq") - 1) * 1.2079736875922319) / N("seq") : NAN)
 FORMULA(above, 100 * (N("loss_last") / floor_loss(c, row) - 1))
@@ -60,6 +67,8 @@ static const column_rule rules[] = {
     {"data_wait_pct", DERIVED, wait_pct, 1e-6},
     {"tokens_per_s", DERIVED, speed, 0},
     {"mfu_causal_pct", DERIVED, mfu, 0},
+    {"fp8_share_pct", DERIVED, share, 0},
+    {"mfu_bf16_pct", DERIVED, mfu_bf16, 0},
     {"floor_loss", DERIVED, floor_loss, 0},
     {"above_floor_pct", DERIVED, above, 1e-5},
     {"loss_gap_pct", DERIVED, gap, 1e-5},
@@ -88,8 +97,9 @@ TEST(columns)
                 "96 --iters 4 --steps 24 --warmup 3 --lr-warmup 2 --variant all --ranks 1,2 "
                 "--batch 2 --micro-batches 2 --peak-tflops 0.5 --save-every 10",
                 rules);
+    OWNED char *gpu = preload_build(*state, "gpu");
     csv *float8 =
-        bench_rows(*state, "bench_run", "",
+        bench_rows(*state, "bench_run", gpu,
                    "--size tiny --precision bf16,fp8-block --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 "
                    "--d-ff 96 --iters 0 --steps 24 --warmup 3 --lr-warmup 2 --variant log --batch 2 "
                    "--micro-batches 2 --peak-tflops 0",

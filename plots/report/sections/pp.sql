@@ -26,7 +26,8 @@ SELECT status, variant AS schedule, ranks AS "ranks:", size || ', S ' || seq || 
     send_wait_ms AS "waits to send ms:",
     peak_bytes_first / gib() AS "first GiB:", peak_bytes_last / gib() AS "last GiB:", peak_bytes / gib() AS "most GiB?",
     in_flight AS "holds:",
-    plan_pct AS "plan % of bound:", tokens_per_s AS "tokens/s:",
+    plan_pct AS "plan % of bound:", tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:",
+    iif(fp8_share_pct > 0, mfu_bf16_pct, NULL) AS "at bf16's peak?:",
     one_rank_ms AS "one rank ms:", speedup AS "times one rank:", launched
 FROM bench_pp WHERE status <> 'skip' AND (step_ms IS NOT NULL OR status <> 'ok') ORDER BY id
 

@@ -27,7 +27,8 @@ WHERE status <> 'skip' ORDER BY id
 
 @view gaps
 SELECT precision, steps, size, seq, global_batch AS batch, count(*) AS seeds, avg(loss_gap_pct) AS gap,
-    avg(speedup_bf16) AS speed, min(loss_gap_pct) AS low, max(loss_gap_pct) AS high,
+    avg(speedup_bf16) AS speed, avg(mfu_causal_pct) AS mfu, avg(mfu_bf16_pct) AS mfu_bf16,
+    min(loss_gap_pct) AS low, max(loss_gap_pct) AS high,
     (SELECT 100 * (max(b.loss_last) / min(b.loss_last) - 1) FROM runs b WHERE b.status = 'ok' AND b.precision = 'bf16'
     AND b.size = r.size AND b.seq = r.seq AND b.steps = r.steps AND b.global_batch = r.global_batch) AS spread
 FROM runs r WHERE status = 'ok' AND precision LIKE 'fp8-%' AND loss_gap_pct IS NOT NULL
@@ -40,7 +41,7 @@ the last loss is than that of the same run in bf16, and by how much runs in bf16
 
 @table
 SELECT size, seq AS "S:", batch AS "batch:", steps AS "steps:", precision, speed AS "times as fast?:",
-    seeds AS "seeds:", gap AS "gap %:",
+    mfu AS "MFU %?:", mfu_bf16 AS "at bf16's peak?:", seeds AS "seeds:", gap AS "gap %:",
     low AS "least:", high AS "most:", spread AS "seeds of bf16 %?:"
 FROM gaps ORDER BY size_place(size), seq, batch, steps, precision
 

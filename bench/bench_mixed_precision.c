@@ -199,7 +199,8 @@ static const bench_info info = {
         "timing: --overlap is none by default, so that forward, backward and AdamW are separate. speedup_* are\n"
         "relative to the fp32 row of the same shape, GPU and run, or ./run_all.sh; without one they are nan.\n"
         "float8: D = A B^T with operands in bf16, cast to 8 bits. Casts must equal the CPU's in every bit before they\n"
-        "are timed, and the product must match double-precision sums of the codes.",
+        "are timed, and the product must match double-precision sums of the codes, and lose what rounding to them "
+        "must.",
     .examples = "./bench_mixed_precision\n"
                 "./bench_mixed_precision --variant accumulation --sum 1000000x0.1 --pair fp32+fp32,bf16-kahan\n"
                 "./bench_mixed_precision --variant norm --dtype fp16 --magnitude 1:256:*2 --eps 1e-5,1e-8\n"

@@ -21,8 +21,9 @@ enum {
     WIDEST = 64
 }; /* patches of D have 16 rows and up to 64 columns, none across two tiles */
 
-/* bf16's own rounding and a little, relative L2. */
-static const double rounding = 2.2e-3;
+/* Relative L2 of what bf16 rounds off, 1.7e-3 where all magnitudes are alike, and exact sums lose, 2e-4; and what these lose more of
+ * products of one sign. If all of those are just above a power of two, bf16 alone loses 2.3e-3. */
+static const double rounding = 2.2e-3, of_one_sign = 7e-4;
 
 static const sb_train_ops *cpu(void)
 {
@@ -366,15 +367,16 @@ static double within_of(const float8_case *f)
            (f->rows < 2 * PATCH || f->columns < 2 * PATCH ? 2 : 1);
 }
 
-/* Fills the columns and judges. Fast sums are as wrong as their model says they are. Errors of numbers of one sign do not cancel,
- * so what is lost of those is not judged. */
+/* Fills the columns and judges. Fast sums are as wrong as their model says, which has bf16's rounding too, or less if the library
+ * splits k. Errors of numbers of one sign do not cancel, so what casts lose of those is not judged. */
 static bool judge(const float8_case *f, const errors *e)
 {
     row *w = f->m->w;
     const double exact = relative(&e->codes), all = relative(&e->operands);
     const double lost = hypot(relative(&e->casts), exact), within = within_of(f);
-    const double allowed =
-        f->product && f->product->sums == SB_SUMS_FAST ? 1.3 * relative(&e->model) + rounding : rounding + 7e-4;
+    const bool one_sign = text_is(f->values, "positive"), fast = f->product && f->product->sums == SB_SUMS_FAST;
+    const double of_exact = rounding + (one_sign ? of_one_sign : 0);
+    const double allowed = fast ? fmax(1.3 * relative(&e->model), of_exact) : of_exact;
     row_real(w, "err_rel", all);
     row_real(w, "err_exact", exact);
     row_real(w, "bias_pct", 100 * (e->codes.along / e->codes.rows - 1));
@@ -383,7 +385,7 @@ static bool judge(const float8_case *f, const errors *e)
     if (!(exact <= allowed))
         row_status_set(w, ROW_FAIL, "the product differs from that of its operands by %.2e; %.2e is allowed", exact,
                        allowed);
-    else if (!text_is(f->values, "positive") && !(fabs(all - lost) <= within * lost))
+    else if (!one_sign && !(fabs(all - lost) <= within * lost))
         row_status_set(w, ROW_FAIL, "casts and sums lose %.2e of the product; %.2e is expected, within %.0f %%", all,
                        lost, 100 * within);
     return row_status_get(w) == ROW_OK;

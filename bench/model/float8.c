@@ -16,7 +16,8 @@
 #include "common/model/float8.h"
 
 enum { STEPS = 2, CAST_ROWS = 32, ROWS = 16, COLUMNS = 64, BLOCK = 128, MX_BLOCK = 32, SOURCES_MAX = 512 };
-/* bf16's own rounding and a little, relative L2. */
+/* Relative L2. bf16 rounds by 1.7e-3, but one number by 3.9e-3 at most, and of gradients a few may be most of the norm. Exact sums
+ * lose little beside that; fast ones of a library that splits k are as far from their model as that is from double. */
 static const double rounding = 3e-3;
 static const double update_lr = 0.1;
 

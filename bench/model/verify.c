@@ -16,6 +16,7 @@
 #include "common/core/error.h"
 #include "common/core/spread.h"
 #include "common/formulas/offload.h"
+#include "common/model/float8.h"
 #include "common/record/nvtx.h"
 
 enum {
@@ -58,7 +59,9 @@ static bound bound_of(const step_options *o)
     const int layers = o->config.layers > SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
     const double roundings = 28.0 * layers;
     if (o->precision->float8) {
-        const double y = 0.038, dx = strcmp(o->precision->name, "fp8-tensorwise") == 0 ? 0.06 : 0.038;
+        const float8_product *of_dx = float8_product_find(float8_recipe_find(o->precision->name)->dx);
+        const bool wide = of_dx->a.format == SB_E5M2 || of_dx->b.format == SB_E5M2;
+        const double y = 0.038, dx = wide ? 0.06 : 0.038;
         const double products = 2 * sqrt(4 * layers * (y * y + dx * dx));
         return (bound){products, products / 8, 2 * sqrt(0.02)};
     }

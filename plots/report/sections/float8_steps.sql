@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Training steps of bench_transformer in float8, with the loss that their recipe costs: `gap`, the mean of the runs here,
--- or where there are none (`borrowed`), of those of another folder; see tables.txt.
+-- Training steps of bench_transformer in float8, with the loss that their recipe costs: `gap`, the mean of the runs
+-- here or, where there are none (`borrowed`), of those of another folder; see tables.txt.
 
 @view float8_steps
 SELECT *, coalesce(own, lent) AS gap, own IS NULL AND lent IS NOT NULL AS borrowed

@@ -34,9 +34,10 @@ SELECT precision, steps, size, seq, global_batch AS batch, count(*) AS seeds, av
 FROM runs r WHERE status = 'ok' AND precision LIKE 'fp8-%' AND loss_gap_pct IS NOT NULL
 GROUP BY precision, steps, size, seq, global_batch
 
-{precision} gains least: on {size} at S {seq}, its step is {n(speed)} times as fast as in bf16, and after {steps} steps its
-loss is {n(abs(gap))} % {iif(gap > 0, 'above', 'below')} that of bf16. The most is {n(most)}. In the table: how much higher
-the last loss is than that of the same run in bf16, and by how much runs in bf16 of other seeds differ among themselves.
+{precision} gains least: on {size} at S {seq}, its step is {n(speed)} times as fast as in bf16, and after {steps} steps
+its loss is {n(abs(gap))} % {iif(gap > 0, 'above', 'below')} that of bf16. The most is {n(most)}. In the table: how much
+higher the last loss is than that of the same run in bf16, and by how much runs in bf16 of other seeds differ among
+themselves.
 @from (SELECT *, max(speed) OVER () AS most FROM gaps ORDER BY speed LIMIT 1)
 
 @table

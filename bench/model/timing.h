@@ -73,8 +73,8 @@ double model_flops(const step_options *o, flops_convention as); /* of the model'
 double model_peak_of(const session *s, const step_options *o);
 /* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
 void model_fill_rates(session *s, row *w, const step_options *o, double step_ms);
-/* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. `causal`: operations of the step that `o` describes; `tflops`:
- * what a rank does, as in mfu_causal_pct. */
+/* MODEL_FLOAT8_COLUMNS; remembers steps in bf16 for rows to come. `causal`: operations of the whole model for the tokens that `o`
+ * has; `tflops`: what a rank does, as in mfu_causal_pct. */
 void model_fill_float8(session *s, const bench_case *c, row *w, const step_options *o, double causal, double tflops,
                        double step_ms);
 /* --peak-tflops is for one precision: false with a sentence when the cases have several. For bench_info.validate. */

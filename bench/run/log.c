@@ -14,9 +14,7 @@
 
 double run_mfu_pct(const run *x, double step_ms)
 {
-    const transformer_shape shape = model_shape(&x->k.o);
-    const double peak = model_peak_of(x->k.s, &x->k.o);
-    return 100 * transformer_step_flops(&shape, FLOPS_CAUSAL) / (step_ms * 1e9) / peak;
+    return 100 * model_flops(&x->k.o, FLOPS_CAUSAL) / (step_ms * 1e9) / model_peak_of(x->k.s, &x->k.o);
 }
 
 /* ---- one record ---- */

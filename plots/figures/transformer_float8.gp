@@ -34,7 +34,7 @@ set lmargin at screen 0.64
 set rmargin at screen 0.96
 set format y ""
 set xrange [* : *]
-set xzeroaxis linetype 1 linecolor rgb grey
+set yzeroaxis linetype 1 linecolor rgb grey
 first(x) = column("style") == 1 ? x : NaN
 plot data using (first(column("gap") / 2)):"place":(first(abs(column("gap")) / 2)):(0.3) with boxxyerror linecolor rgb grey, \
      data using (first(column("gap") > 0 ? column("gap") : 0)):"place":(sprintf("%.2f", column("gap"))) with labels left offset 0.4,0 font font_of(11)

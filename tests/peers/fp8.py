@@ -78,7 +78,7 @@ def product_of(name, a, b):
     if name == "bf16":
         out = torch.empty(a.shape[0], b.shape[0], device="cuda", dtype=torch.bfloat16)
         return lambda: torch.mm(a, b.t(), out=out)
-    kind_a, kind_b, block_a, block_b, fast = PRODUCTS["block" if name == DEEP else name]
+    kind_a, kind_b, block_a, block_b, fast = PRODUCTS[name.removeprefix("deep-")]
     codes_a, scales_a = cast(a, kind_a, block_a)
     codes_b, scales_b = cast(b, kind_b, block_b)
     if name == DEEP:
@@ -104,7 +104,7 @@ def fp8(rows, small):
     for m, n, k in ((512, 512, 1024),) if small else (*SHAPES, *GRADIENTS):
         a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
         for name in ("bf16", "tensor-e5m2") if (m, n, k) in GRADIENTS else ("bf16", *PRODUCTS, *deep):
-            case = dict(bench="fp8", product="block" if name == DEEP else name, shape=f"{m}x{n}x{k}", mode="graph",
+            case = dict(bench="fp8", product=name.removeprefix("deep-"), shape=f"{m}x{n}x{k}", mode="graph",
                         policy=f"{named(name)}, operands ready; {clock.SETTLED}")
             try:
                 call = product_of(name, a, b)

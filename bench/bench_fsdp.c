@@ -141,9 +141,12 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 30,
      "--ranks {gpus} --size 2.7b --seq 2048 --batch 1 --micro-batches 4 --precision bf16-pure --grad-dtype policy "
      "--variant fsdp-keep,fsdp-no-sync --iters 8"},
-    {RUN_FULL, 2, 72,
+    {RUN_FULL, 2, 90,
      "--ranks 2 --size 8b --seq 4096 --batch 2 --precision bf16-pure --grad-dtype policy --recompute block --variant "
-     "zero1,zero2,fsdp-keep,fsdp --iters 3 --warmup 1"},
+     "ddp,zero1,zero2,fsdp-keep,fsdp --iters 3 --warmup 1"},
+    {RUN_FULL, 2, 36,
+     "--ranks 2 --cp 2 --size 8b --seq 4096 --batch 4 --precision bf16-pure --grad-dtype policy --recompute block "
+     "--variant zero2,fsdp --iters 3 --warmup 1"},
     {RUN_FULL, 4, 46,
      "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --grad-dtype policy --variant "
      "ddp,zero2,fsdp,hsdp --iters 8"},
@@ -169,6 +172,12 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 45,
      "--ranks 1,2 --cp 1,2 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
      "--loss-chunk 4096 --variant ddp --iters 6"},
+    {RUN_FULL, 2, 30,
+     "--ranks 2 --cp 2 --cp-way all-to-all,ring --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure "
+     "--grad-dtype policy --loss-chunk 4096 --variant ddp --iters 6"},
+    {RUN_FULL, 2, 50,
+     "--ranks 1,2 --cp 1,2 --size llama3-8b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
+     "--loss-chunk 4096 --variant fsdp --iters 6"},
     {RUN_FULL, 4, 25,
      "--ranks 4 --cp 4 --size 2.7b --layers 8 --seq 32768 --batch 1 --precision bf16-pure --grad-dtype policy "
      "--loss-chunk 4096 --variant ddp --iters 6"},

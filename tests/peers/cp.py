@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import ranks
+from load import spread
 from ranks import slowest
 from record import reason_of
 
@@ -58,7 +59,7 @@ def shared(q, k, v, causal):
 
 
 def passes(function, inputs, grad, together):
-    """Medians of forward and backward in ms; with `together` each sample begins after a barrier, and is its slowest rank's."""
+    """Forward and backward in ms, by sample; with `together` each begins after a barrier, and is its slowest rank's."""
     samples = []
     for i in range(WARMUP + SAMPLES):
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
@@ -75,7 +76,11 @@ def passes(function, inputs, grad, together):
         torch.cuda.synchronize()
         if i >= WARMUP:
             samples.append((marks[0].elapsed_time(marks[1]), marks[2].elapsed_time(marks[3])))
-    return [statistics.median(column) for column in zip(*(slowest(samples) if together else samples))]
+    return slowest(samples) if together else samples
+
+
+def medians(samples):
+    return [statistics.median(column) for column in zip(*samples)]
 
 
 def difference(got, want):
@@ -100,9 +105,12 @@ def measure(heads, heads_kv, seq, head_dim, causal):
     wanted, got = torch.autograd.grad(out, whole, grad), torch.autograd.grad(own, parts, grad[mine])
     bwd_diff = slowest(max(difference(a, b[mine]) for a, b in zip(got, wanted)))
     del out, own, wanted, got
-    one_fwd, one_bwd = passes(lambda *t: attention(*t, causal), whole, grad, False)
-    fwd, bwd = passes(lambda *t: shared(*t, causal), parts, grad[mine].contiguous(), True)
-    return {"fwd_ms": fwd, "bwd_ms": bwd, "one_fwd_ms": one_fwd, "one_bwd_ms": one_bwd, "fwd_diff": fwd_diff, "bwd_diff": bwd_diff}
+    one_fwd, one_bwd = medians(passes(lambda *t: attention(*t, causal), whole, grad, False))
+    samples = passes(lambda *t: shared(*t, causal), parts, grad[mine].contiguous(), True)
+    fwd, bwd = medians(samples)
+    both = spread([sum(sample) for sample in samples])
+    return {"fwd_ms": fwd, "bwd_ms": bwd, "both_p10_ms": both["step_p10_ms"], "both_p90_ms": both["step_p90_ms"], "one_fwd_ms": one_fwd,
+            "one_bwd_ms": one_bwd, "fwd_diff": fwd_diff, "bwd_diff": bwd_diff}
 
 
 def cp(rows, cases):

@@ -34,7 +34,7 @@ COLUMNS = {
            ("step_ms", "step_mean_ms", "step_p10_ms", "step_p90_ms", "tokens_per_s", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
     "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "least_ms", "most_ms", "algbw_gb_s", "busbw_gb_s")),
     "cp": (("bench", "impl", "ranks", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "causal", "mode", "policy"),
-           ("fwd_ms", "bwd_ms", "one_fwd_ms", "one_bwd_ms", "fwd_diff", "bwd_diff", "note")),
+           ("fwd_ms", "bwd_ms", "both_p10_ms", "both_p90_ms", "one_fwd_ms", "one_bwd_ms", "fwd_diff", "bwd_diff", "note")),
     "pp": (("bench", "impl", "ranks", "size", "seq", "batch", "micro_batches", "precision", "attn", "mode", "policy"),
            ("step_ms", "step_mean_ms", "step_p10_ms", "step_p90_ms", "peak_gib_first", "peak_gib_last", "loss", "loss_diff",
             "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),

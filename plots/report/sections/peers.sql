@@ -201,8 +201,9 @@ SELECT 'attention over ' || o.ranks || ' GPUs, ' || o.dtype, NULL, CASE p.impl
     WHEN 'sdpa_cudnn' THEN 'cuDNN'
     ELSE 'FlashAttention-2' END || ', all-to-all', 'B ' || o.batch || ', H ' || o.heads
     || iif(o.kv <> o.heads, ' / ' || o.kv, '') || ', S ' || o.seq || ', D ' || o.head_dim
-    || iif(o.causal, '', ', full'), (p.fwd_ms + p.bwd_ms) / o.both_ms, NULL, NULL, 'bench_cp', o.id, NULL, p.gpu_uuid,
-    o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), 'calls', 'calls', NULL, NULL, CASE
+    || iif(o.causal, '', ', full'), (p.fwd_ms + p.bwd_ms) / o.both_ms, p.both_p10_ms / (o.fwd_p90_ms + o.bwd_p90_ms),
+    p.both_p90_ms / (o.fwd_p10_ms + o.bwd_p10_ms), 'bench_cp', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
+    coalesce(o.campaign, o.run_id), 'calls', 'calls', NULL, NULL, CASE
     WHEN p.fwd_diff IS NULL THEN 'the peer''s result was not checked' WHEN p.fwd_diff > 2 * attention_bound(p.dtype, 0)
     OR p.bwd_diff > 2 * attention_bound(p.dtype, 1) THEN 'the peer''s result is wrong' END, 0, NULL, NULL
 FROM our_cp o

@@ -37,29 +37,35 @@ typedef enum sb_float8_source {
     SB_FROM_SWIGLU_GRADIENT /* x is gate_up, (rows, columns), with dh, and the matrix d_gate_up */
 } sb_float8_source;
 
+/* What that op reads beside x. */
+typedef struct sb_float8_from {
+    sb_float8_source source;
+    const void *dh; /* SB_FROM_SWIGLU_GRADIENT: (rows, columns / 2) */
+} sb_float8_from;
+
 /* The largest magnitude, as the bits of an fp32 without its sign: a maximum of unsigned integers, which NaN and infinity win;
  * every NaN is 0x7fffffff. What is NULL is not wanted. */
 typedef struct sb_amax {
     sb_dtype dtype; /* of x and dh: SB_BF16, SB_FP16 or SB_FP32; what SwiGLU makes is of 16 bits on CUDA */
-    sb_float8_source source;
+    sb_float8_from from;
     int rows, columns, ld; /* ld: of x; as wide as x where that is gate_up */
-    const void *x, *dh;    /* dh: (rows, columns / 2), for SB_FROM_SWIGLU_GRADIENT */
-    uint32_t *of_all;      /* (1) */
-    uint32_t *of_rows;     /* (rows) */
-    uint32_t *of_columns;  /* (columns) */
+    const void *x;
+    uint32_t *of_all;     /* (1) */
+    uint32_t *of_rows;    /* (rows) */
+    uint32_t *of_columns; /* (columns) */
 } sb_amax;
 
 /* The matrix as codes, in its own order and transposed, in one pass over it: a product takes k as the columns of both operands, and
  * two products of a linear layer need the same matrix with another k. Each copy is made from x, and is scaled along its own rows.
  * What is NULL is not wanted; one of y and y_t is. */
 typedef struct sb_quantize {
-    sb_dtype dtype;       /* source, dtype, ld, x, dh: as in sb_amax */
+    sb_dtype dtype;       /* from, dtype, ld, x: as in sb_amax */
     sb_dtype format;      /* SB_E4M3 or SB_E5M2 */
     sb_scaling scaling;   /* gradients of SwiGLU: a block ends where gate does, so columns / 2 is a multiple of 128 */
     sb_scaling scaling_t; /* of y_t, where that of y is 1x128 and this one 128x128; SB_SCALE_NONE: the same */
-    sb_float8_source source;
+    sb_float8_from from;
     int rows, columns, ld;
-    const void *x, *dh;
+    const void *x;
     /* Words of sb_amax, of this x or of others before it: one for SB_SCALE_TENSOR, which serves both copies; for SB_SCALE_ROW those
      * of the rows of y, and of y_t. Blocks find their own. What is larger than the word says becomes the format's largest value. */
     const uint32_t *amax, *amax_t;

@@ -432,7 +432,7 @@ static sb_status faulty_quantize(sb_context *ctx, const sb_quantize *p, void *st
 {
     sb_quantize of = *p;
     if (watch.fault == FLOAT8_WITHIN) /* gate is cast for h, and is its own gradient */
-        of.source = SB_FROM_X;
+        of.from.source = SB_FROM_X;
     if (watch.fault == FLOAT8_AMAX) /* what was the largest in the step before stays */
         of.again = false;
     sb_status s = watch.ops->quantize(ctx, &of, stream);
@@ -482,9 +482,9 @@ static sb_status watched_amax(sb_context *ctx, const sb_amax *p, void *stream)
 /* The matrix that a call casts: its x, or what the op of SwiGLU makes of that, in memory that the caller gives back. */
 static sb_status matrix_of(sb_context *ctx, sb_quantize *p, void **made, void *stream)
 {
-    const bool gradient = p->source == SB_FROM_SWIGLU_GRADIENT;
+    const bool gradient = p->from.source == SB_FROM_SWIGLU_GRADIENT;
     *made = NULL;
-    if (p->source == SB_FROM_X)
+    if (p->from.source == SB_FROM_X)
         return SB_OK;
     *made = memory_alloc(watch.s->mem, (size_t)p->rows * (size_t)p->columns * sizeof(uint16_t), "what SwiGLU makes");
     if (!*made)
@@ -493,10 +493,10 @@ static sb_status matrix_of(sb_context *ctx, sb_quantize *p, void **made, void *s
                           .rows = p->rows,
                           .f = gradient ? p->columns / 2 : p->columns,
                           .gate_up = p->x,
-                          .dh = p->dh,
+                          .dh = p->from.dh,
                           .h = gradient ? NULL : *made,
                           .d_gate_up = gradient ? *made : NULL};
-    p->source = SB_FROM_X, p->x = *made, p->ld = p->columns;
+    p->from.source = SB_FROM_X, p->x = *made, p->ld = p->columns;
     return gradient ? watch.ops->swiglu_backward(ctx, &op, stream) : watch.ops->swiglu_forward(ctx, &op, stream);
 }
 

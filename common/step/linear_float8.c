@@ -197,8 +197,7 @@ typedef struct matrix {
     int rows, columns, ld;
     sb_dtype format;
     int word; /* its own in a history */
-    sb_float8_source source;
-    const void *dh;
+    sb_float8_from from;
 } matrix;
 
 static int next_word(step *s)
@@ -232,8 +231,7 @@ static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, cons
     const bool looks = rows || (one && f->delayed && f->cold);
     const int word = f->delayed ? m->word : one ? next_word(s) : 0;
     const sb_amax largest = {.dtype = s->dtype,
-                             .source = m->source,
-                             .dh = m->dh,
+                             .from = m->from,
                              .rows = m->rows,
                              .columns = m->columns,
                              .ld = m->ld,
@@ -244,8 +242,7 @@ static void cast(step *s, const matrix *m, const copy *as_it_lies, char *y, cons
     if (looks && step_go(s))
         step_done(s, s->k->train->amax(s->ctx, &largest, stream));
     sb_quantize q = {.dtype = s->dtype,
-                     .source = m->source,
-                     .dh = m->dh,
+                     .from = m->from,
                      .format = m->format,
                      .scaling = any->scaling,
                      .scaling_t = transposed ? transposed->scaling : SB_SCALE_NONE,
@@ -383,7 +380,7 @@ bool float8_swiglu_forward(step *s, int layer, arena_slot gate_up, bool output, 
 {
     if (!holds_swiglu(s) || (!output && !turned))
         return false;
-    const matrix h = {.source = SB_FROM_SWIGLU,
+    const matrix h = {.from = {.source = SB_FROM_SWIGLU},
                       .x = step_pointer(s, gate_up),
                       .rows = s->tokens,
                       .columns = s->f,
@@ -398,9 +395,8 @@ bool float8_swiglu_backward(step *s, int layer, arena_slot gate_up, arena_slot d
 {
     if (!holds_swiglu(s) || s->micro->split)
         return false;
-    const matrix d = {.source = SB_FROM_SWIGLU_GRADIENT,
+    const matrix d = {.from = {.source = SB_FROM_SWIGLU_GRADIENT, .dh = step_pointer(s, dh)},
                       .x = step_pointer(s, gate_up),
-                      .dh = step_pointer(s, dh),
                       .rows = s->tokens,
                       .columns = 2 * s->f,
                       .ld = 2 * s->f,

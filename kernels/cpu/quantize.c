@@ -23,18 +23,18 @@ static uint32_t larger(uint32_t a, uint32_t b)
 }
 
 /* h or d_gate_up, as the ops of SwiGLU make them, in memory of their own: *made, which is the caller's. */
-static sb_status make_matrix(sb_dtype dtype, sb_float8_source source, int rows, int columns, const void *gate_up,
-                             const void *dh, void **made)
+static sb_status make_matrix(sb_dtype dtype, const sb_float8_from *from, int rows, int columns, const void *x,
+                             void **made)
 {
     *made = malloc((size_t)rows * (size_t)columns * (size_t)sb_dtype_bytes(dtype));
     if (!*made)
         return sb_error(SB_NO_MEMORY, "no memory for what SwiGLU makes");
-    const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
+    const bool gradient = from->source == SB_FROM_SWIGLU_GRADIENT;
     const sb_swiglu p = {.dtype = dtype,
                          .rows = rows,
                          .f = gradient ? columns / 2 : columns,
-                         .gate_up = gate_up,
-                         .dh = dh,
+                         .gate_up = x,
+                         .dh = from->dh,
                          .h = gradient ? NULL : *made,
                          .d_gate_up = gradient ? *made : NULL};
     return gradient ? cpu_swiglu_backward(NULL, &p, NULL) : cpu_swiglu_forward(NULL, &p, NULL);
@@ -44,11 +44,11 @@ sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream)
 {
     (void)ctx, (void)stream;
     sb_status s = sb_amax_check(p);
-    if (s == SB_OK && p->source != SB_FROM_X) {
+    if (s == SB_OK && p->from.source != SB_FROM_X) {
         sb_amax of = *p;
         void *made;
-        s = make_matrix(p->dtype, p->source, p->rows, p->columns, p->x, p->dh, &made);
-        of.source = SB_FROM_X, of.x = made, of.ld = p->columns;
+        s = make_matrix(p->dtype, &p->from, p->rows, p->columns, p->x, &made);
+        of.from.source = SB_FROM_X, of.x = made, of.ld = p->columns;
         s = s == SB_OK ? cpu_amax(NULL, &of, NULL) : s;
         free(made);
         return s;
@@ -180,11 +180,11 @@ sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
     (void)ctx, (void)stream;
     sb_status s = sb_quantize_check(p);
-    if (s == SB_OK && p->source != SB_FROM_X) {
+    if (s == SB_OK && p->from.source != SB_FROM_X) {
         sb_quantize of = *p;
         void *made;
-        s = make_matrix(p->dtype, p->source, p->rows, p->columns, p->x, p->dh, &made);
-        of.source = SB_FROM_X, of.x = made, of.ld = p->columns;
+        s = make_matrix(p->dtype, &p->from, p->rows, p->columns, p->x, &made);
+        of.from.source = SB_FROM_X, of.x = made, of.ld = p->columns;
         s = s == SB_OK ? cpu_quantize(NULL, &of, NULL) : s;
         free(made);
         return s;

@@ -134,9 +134,10 @@ sb_status sb_matmul_check(const sb_matmul *p)
 }
 
 /* The matrix of a cast, and what it is made of. */
-static sb_status matrix_of(const char *op, sb_dtype dtype, sb_float8_source source, int rows, int columns, int ld,
-                           const void *x, const void *dh)
+static sb_status matrix_of(const char *op, sb_dtype dtype, const sb_float8_from *from, int rows, int columns, int ld,
+                           const void *x)
 {
+    const sb_float8_source source = from->source;
     const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
     const int64_t wide = gradient ? columns : 2 * (int64_t)columns;
     SB_TRY(at_least_one(op, "rows", rows, "columns", columns));
@@ -148,13 +149,13 @@ static sb_status matrix_of(const char *op, sb_dtype dtype, sb_float8_source sour
     if (source != SB_FROM_X && (ld != wide || (gradient && columns % 2 != 0)))
         return sb_error(SB_INVALID, "%s: gate_up of %d columns of the matrix has no rows of %d", op, columns, ld);
     if (gradient)
-        SB_TRY(GIVEN({"dh", dh}));
+        SB_TRY(GIVEN({"dh", from->dh}));
     return GIVEN({"x", x});
 }
 
 sb_status sb_amax_check(const sb_amax *p)
 {
-    return matrix_of("amax", p->dtype, p->source, p->rows, p->columns, p->ld, p->x, p->dh);
+    return matrix_of("amax", p->dtype, &p->from, p->rows, p->columns, p->ld, p->x);
 }
 
 /* Either copy: its rows, its scales, and the words that its scales are made of. */
@@ -175,8 +176,8 @@ sb_status sb_quantize_check(const sb_quantize *p)
 {
     static const char op[] = "quantize";
     const bool blocks = p->scaling != SB_SCALE_TENSOR && p->scaling != SB_SCALE_ROW;
-    SB_TRY(matrix_of(op, p->dtype, p->source, p->rows, p->columns, p->ld, p->x, p->dh));
-    if (p->source == SB_FROM_SWIGLU_GRADIENT && blocks && p->columns % (2 * SB_FLOAT8_BLOCK) != 0)
+    SB_TRY(matrix_of(op, p->dtype, &p->from, p->rows, p->columns, p->ld, p->x));
+    if (p->from.source == SB_FROM_SWIGLU_GRADIENT && blocks && p->columns % (2 * SB_FLOAT8_BLOCK) != 0)
         return sb_error(SB_INVALID, "%s: a block of %d columns would lie on both of gate's and up's gradients", op,
                         SB_FLOAT8_BLOCK);
     if (!is_float8(p->format))

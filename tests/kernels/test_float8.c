@@ -308,17 +308,15 @@ typedef struct everything {
     };
 } everything;
 
-static void cast_everything(everything *e, sb_float8_source source, sb_scaling scaling, int columns, int ld,
-                            const void *x, const void *dh)
+static void cast_everything(everything *e, sb_float8_from from, sb_scaling scaling, int columns, int ld, const void *x)
 {
     memset(e, 0, sizeof *e);
     const sb_amax a = {.dtype = SB_BF16,
-                       .source = source,
+                       .from = from,
                        .rows = MADE_ROWS,
                        .columns = columns,
                        .ld = ld,
                        .x = x,
-                       .dh = dh,
                        .of_all = &e->all,
                        .of_rows = e->rows,
                        .of_columns = e->columns};
@@ -326,12 +324,11 @@ static void cast_everything(everything *e, sb_float8_source source, sb_scaling s
     const sb_quantize q = {.dtype = SB_BF16,
                            .format = SB_E4M3,
                            .scaling = scaling,
-                           .source = source,
+                           .from = from,
                            .rows = MADE_ROWS,
                            .columns = columns,
                            .ld = ld,
                            .x = x,
-                           .dh = dh,
                            .amax = scaling == SB_SCALE_TENSOR ? &e->all : e->rows,
                            .amax_t = e->columns,
                            .y = e->y,
@@ -391,6 +388,7 @@ TEST(test_swiglu_within)
     sb_swiglu p = {.dtype = SB_BF16, .rows = MADE_ROWS, .f = MADE_F, .gate_up = gate_up};
     for (int gradient = 0; gradient < 2; gradient++) {
         const int columns = gradient ? 2 * MADE_F : MADE_F;
+        const sb_float8_from from = {gradient ? SB_FROM_SWIGLU_GRADIENT : SB_FROM_SWIGLU, dh};
         if (gradient) {
             p.h = NULL, p.dh = dh, p.d_gate_up = made;
             expect_ok(train_ops()->swiglu_backward(NULL, &p, NULL));
@@ -399,13 +397,12 @@ TEST(test_swiglu_within)
             expect_ok(train_ops()->swiglu_forward(NULL, &p, NULL));
         }
         for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_128X128; scaling++) {
-            cast_everything(&apart, SB_FROM_X, (sb_scaling)scaling, columns, columns, made, NULL);
-            cast_everything(&within, gradient ? SB_FROM_SWIGLU_GRADIENT : SB_FROM_SWIGLU, (sb_scaling)scaling, columns,
-                            2 * MADE_F, gate_up, dh);
+            cast_everything(&apart, (sb_float8_from){0}, (sb_scaling)scaling, columns, columns, made);
+            cast_everything(&within, from, (sb_scaling)scaling, columns, 2 * MADE_F, gate_up);
             assert_memory_equal(&apart, &within, sizeof apart);
         }
     }
-    const sb_amax narrow = {.dtype = SB_BF16, .source = SB_FROM_SWIGLU, .rows = 1, .columns = 8, .ld = 8, .x = gate_up};
+    const sb_amax narrow = {.dtype = SB_BF16, .from = {SB_FROM_SWIGLU}, .rows = 1, .columns = 8, .ld = 8, .x = gate_up};
     expect_refused(train_ops()->amax(NULL, &narrow, NULL), SB_INVALID, "gate_up of 8 columns");
 }
 

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(THREADS) amax_kernel(sb_amax p, bool whole)
         eight_inputs<SOURCE, T> in;
         eight<T> x[2];
         in.load((const T *)p.x + (int64_t)row * p.ld + column,
-                PARTS == 2 ? (const T *)p.dh + (int64_t)row * f + column : (const T *)nullptr, f, there, whole);
+                PARTS == 2 ? (const T *)p.from.dh + (int64_t)row * f + column : (const T *)nullptr, f, there, whole);
         in.make(x[0], x[1]);
         unsigned along = 0;
 #pragma unroll
@@ -97,7 +97,7 @@ sb_status launch(const sb_amax *p, cudaStream_t stream)
     const int f = SOURCE == SB_FROM_SWIGLU_GRADIENT ? p->columns / 2 : p->columns, bytes = 16;
     const dim3 grid((f + COLUMNS - 1) / COLUMNS, (p->rows + ROWS - 1) / ROWS);
     const bool whole = (uintptr_t)p->x % bytes == 0 && p->ld * sizeof(T) % bytes == 0 &&
-                       (SOURCE == SB_FROM_X || ((uintptr_t)p->dh % bytes == 0 && f * sizeof(T) % bytes == 0));
+                       (SOURCE == SB_FROM_X || ((uintptr_t)p->from.dh % bytes == 0 && f * sizeof(T) % bytes == 0));
     amax_kernel<T, SOURCE><<<grid, THREADS, 0, stream>>>(*p, whole);
     return sb_cuda_launched("amax kernel");
 }
@@ -114,7 +114,7 @@ extern "C" sb_status sb_cuda_amax(sb_context *ctx, const sb_amax *p, void *strea
     SB_TRY(clear(p->of_all, 1, (cudaStream_t)stream));
     SB_TRY(clear(p->of_rows, p->rows, (cudaStream_t)stream));
     SB_TRY(clear(p->of_columns, p->columns, (cudaStream_t)stream));
-    return with_source("amax", p->dtype, p->source, [&](auto element, auto source) {
+    return with_source("amax", p->dtype, p->from.source, [&](auto element, auto source) {
         return launch<decltype(element), source>(p, (cudaStream_t)stream);
     });
 }

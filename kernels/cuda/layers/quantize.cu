@@ -397,7 +397,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS<T, SOURCE, WHOLE>) quantize_ke
         const place at = place_in(p.rows, first_row, first, f);
         const unsigned word = word_given(p, at);
         const T *from = (const T *)p.x + (int64_t)at.row * p.ld + at.column,
-                *dh = GRADIENT ? (const T *)p.dh + (int64_t)at.row * f + at.column : NULL;
+                *dh = GRADIENT ? (const T *)p.from.dh + (int64_t)at.row * f + at.column : NULL;
         eight<T> x[SQUARE] = {}, up[GRADIENT ? SQUARE : 1] = {};
 #pragma unroll
         for (int i = 0; i < SQUARE; i += BATCH) {
@@ -453,7 +453,7 @@ sb_status launch(const sb_context *ctx, const sb_quantize *p, cudaStream_t strea
     const int f = SOURCE == SB_FROM_SWIGLU_GRADIENT ? p->columns / 2 : p->columns;
     const bool whole =
         !p->counts && f % SQUARE == 0 && aligned(p->x, p->ld * (int64_t)sizeof(T), 16) &&
-        (SOURCE == SB_FROM_X || aligned(p->dh, f * (int64_t)sizeof(T), 16)) && aligned(p->y, p->ld_y, SQUARE) &&
+        (SOURCE == SB_FROM_X || aligned(p->from.dh, f * (int64_t)sizeof(T), 16)) && aligned(p->y, p->ld_y, SQUARE) &&
         ((!p->y_t && SOURCE == SB_FROM_X) || (p->rows % SQUARE == 0 && aligned(p->y_t, p->ld_t, SQUARE)));
     return whole ? launch_kernel<T, SOURCE, true>(ctx, p, stream) : launch_kernel<T, SOURCE, false>(ctx, p, stream);
 }
@@ -466,7 +466,7 @@ extern "C" sb_status sb_cuda_quantize(sb_context *ctx, const sb_quantize *p, voi
     if (p->scaling == SB_SCALE_1X32)
         return sb_error(SB_UNSUPPORTED,
                         "quantize: there is no CUDA kernel for blocks of 1x32 yet; the CPU backend has them");
-    return with_source("quantize", p->dtype, p->source, [&](auto element, auto source) {
+    return with_source("quantize", p->dtype, p->from.source, [&](auto element, auto source) {
         return launch<decltype(element), source>(ctx, p, (cudaStream_t)stream);
     });
 }

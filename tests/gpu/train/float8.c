@@ -279,7 +279,7 @@ static void list_within(case_list *l, const train_op *op)
                                                   .format = format,
                                                   .scaling = scaling_of_y(scaling),
                                                   .scaling_t = scaling_of_y_t(scaling),
-                                                  .source = (sb_float8_source)source,
+                                                  .from = {.source = (sb_float8_source)source},
                                                   .rows = rows[r],
                                                   .columns = (gradient ? 2 : 1) * widths[w],
                                                   .ld = 2 * widths[w],
@@ -315,19 +315,18 @@ static sb_status run_within(const train_case *c, const train_call *x)
 {
     sb_quantize p = c->p.quantize;
     const bool by_row = p.scaling == SB_SCALE_ROW;
-    p.x = x->at[GATE_UP], p.dh = x->at[DH], p.amax = x->at[WORDS], p.amax_t = x->at[WORDS_T];
+    p.x = x->at[GATE_UP], p.from.dh = x->at[DH], p.amax = x->at[WORDS], p.amax_t = x->at[WORDS_T];
     p.y = x->at[CODES], p.scales = x->at[CODE_SCALES], p.y_t = x->at[CODES_T], p.scales_t = x->at[CODE_SCALES_T];
     p.largest = (uint32_t *)x->at[WORDS] + p.rows;
     p.again = p.scaling == SB_SCALE_TENSOR && p.rows > 1;
     if (p.again && p.rows % 2 == 0) /* a guess that is wrong */
         p.amax = x->at[WORDS_T];
     const sb_amax a = {.dtype = p.dtype,
-                       .source = p.source,
+                       .from = p.from,
                        .rows = p.rows,
                        .columns = p.columns,
                        .ld = p.ld,
                        .x = p.x,
-                       .dh = p.dh,
                        .of_all = by_row ? NULL : x->at[WORDS],
                        .of_rows = by_row ? x->at[WORDS] : NULL,
                        .of_columns = by_row ? x->at[WORDS_T] : NULL};

@@ -29,24 +29,27 @@ size_t sb_scale_count(sb_scaling s, int rows, int columns);
 /* The place among them of the scale of an element. */
 size_t sb_scale_place(sb_scaling s, int rows, int columns, int row, int column);
 
-/* The matrix that the ops below take magnitudes and codes of: x, or what SwiGLU (sb_swiglu in train.h) makes of it, rounded to
- * dtype as that op does and never stored. Products along the matrix's rows are of its `columns`. */
+/* The matrix that the ops below take magnitudes and codes of: x, or what an op of train.h makes of it, rounded to dtype as that
+ * op does and never stored. Products along the matrix's rows are of its `columns`. */
 typedef enum sb_float8_source {
     SB_FROM_X = 0,
-    SB_FROM_SWIGLU,         /* x is gate_up, (rows, 2 columns), and the matrix h */
-    SB_FROM_SWIGLU_GRADIENT /* x is gate_up, (rows, columns), with dh, and the matrix d_gate_up */
+    SB_FROM_SWIGLU,          /* x is gate_up, (rows, 2 columns), and the matrix h */
+    SB_FROM_SWIGLU_GRADIENT, /* x is gate_up, (rows, columns), with dh, and the matrix d_gate_up */
+    SB_FROM_RMSNORM          /* x is that of sb_rmsnorm, whose forward has left rstd, and the matrix y */
 } sb_float8_source;
 
 /* What that op reads beside x. */
 typedef struct sb_float8_from {
     sb_float8_source source;
-    const void *dh; /* SB_FROM_SWIGLU_GRADIENT: (rows, columns / 2) */
+    const void *dh;    /* SB_FROM_SWIGLU_GRADIENT: (rows, columns / 2) */
+    const float *rstd; /* SB_FROM_RMSNORM: (rows), */
+    const void *gain;  /* and its weight, (columns), of dtype */
 } sb_float8_from;
 
 /* The largest magnitude, as the bits of an fp32 without its sign: a maximum of unsigned integers, which NaN and infinity win;
  * every NaN is 0x7fffffff. What is NULL is not wanted. */
 typedef struct sb_amax {
-    sb_dtype dtype; /* of x and dh: SB_BF16, SB_FP16 or SB_FP32; what SwiGLU makes is of 16 bits on CUDA */
+    sb_dtype dtype; /* SB_BF16, SB_FP16 or SB_FP32; on CUDA SwiGLU makes 16 bits, and RMSNorm bf16 */
     sb_float8_from from;
     int rows, columns, ld; /* ld: of x; as wide as x where that is gate_up */
     const void *x;

@@ -71,7 +71,7 @@ typedef struct sb_rmsnorm {
     const void *x, *residual; /* (rows, d); residual NULL: none. Backward reads x only: give it `sum` there */
     void *sum;                /* (rows, d), with residual */
     const void *weight;       /* (d) */
-    void *y;                  /* (rows, d) */
+    void *y;                  /* (rows, d); NULL: forward makes rstd alone */
     float *rstd;              /* (rows) 1 / sqrt(mean(x^2) + eps); written forward, read backward */
     const void *dy;           /* (rows, d) */
     const void *d_residual;   /* (rows, d) added to dx, or NULL: the gradient that passes by the norm */

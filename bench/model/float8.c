@@ -431,7 +431,8 @@ static void spoil(uint32_t *words, int n)
 static sb_status faulty_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
     sb_quantize of = *p;
-    if (watch.fault == FLOAT8_WITHIN) /* gate is cast for h, and is its own gradient */
+    if (watch.fault ==
+        FLOAT8_WITHIN) /* what a norm reads is cast for what it makes, and gate for h and for its own gradient */
         of.from.source = SB_FROM_X;
     if (watch.fault == FLOAT8_AMAX) /* what was the largest in the step before stays */
         of.again = false;
@@ -479,25 +480,49 @@ static sb_status watched_amax(sb_context *ctx, const sb_amax *p, void *stream)
     return s;
 }
 
-/* The matrix that a call casts: its x, or what the op of SwiGLU makes of that, in memory that the caller gives back. */
-static sb_status matrix_of(sb_context *ctx, sb_quantize *p, void **made, void *stream)
+/* What a call casts, by its own op. */
+static sb_status make_swiglu(sb_context *ctx, const sb_quantize *p, void *made, void *stream)
 {
     const bool gradient = p->from.source == SB_FROM_SWIGLU_GRADIENT;
-    *made = NULL;
-    if (p->from.source == SB_FROM_X)
-        return SB_OK;
-    *made = memory_alloc(watch.s->mem, (size_t)p->rows * (size_t)p->columns * sizeof(uint16_t), "what SwiGLU makes");
-    if (!*made)
-        return SB_NO_MEMORY;
     const sb_swiglu op = {.dtype = p->dtype,
                           .rows = p->rows,
                           .f = gradient ? p->columns / 2 : p->columns,
                           .gate_up = p->x,
                           .dh = p->from.dh,
-                          .h = gradient ? NULL : *made,
-                          .d_gate_up = gradient ? *made : NULL};
-    p->from.source = SB_FROM_X, p->x = *made, p->ld = p->columns;
+                          .h = gradient ? NULL : made,
+                          .d_gate_up = gradient ? made : NULL};
     return gradient ? watch.ops->swiglu_backward(ctx, &op, stream) : watch.ops->swiglu_forward(ctx, &op, stream);
+}
+
+/* Its statistics are made once more, too, behind the matrix. */
+static sb_status make_norm(sb_context *ctx, const sb_quantize *p, void *made, void *stream)
+{
+    const sb_rmsnorm op = {.dtype = p->dtype,
+                           .dtype_param = p->dtype,
+                           .rows = p->rows,
+                           .d = p->columns,
+                           .eps = trainer_options_of(watch.t)->config.norm_eps,
+                           .x = p->x,
+                           .weight = p->from.gain,
+                           .y = made,
+                           .rstd = (float *)made + (size_t)p->rows * (size_t)p->columns / 2};
+    return watch.ops->rmsnorm_forward(ctx, &op, stream);
+}
+
+/* The matrix that a call casts: its x, or what an op makes of that, in memory that the caller gives back. */
+static sb_status matrix_of(sb_context *ctx, sb_quantize *p, void **made, void *stream)
+{
+    const size_t rows = (size_t)p->rows;
+    *made = NULL;
+    if (p->from.source == SB_FROM_X)
+        return SB_OK;
+    *made = memory_alloc(watch.s->mem, rows * (size_t)p->columns * sizeof(uint16_t) + rows * sizeof(float),
+                         "what is made within a cast");
+    if (!*made)
+        return SB_NO_MEMORY;
+    const sb_status s = (p->from.source == SB_FROM_RMSNORM ? make_norm : make_swiglu)(ctx, p, *made, stream);
+    p->from.source = SB_FROM_X, p->x = *made, p->ld = p->columns;
+    return s;
 }
 
 static sb_status watched_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
@@ -614,7 +639,6 @@ bool float8_fault_fits(float8_fault fault, const step_options *o)
         return fault == FLOAT8_SOUND;
     const sb_scaling scaling = float8_product_find(r->y)->a.scaling;
     const bool blocks = scaling != SB_SCALE_TENSOR && scaling != SB_SCALE_ROW;
-    const bool apart = !r->dw || (blocks && o->config.d_ff % BLOCK != 0);
-    return !(words && blocks) && !(within && apart) &&
+    return !(words && blocks) && !(within && !r->dw) &&
            !((within || fault == FLOAT8_TRANSPOSED) && o->fusion == FUSION_NONE);
 }

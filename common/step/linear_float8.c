@@ -8,14 +8,15 @@
  *
  * Weights are cast once a step, where the first micro-batch meets them, both ways at once, and the copies stay; gathered or eager
  * ones are cast where they are used, unless they are gathered as codes (train/codes.c). An input is cast both ways at once where
- * its forward keeps it for dw, and so is a gradient for dx and dw, unless a W makes dw later. SwiGLU runs within the casts of what
- * it makes, where nothing else reads that. */
+ * its forward keeps it for dw, and so is a gradient for dx and dw, unless a W makes dw later. Norms and SwiGLU run within the
+ * casts of what they make, where nothing else reads that. */
 #include "common/step/linear_float8.h"
 
 #include <stdlib.h>
 
 #include "common/core/error.h"
 #include "common/model/float8.h"
+#include "common/step/ops.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 
@@ -191,7 +192,7 @@ void float8_history(step *s)
 
 /* ---- casts ---- */
 
-/* A matrix in 16 bits, or what SwiGLU makes it of; pointers are NULL while planning. */
+/* A matrix in 16 bits, or what another op makes it of; pointers are NULL while planning. */
 typedef struct matrix {
     const void *x;
     int rows, columns, ld;
@@ -365,7 +366,35 @@ void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turne
     make_input(s, layer, &m, true, turned);
 }
 
-/* ---- SwiGLU within casts ---- */
+/* ---- norms and SwiGLU within casts ---- */
+
+/* Ranks that have rows of their own gather what a norm makes. */
+static bool holds_norm(const step *s, int which)
+{
+    int out, in;
+    float8_weight_shape(s, which, &out, &in);
+    return s->float8 && !s->eager && s->float8->products[PASS_DW] && s->rows == s->tokens &&
+           s->param_dtype == s->dtype && layer_fits(s, out, in);
+}
+
+bool float8_norm(step *s, int which, int layer, arena_slot x, arena_slot rstd, bool output, arena_slot *turned)
+{
+    const param_kind gain = which == LINEAR_QKV ? PARAM_LN1 : PARAM_LN2;
+    if (!holds_norm(s, which))
+        return false;
+    if (output)
+        norm_make(s, gain, layer, x, -1, rstd);
+    const matrix n = {
+        .from = {.source = SB_FROM_RMSNORM, .rstd = step_pointer(s, rstd), .gain = step_param(s, gain, layer)},
+        .x = step_pointer(s, x),
+        .rows = s->tokens,
+        .columns = s->d,
+        .ld = s->d,
+        .format = s->float8->products[PASS_Y]->a.format,
+        .word = word_of(which, layer, OF_X)};
+    make_input(s, layer, &n, output, turned);
+    return true;
+}
 
 static bool holds_swiglu(const step *s)
 {

@@ -20,6 +20,10 @@ bool float8_shape(const step *s, int which, linear_pass pass, sb_matmul *p);
 /* Casts x, the input of a layer whose forward comes next, both ways at once; the forward takes the one copy, and *turned is the
  * one for dw. Does nothing where that product, or dw's, is not in float8, and in an eager step. */
 void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turned);
+/* n1 or n2 as the input of qkv or gate_up, made of x and its statistics within the cast: with `output` the copy of the forward,
+ * ahead of which the statistics are made, and dw's unless `turned` is NULL. False, and nothing is done, where the norm is an op of
+ * its own. */
+bool float8_norm(step *s, int which, int layer, arena_slot x, arena_slot rstd, bool output, arena_slot *turned);
 /* h as W2's input, made of gate_up within its cast: the copy of the forward where `output` is wanted, and dw's unless `turned` is
  * NULL. The gradient of gate_up likewise, for dx and dw. False, and nothing is done, where SwiGLU is an op of its own. */
 bool float8_swiglu_forward(step *s, int layer, arena_slot gate_up, bool output, arena_slot *turned);

@@ -39,18 +39,19 @@ static sb_rmsnorm norm_of(const step *s, param_kind kind, int layer, arena_slot 
                         .rstd = step_pointer(s, rstd)};
 }
 
+void norm_make(step *s, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd)
+{
+    sb_rmsnorm p = norm_of(s, kind, layer, x, rstd);
+    p.y = step_pointer(s, y);
+    if (step_go(s))
+        step_done(s, s->k->train->rmsnorm_forward(s->ctx, &p, s->main));
+}
+
 arena_slot norm_forward(step *s, param_kind kind, int layer, memory_kind held, const char *name, arena_slot x,
                         arena_slot rstd)
 {
     arena_slot y = take_stream(s, held, layer, name);
-    if (s->eager) {
-        eager_norm_forward(s, kind, layer, x, y, rstd);
-    } else {
-        sb_rmsnorm p = norm_of(s, kind, layer, x, rstd);
-        p.y = step_pointer(s, y);
-        if (step_go(s))
-            step_done(s, s->k->train->rmsnorm_forward(s->ctx, &p, s->main));
-    }
+    (s->eager ? eager_norm_forward : norm_make)(s, kind, layer, x, y, rstd);
     share_norm(s, layer, &y);
     return y;
 }

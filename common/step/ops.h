@@ -12,6 +12,8 @@ arena_slot take_rstd(step *s, int layer);
 /* The norm of x, taken as `held`; all rows of it where ranks keep those (share_norm). */
 arena_slot norm_forward(step *s, param_kind kind, int layer, memory_kind held, const char *name, arena_slot x,
                         arena_slot rstd);
+/* In y, or where that is -1 its statistics alone, with fused kernels. */
+void norm_make(step *s, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd);
 /* dx = d_residual (-1: none) + gradient through the norm; writes the gain's gradient. */
 void norm_backward(step *s, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,
                    arena_slot d_residual, arena_slot dx);

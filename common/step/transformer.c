@@ -64,11 +64,23 @@ static void drop_turned(step *s, const block_slots *b, int which, arena_slot *x)
         step_drop(s, x);
 }
 
+/* The norm ahead of a linear layer: of which the backward wants the output with `keep`, or `again` makes it for that. -1: it was made
+ * within the casts of that layer's input. */
+static arena_slot norm_ahead(step *s, int which, int layer, block_slots *b, bool again, bool keep)
+{
+    const bool first = which == LINEAR_QKV;
+    const arena_slot x = first ? b->x : b->x_mid, rstd = first ? b->rstd1 : b->rstd2;
+    if (float8_norm(s, which, layer, x, rstd, !again, keep ? &b->turned[which] : NULL))
+        return -1;
+    return norm_forward(s, first ? PARAM_LN1 : PARAM_LN2, layer, again ? MEMORY_TEMPORARY : MEMORY_ACTIVATION,
+                        first ? "norm1" : "norm2", x, rstd);
+}
+
 /* Up to q, k and v. `k`: of what is made here, what backward wants. */
 static void projection(step *s, int layer, block_slots *b, keep k)
 {
     b->rstd1 = take_rstd(s, layer);
-    b->n1 = norm_forward(s, PARAM_LN1, layer, MEMORY_ACTIVATION, "norm1", b->x, b->rstd1);
+    b->n1 = norm_ahead(s, LINEAR_QKV, layer, b, false, k.norms && k.projection);
     b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
     forward_of(s, LINEAR_QKV, layer, b, b->n1, k.norms && k.projection, -1, b->qkv);
     drop_turned(s, b, LINEAR_QKV, &b->n1);
@@ -98,7 +110,7 @@ static void drop_attention(step *s, block_slots *b)
 static void mlp_half(step *s, int layer, block_slots *b, keep k)
 {
     b->rstd2 = take_rstd(s, layer);
-    b->n2 = norm_forward(s, PARAM_LN2, layer, MEMORY_ACTIVATION, "norm2", b->x_mid, b->rstd2);
+    b->n2 = norm_ahead(s, LINEAR_GATE_UP, layer, b, false, k.norms && k.mlp);
     if (k.mlp || !s->swiglu_matmul)
         b->gate_up = take_rows(s, 2 * s->f, MEMORY_ACTIVATION, layer, "gate_up");
     if (!s->swiglu_matmul)
@@ -230,9 +242,8 @@ static void block_recompute(step *s, int layer, block_slots *b, keep k)
     if (!k.mlp) {
         mlp_half(s, layer, b, keep_inside);
     } else {
-        if (!k.norms) {
-            b->n2 = norm_forward(s, PARAM_LN2, layer, MEMORY_TEMPORARY, "norm2", b->x_mid, b->rstd2);
-        }
+        if (!k.norms)
+            b->n2 = norm_ahead(s, LINEAR_GATE_UP, layer, b, true, true);
         if (!k.product)
             b->h = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "swiglu");
     }
@@ -334,7 +345,7 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
     } else if (!k.projection) {
         projection(s, layer, b, keep_inside);
     } else if (!k.norms) {
-        b->n1 = norm_forward(s, PARAM_LN1, layer, MEMORY_TEMPORARY, "norm1", b->x, b->rstd1);
+        b->n1 = norm_ahead(s, LINEAR_QKV, layer, b, true, true);
     }
     arena_slot d_qkv;
     half h = {LINEAR_QKV, LINEAR_O, PARAM_LN1, &b->x, &b->n1, &b->rstd1, &d_qkv, &b->att, -1, "d_norm1", "d_residual"};

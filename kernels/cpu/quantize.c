@@ -22,22 +22,46 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* h or d_gate_up, as the ops of SwiGLU make them, in memory of their own: *made, which is the caller's. */
-static sb_status make_matrix(sb_dtype dtype, const sb_float8_from *from, int rows, int columns, const void *x,
-                             void **made)
+/* h or d_gate_up. */
+static sb_status make_swiglu(const sb_quantize *p, void *made)
 {
-    *made = malloc((size_t)rows * (size_t)columns * (size_t)sb_dtype_bytes(dtype));
+    const bool gradient = p->from.source == SB_FROM_SWIGLU_GRADIENT;
+    const sb_swiglu op = {.dtype = p->dtype,
+                          .rows = p->rows,
+                          .f = gradient ? p->columns / 2 : p->columns,
+                          .gate_up = p->x,
+                          .dh = p->from.dh,
+                          .h = gradient ? NULL : made,
+                          .d_gate_up = gradient ? made : NULL};
+    return gradient ? cpu_swiglu_backward(NULL, &op, NULL) : cpu_swiglu_forward(NULL, &op, NULL);
+}
+
+static sb_status make_norm(const sb_quantize *p, void *made)
+{
+    const size_t bytes = (size_t)sb_dtype_bytes(p->dtype);
+    for (int i = 0; i < p->rows; i++) {
+        float rstd = p->from.rstd[i];
+        const sb_rmsnorm op = {.dtype = p->dtype,
+                               .dtype_param = p->dtype,
+                               .d = p->columns,
+                               .x = (const char *)p->x + (size_t)i * p->ld * bytes,
+                               .weight = p->from.gain,
+                               .y = (char *)made + (size_t)i * p->columns * bytes,
+                               .rstd = &rstd};
+        cpu_rmsnorm_output(&op, 0);
+    }
+    return SB_OK;
+}
+
+/* What is cast is made as its own op makes it, in memory that the caller gives back, and becomes x. */
+static sb_status make_matrix(sb_quantize *p, void **made)
+{
+    *made = malloc((size_t)p->rows * (size_t)p->columns * (size_t)sb_dtype_bytes(p->dtype));
     if (!*made)
-        return sb_error(SB_NO_MEMORY, "no memory for what SwiGLU makes");
-    const bool gradient = from->source == SB_FROM_SWIGLU_GRADIENT;
-    const sb_swiglu p = {.dtype = dtype,
-                         .rows = rows,
-                         .f = gradient ? columns / 2 : columns,
-                         .gate_up = x,
-                         .dh = from->dh,
-                         .h = gradient ? NULL : *made,
-                         .d_gate_up = gradient ? *made : NULL};
-    return gradient ? cpu_swiglu_backward(NULL, &p, NULL) : cpu_swiglu_forward(NULL, &p, NULL);
+        return sb_error(SB_NO_MEMORY, "no memory for the matrix that is cast");
+    const sb_status s = p->from.source == SB_FROM_RMSNORM ? make_norm(p, *made) : make_swiglu(p, *made);
+    p->from.source = SB_FROM_X, p->x = *made, p->ld = p->columns;
+    return s;
 }
 
 sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream)
@@ -46,9 +70,11 @@ sb_status cpu_amax(sb_context *ctx, const sb_amax *p, void *stream)
     sb_status s = sb_amax_check(p);
     if (s == SB_OK && p->from.source != SB_FROM_X) {
         sb_amax of = *p;
+        sb_quantize as = {
+            .dtype = p->dtype, .from = p->from, .rows = p->rows, .columns = p->columns, .ld = p->ld, .x = p->x};
         void *made;
-        s = make_matrix(p->dtype, &p->from, p->rows, p->columns, p->x, &made);
-        of.from.source = SB_FROM_X, of.x = made, of.ld = p->columns;
+        s = make_matrix(&as, &made);
+        of.from = as.from, of.x = made, of.ld = p->columns;
         s = s == SB_OK ? cpu_amax(NULL, &of, NULL) : s;
         free(made);
         return s;
@@ -183,8 +209,7 @@ sb_status cpu_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
     if (s == SB_OK && p->from.source != SB_FROM_X) {
         sb_quantize of = *p;
         void *made;
-        s = make_matrix(p->dtype, &p->from, p->rows, p->columns, p->x, &made);
-        of.from.source = SB_FROM_X, of.x = made, of.ld = p->columns;
+        s = make_matrix(&of, &made);
         s = s == SB_OK ? cpu_quantize(NULL, &of, NULL) : s;
         free(made);
         return s;

@@ -29,23 +29,28 @@ static double row_squares(const sb_rmsnorm *p, int r)
     return squares;
 }
 
+void cpu_rmsnorm_output(const sb_rmsnorm *p, int r)
+{
+    for (int j = 0, n; j < p->d; j += n) {
+        float x[CPU_BLOCK], weight[CPU_BLOCK];
+        const size_t at = (size_t)r * p->d + j;
+        n = cpu_block(j, p->d);
+        cpu_read(p->dtype, x, p->residual ? p->sum : p->x, at, n);
+        cpu_read(p->dtype_param, weight, p->weight, j, n);
+        for (int i = 0; i < n; i++)
+            x[i] = x[i] * p->rstd[r] * weight[i];
+        cpu_write(p->dtype, p->y, at, x, n);
+    }
+}
+
 sb_status cpu_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream)
 {
     (void)ctx, (void)stream;
     SB_TRY(sb_rmsnorm_check(p, false));
     for (int r = 0; r < p->rows; r++) {
-        const float rstd = (float)(1 / sqrt(row_squares(p, r) / p->d + p->eps));
-        for (int j = 0, n; j < p->d; j += n) {
-            float x[CPU_BLOCK], weight[CPU_BLOCK];
-            const size_t at = (size_t)r * p->d + j;
-            n = cpu_block(j, p->d);
-            cpu_read(p->dtype, x, p->residual ? p->sum : p->x, at, n);
-            cpu_read(p->dtype_param, weight, p->weight, j, n);
-            for (int i = 0; i < n; i++)
-                x[i] = x[i] * rstd * weight[i];
-            cpu_write(p->dtype, p->y, at, x, n);
-        }
-        p->rstd[r] = rstd;
+        p->rstd[r] = (float)(1 / sqrt(row_squares(p, r) / p->d + p->eps));
+        if (p->y)
+            cpu_rmsnorm_output(p, r);
     }
     return SB_OK;
 }

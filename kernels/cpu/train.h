@@ -12,4 +12,7 @@ TRAIN_OPS(DECLARE)
 
 extern const sb_train_ops cpu_train_ops;
 
+/* Row r of y, by the row's rstd. */
+void cpu_rmsnorm_output(const sb_rmsnorm *p, int r);
+
 SB_C_END

@@ -138,18 +138,21 @@ static sb_status matrix_of(const char *op, sb_dtype dtype, const sb_float8_from 
                            const void *x)
 {
     const sb_float8_source source = from->source;
-    const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
+    const bool gradient = source == SB_FROM_SWIGLU_GRADIENT, swiglu = gradient || source == SB_FROM_SWIGLU;
     const int64_t wide = gradient ? columns : 2 * (int64_t)columns;
     SB_TRY(at_least_one(op, "rows", rows, "columns", columns));
     if (dtype != SB_BF16 && dtype != SB_FP16 && dtype != SB_FP32)
         return sb_error(SB_INVALID, "%s: dtype %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)dtype);
     SB_TRY(wide_enough(op, "ld", ld, columns));
-    if ((int)source < SB_FROM_X || source > SB_FROM_SWIGLU_GRADIENT)
-        return sb_error(SB_INVALID, "%s: source %d is none of x (0), swiglu (1), its gradient (2)", op, (int)source);
-    if (source != SB_FROM_X && (ld != wide || (gradient && columns % 2 != 0)))
+    if ((int)source < SB_FROM_X || source > SB_FROM_RMSNORM)
+        return sb_error(SB_INVALID, "%s: source %d is none of x (0), swiglu (1), its gradient (2), rmsnorm (3)", op,
+                        (int)source);
+    if (swiglu && (ld != wide || (gradient && columns % 2 != 0)))
         return sb_error(SB_INVALID, "%s: gate_up of %d columns of the matrix has no rows of %d", op, columns, ld);
     if (gradient)
         SB_TRY(GIVEN({"dh", from->dh}));
+    if (source == SB_FROM_RMSNORM)
+        SB_TRY(GIVEN({"rstd", from->rstd}, {"gain", from->gain}));
     return GIVEN({"x", x});
 }
 
@@ -232,7 +235,7 @@ sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward)
         return GIVEN(FIELD(dy), FIELD(dx), FIELD(dweight));
     if (p->residual && !p->sum)
         return sb_error(SB_INVALID, "%s: a residual needs sum, where x + residual is written", op);
-    return GIVEN(FIELD(y));
+    return SB_OK;
 }
 
 sb_status sb_rope_check(const sb_rope *p)

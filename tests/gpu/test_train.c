@@ -36,7 +36,7 @@ static const train_op *const train_ops[] = {
     &train_amax,
     &train_quantize,
     &train_codes,
-    &train_quantize_swiglu,
+    &train_quantize_within,
     &train_float8_history,
     &train_float8_matmul,
     &train_vocab_loss_partial,

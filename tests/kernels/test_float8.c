@@ -376,34 +376,73 @@ TEST(test_guessed_scales)
     }
 }
 
-/* What SwiGLU makes within a cast is what its own op makes ahead of one. */
-TEST(test_swiglu_within)
+/* A matrix that a cast makes. */
+typedef struct within {
+    sb_float8_source source;
+    int columns, ld;
+} within;
+static uint16_t within_x[MADE_ROWS * MADE_MOST], within_dh[MADE_ROWS * MADE_F], within_gain[MADE_MOST];
+static float within_rstd[MADE_ROWS];
+
+/* By its own op; that of a norm leaves rstd, too. */
+static void make_apart(const within *w, void *made)
 {
-    static uint16_t gate_up[MADE_ROWS * MADE_MOST], dh[MADE_ROWS * MADE_F], made[MADE_ROWS * MADE_MOST];
+    const bool gradient = w->source == SB_FROM_SWIGLU_GRADIENT;
+    const sb_swiglu swiglu = {.dtype = SB_BF16,
+                              .rows = MADE_ROWS,
+                              .f = w->ld / 2,
+                              .gate_up = within_x,
+                              .dh = within_dh,
+                              .h = gradient ? NULL : made,
+                              .d_gate_up = made};
+    const sb_rmsnorm norm = {.dtype = SB_BF16,
+                             .dtype_param = SB_BF16,
+                             .rows = MADE_ROWS,
+                             .d = w->columns,
+                             .eps = 1e-5f,
+                             .x = within_x,
+                             .weight = within_gain,
+                             .y = made,
+                             .rstd = within_rstd};
+    if (w->source == SB_FROM_RMSNORM)
+        expect_ok(train_ops()->rmsnorm_forward(NULL, &norm, NULL));
+    else
+        expect_ok((gradient ? train_ops()->swiglu_backward : train_ops()->swiglu_forward)(NULL, &swiglu, NULL));
+}
+
+/* What an op makes within a cast is what it makes ahead of one, also of what is not finite. */
+TEST(test_made_within)
+{
+    static const within of[] = {{SB_FROM_SWIGLU, MADE_F, 2 * MADE_F},
+                                {SB_FROM_SWIGLU_GRADIENT, 2 * MADE_F, 2 * MADE_F},
+                                {SB_FROM_RMSNORM, MADE_MOST, MADE_MOST},
+                                {SB_FROM_RMSNORM, 77, 77}};
+    static uint16_t made[MADE_ROWS * MADE_MOST];
     static float normal[MADE_ROWS * MADE_MOST];
-    static everything apart, within;
+    static everything apart, inside;
     rng_normal(normal, MADE_ROWS * MADE_MOST, 5, 1, 0, 3);
-    dtype_store(SB_BF16, gate_up, normal, MADE_ROWS * MADE_MOST);
-    dtype_store(SB_BF16, dh, normal, MADE_ROWS * MADE_F);
-    sb_swiglu p = {.dtype = SB_BF16, .rows = MADE_ROWS, .f = MADE_F, .gate_up = gate_up};
-    for (int gradient = 0; gradient < 2; gradient++) {
-        const int columns = gradient ? 2 * MADE_F : MADE_F;
-        const sb_float8_from from = {gradient ? SB_FROM_SWIGLU_GRADIENT : SB_FROM_SWIGLU, dh};
-        if (gradient) {
-            p.h = NULL, p.dh = dh, p.d_gate_up = made;
-            expect_ok(train_ops()->swiglu_backward(NULL, &p, NULL));
-        } else {
-            p.h = made;
-            expect_ok(train_ops()->swiglu_forward(NULL, &p, NULL));
-        }
+    dtype_store(SB_BF16, within_dh, normal, MADE_ROWS * MADE_F);
+    dtype_store(SB_BF16, within_gain, normal, MADE_MOST);
+    for (size_t i = 0; i < 2 * sizeof of / sizeof *of; i++) {
+        const within *w = &of[i / 2];
+        const sb_float8_from from = {.source = w->source, .dh = within_dh, .rstd = within_rstd, .gain = within_gain};
+        normal[MADE_MOST + 3] = i % 2 ? NAN : 1, normal[2 * MADE_MOST + 7] = i % 2 ? INFINITY : 2;
+        dtype_store(SB_BF16, within_x, normal, MADE_ROWS * MADE_MOST);
+        make_apart(w, made);
         for (int scaling = SB_SCALE_TENSOR; scaling <= SB_SCALE_128X128; scaling++) {
-            cast_everything(&apart, (sb_float8_from){0}, (sb_scaling)scaling, columns, columns, made);
-            cast_everything(&within, from, (sb_scaling)scaling, columns, 2 * MADE_F, gate_up);
-            assert_memory_equal(&apart, &within, sizeof apart);
+            cast_everything(&apart, (sb_float8_from){0}, (sb_scaling)scaling, w->columns, w->columns, made);
+            cast_everything(&inside, from, (sb_scaling)scaling, w->columns, w->ld, within_x);
+            assert_memory_equal(&apart, &inside, sizeof apart);
         }
     }
-    const sb_amax narrow = {.dtype = SB_BF16, .from = {SB_FROM_SWIGLU}, .rows = 1, .columns = 8, .ld = 8, .x = gate_up};
-    expect_refused(train_ops()->amax(NULL, &narrow, NULL), SB_INVALID, "gate_up of 8 columns");
+}
+
+TEST(test_what_an_op_lacks_is_refused)
+{
+    sb_amax a = {.dtype = SB_BF16, .from = {.source = SB_FROM_SWIGLU}, .rows = 1, .columns = 8, .ld = 8, .x = within_x};
+    expect_refused(train_ops()->amax(NULL, &a, NULL), SB_INVALID, "gate_up of 8 columns");
+    a.from = (sb_float8_from){.source = SB_FROM_RMSNORM, .rstd = within_rstd};
+    expect_refused(train_ops()->amax(NULL, &a, NULL), SB_INVALID, "gain is missing");
 }
 
 /* Zero and what is not finite do not enter; the oldest word leaves; words that are read begin anew. */

@@ -47,6 +47,10 @@ static void rmsnorm_forward(sb_rmsnorm p, bool with_residual)
     }
     expect_rounded("rmsnorm", y, want, slack);
     expect_rounded("rstd", rstd, want_rstd, slack);
+    OWNED_ARRAY array *alone = array_poison(SB_FP32, p.rows);
+    p.y = NULL, p.rstd = alone->data;
+    expect_ok(train_ops()->rmsnorm_forward(NULL, &p, NULL));
+    assert_memory_equal(alone->data, rstd->data, (size_t)p.rows * sizeof(float));
 }
 
 static void rmsnorm_backward(sb_rmsnorm p, norm_alias alias, bool with_residual)

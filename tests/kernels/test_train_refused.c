@@ -145,7 +145,7 @@ TEST(test_rmsnorm)
     REFUSED(rmsnorm_forward, valid, eps = -1, "eps");
     REFUSED(rmsnorm_forward, valid, eps = NAN, "eps");
     REFUSED(rmsnorm_forward, valid, x = NULL, "x is missing");
-    REFUSED(rmsnorm_forward, valid, y = NULL, "y is missing");
+    REFUSED(rmsnorm_forward, valid, rstd = NULL, "rstd is missing");
     REFUSED(rmsnorm_forward, valid, residual = buffer, "needs sum");
     REFUSED(rmsnorm_backward, valid, d = 0, "d 0");
     REFUSED(rmsnorm_backward, valid, dtype_grad = 9, "dtype_grad 9");

@@ -397,7 +397,7 @@ TEST(delayed_scales_are_those_of_earlier_steps)
     }
 }
 
-static int casts, histories;
+static int casts, casts_from[SB_FROM_RMSNORM + 1], histories;
 static sb_status counted_history(sb_context *ctx, const sb_float8_history *p, void *stream)
 {
     histories++;
@@ -407,11 +407,12 @@ static sb_status counted_history(sb_context *ctx, const sb_float8_history *p, vo
 static sb_status counted_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
     casts++;
+    casts_from[p->from.source]++;
     return bed.kernels->train->quantize(ctx, p, stream);
 }
 
-/* A micro-batch casts inputs and gradients of each layer once, and a step each weight. A history moves on once a step, whatever is
- * computed again. */
+/* A micro-batch casts inputs and gradients of each layer once, and a step each weight: what nothing else reads from what it is made
+ * of. A history moves on once a step, whatever is computed again. */
 TEST(everything_is_cast_once)
 {
     sb_train_ops ops = *bed.kernels->train;
@@ -425,8 +426,13 @@ TEST(everything_is_cast_once)
         trainer *t = trainer_create(bed.dev, bed.mem, &counting, bed.ctx, &o, why, sizeof why);
         assert_non_null(t);
         casts = histories = 0;
+        memset(casts_from, 0, sizeof casts_from);
         step(t);
+        const bool dw = float8_recipe_find(float8_policies[i])->dw, swiglu = dw && strcmp(float8_policies[i], "fp8-mx");
         assert_int_equal(casts, 3 * 4 * (1 + 2 * 2));
+        assert_int_equal(casts_from[SB_FROM_RMSNORM], dw ? 2 * 3 * 2 : 0);
+        assert_int_equal(casts_from[SB_FROM_SWIGLU], swiglu ? 2 * 3 : 0);
+        assert_int_equal(casts_from[SB_FROM_SWIGLU_GRADIENT], swiglu ? 2 * 3 : 0);
         trainer_free(t);
         o.recompute = RECOMPUTE_BLOCK;
         t = trainer_create(bed.dev, bed.mem, &counting, bed.ctx, &o, why, sizeof why);
@@ -503,6 +509,16 @@ TEST(a_cast_of_what_is_not_finite_skips_the_step)
     }
 }
 
+static bool takes(const trainer *t, const char *name)
+{
+    const arena_event *e;
+    for (size_t i = arena_events(trainer_arena(t), &e); i-- > 0;)
+        if (strcmp(e[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Nor is there room for what is made within casts alone. */
 TEST(memory_is_planned)
 {
     const fusion ways[] = {FUSION_NONE, FUSION_KERNELS};
@@ -518,6 +534,9 @@ TEST(memory_is_planned)
                 held += m.resident[kind];
             assert_int_equal(trainer_planned_bytes(bed.dev, bed.kernels, bed.ctx, &o), held);
             bytes[k] = m.resident[MEMORY_OTHER];
+            const bool norms = ways[k] == FUSION_NONE || !float8_recipe_find(float8_policies[i])->dw;
+            assert_int_equal(takes(t, "norm1"), norms);
+            assert_int_equal(takes(t, "norm2"), norms);
             step(t);
         }
     assert_true(bytes[1] > bytes[0] + 2 * 3 * (4 * 32 * 32 + 3 * 32 * 128)); /* both copies of all weights */

@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(THREADS) amax_kernel(sb_amax p, bool whole)
         eight<T> x[2];
         in.load((const T *)p.x + (int64_t)row * p.ld + column,
                 PARTS == 2 ? (const T *)p.from.dh + (int64_t)row * f + column : (const T *)nullptr, f, there, whole);
+        in.load_shared(p.from, row, column, there, whole);
         in.make(x[0], x[1]);
         unsigned along = 0;
 #pragma unroll
@@ -114,7 +115,7 @@ extern "C" sb_status sb_cuda_amax(sb_context *ctx, const sb_amax *p, void *strea
     SB_TRY(clear(p->of_all, 1, (cudaStream_t)stream));
     SB_TRY(clear(p->of_rows, p->rows, (cudaStream_t)stream));
     SB_TRY(clear(p->of_columns, p->columns, (cudaStream_t)stream));
-    return with_source("amax", p->dtype, p->from.source, [&](auto element, auto source) {
+    return with_source("amax", p->dtype, p->from, [&](auto element, auto source) {
         return launch<decltype(element), source>(p, (cudaStream_t)stream);
     });
 }

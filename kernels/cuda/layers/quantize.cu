@@ -6,8 +6,9 @@
  * 8 of a column are both its own; the transposed copy passes through shared memory, whose units of 8 bytes are swizzled. Each thread
  * makes the scale of one row or column of the tile for all; where scales are of blocks, of largest magnitudes that are found
  * in the tile, two elements of 16 bits at a time. Where one scale serves both copies, the codes of the one are turned to be the other's. bf16
- * is multiplied as pairs. Elements outside of the matrix count as zeros and are not written. Where SwiGLU makes the matrix, its
- * inputs are what is read, and a tile of gate's gradients is followed by that of up's. Sources of the recipe: kernels/float8.h. */
+ * is multiplied as pairs. Elements outside of the matrix count as zeros and are not written. Where another op makes
+ * the matrix, its inputs are what is read, and a tile of gate's gradients is followed by that of up's. Sources of the recipe:
+ * kernels/float8.h. */
 #include <cuda_fp8.h>
 
 #include "kernels/cuda/primitives/early.cuh"
@@ -387,7 +388,8 @@ template <typename T, sb_dtype FORMAT, sb_float8_source SOURCE, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, BLOCKS<T, SOURCE, WHOLE>) quantize_kernel(sb_quantize p)
 {
     constexpr bool GRADIENT = SOURCE == SB_FROM_SWIGLU_GRADIENT;
-    constexpr int BATCH = WHOLE && SOURCE != SB_FROM_X ? 2 : 1; /* rows that are read at once: registers are short */
+    /* Rows that are read at once. What SwiGLU reads takes more registers than what it makes; else x lies in those. */
+    constexpr int BATCH = !WHOLE || SOURCE == SB_FROM_X ? 1 : eight_inputs<SOURCE, T>::SWIGLU ? 2 : SQUARE;
     __shared__ shared_tile tile;
     wait_if_early();
     if (p.again && sb_float8_scale_bits(p.amax[0], FORMAT) == sb_float8_scale_bits(p.amax_t[0], FORMAT))
@@ -396,6 +398,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS<T, SOURCE, WHOLE>) quantize_ke
     for (int first_row = (int)blockIdx.y * TILE; first_row < p.rows; first_row += (int)gridDim.y * TILE) {
         const place at = place_in(p.rows, first_row, first, f);
         const unsigned word = word_given(p, at);
+        const int there = WHOLE ? SQUARE : at.columns;
         const T *from = (const T *)p.x + (int64_t)at.row * p.ld + at.column,
                 *dh = GRADIENT ? (const T *)p.from.dh + (int64_t)at.row * f + at.column : NULL;
         eight<T> x[SQUARE] = {}, up[GRADIENT ? SQUARE : 1] = {};
@@ -406,11 +409,13 @@ __global__ void __launch_bounds__(THREADS, BLOCKS<T, SOURCE, WHOLE>) quantize_ke
                 break;
 #pragma unroll
             for (int j = 0; j < BATCH; j++)
-                in[j].load(from + j * (int64_t)p.ld, dh + j * (int64_t)f, f, WHOLE ? SQUARE : at.columns, WHOLE);
+                in[j].load(from + j * (int64_t)p.ld, dh + j * (int64_t)f, f, there, WHOLE);
             from += BATCH * (int64_t)p.ld, dh += GRADIENT ? BATCH * (int64_t)f : 0;
 #pragma unroll
-            for (int j = 0; j < BATCH; j++)
+            for (int j = 0; j < BATCH; j++) {
+                in[j].load_shared(p.from, at.row + i + j, at.column, there, WHOLE);
                 in[j].make(x[i + j], up[GRADIENT ? i + j : 0]);
+            }
         }
         cast_tile<T, FORMAT, WHOLE>(p, at, x, word, tile);
         if constexpr (GRADIENT) {
@@ -466,7 +471,7 @@ extern "C" sb_status sb_cuda_quantize(sb_context *ctx, const sb_quantize *p, voi
     if (p->scaling == SB_SCALE_1X32)
         return sb_error(SB_UNSUPPORTED,
                         "quantize: there is no CUDA kernel for blocks of 1x32 yet; the CPU backend has them");
-    return with_source("quantize", p->dtype, p->from.source, [&](auto element, auto source) {
+    return with_source("quantize", p->dtype, p->from, [&](auto element, auto source) {
         return launch<decltype(element), source>(ctx, p, (cudaStream_t)stream);
     });
 }

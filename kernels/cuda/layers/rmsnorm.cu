@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* RMSNorm forward, with or without a residual. Bound by memory: x (and the residual) is read once, y (and the sum)
- * written once; a row stays in the registers of a group of warps between the sum of its squares and the output. Rows
- * that are not 16-byte aligned, or too long for that, go element by element and are read twice, the second time from a
- * cache. */
+/* RMSNorm forward, with or without a residual. Bound by memory: x (and the residual) is read once, y (if it is wanted, and
+ * the sum) written once; a row stays in the registers of a group of warps between the sum of its squares and the output.
+ * Rows that are not 16-byte aligned, or too long for that, go element by element and are read twice, the second time from
+ * a cache. */
 #include "kernels/cuda/primitives/early.cuh"
+#include "kernels/cuda/primitives/norm_math.cuh"
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/shared/train_check.h"
@@ -45,7 +46,7 @@ __device__ __forceinline__ void normalize(chunk<T, N> &v, const chunk<W, N> &wei
     weight.unpack(w);
 #pragma unroll
     for (int j = 0; j < N; j++)
-        x[j] = x[j] * rstd * w[j];
+        x[j] = norm_math::output(x[j], rstd, w[j]);
     v.pack(x);
 }
 
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(32 * ROW_MAX_WARPS, 2) rmsnorm_forward_kernel(
     __shared__ float shared[2][32];
     wait_if_early();
     row_group g;
-    const int row = (int)(blockIdx.x * blockDim.y) + g.index, n = row < p.rows ? p.d / N : 0;
+    const int row = (int)(blockIdx.x * blockDim.y) + g.index, n = row < p.rows ? p.d / N : 0, weights = p.y ? n : 0;
     const int64_t first = (int64_t)row * p.d;
     chunk<T, N> x[ROW_CHUNKS];
     chunk<W, N> weight[ROW_CHUNKS];
@@ -67,13 +68,13 @@ __global__ void __launch_bounds__(32 * ROW_MAX_WARPS, 2) rmsnorm_forward_kernel(
         chunk<T, N> residual[ROW_CHUNKS];
         load_row(residual, (const T *)p.residual + first, n, g);
         if constexpr (WEIGHT_EARLY)
-            load_row(weight, (const W *)p.weight, n, g);
+            load_row(weight, (const W *)p.weight, weights, g);
 #pragma unroll
         for (int i = 0; i < ROW_CHUNKS; i++)
             add(x[i], residual[i]);
         store_row((T *)p.sum + first, n, x, g);
     } else if constexpr (WEIGHT_EARLY) {
-        load_row(weight, (const W *)p.weight, n, g);
+        load_row(weight, (const W *)p.weight, weights, g);
     }
     float squares = 0;
 #pragma unroll
@@ -82,8 +83,10 @@ __global__ void __launch_bounds__(32 * ROW_MAX_WARPS, 2) rmsnorm_forward_kernel(
     const float rstd = rsqrtf(g.sum<false>(squares, shared) * inverse_d + p.eps);
     if (n > 0 && g.thread == 0)
         p.rstd[row] = rstd;
+    if (!p.y)
+        return;
     if constexpr (!WEIGHT_EARLY)
-        load_row(weight, (const W *)p.weight, n, g);
+        load_row(weight, (const W *)p.weight, weights, g);
 #pragma unroll
     for (int i = 0; i < ROW_CHUNKS; i++) {
         x[i].stay_packed((unsigned)p.d % N);
@@ -113,9 +116,9 @@ __global__ void __launch_bounds__(32 * ANY_WARPS) rmsnorm_forward_any_kernel(sb_
     const float rstd = rsqrtf(g.sum<false>(squares, shared) * inverse_d + p.eps);
     if (g.thread == 0)
         p.rstd[blockIdx.x] = rstd;
-    for (int j = g.thread; j < p.d; j += g.threads) {
+    for (int j = g.thread; p.y && j < p.d; j += g.threads) {
         const float v = (float)(p.residual ? sum[j] : x[j]);
-        y[j] = (T)(v * rstd * get_element(p.weight, p.dtype_param, j));
+        y[j] = (T)norm_math::output(v, rstd, get_element(p.weight, p.dtype_param, j));
     }
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What largest magnitudes and casts to float8 share: eight neighbours of a row of the matrix, read or made of what SwiGLU reads,
- * and words that are raised. */
+/* What largest magnitudes and casts to float8 share: eight neighbours of a row of the matrix, read or made of what another op
+ * reads, and words that are raised. */
 #pragma once
 
 #include <type_traits>
 
+#include "kernels/cuda/primitives/norm_math.cuh"
+#include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/primitives/swiglu_math.cuh"
 #include "kernels/cuda/primitives/vector.cuh"
 #include "kernels/shared/float8.h"
@@ -143,25 +145,45 @@ __device__ __forceinline__ void raise(uint32_t *word, unsigned mine)
         atomicMax(word, mine);
 }
 
-/* What eight elements of the matrix are made of: x, or gate, with up `f` elements behind it; and dh, for the gradients of both. */
+/* What eight elements of the matrix are made of: x, or gate, with up `f` elements behind it; and dh, for the gradients of both; or x,
+ * the rstd of its row and the gains of its columns. */
 template <sb_float8_source SOURCE, typename T>
 struct eight_inputs {
-    eight<T> x, up, dh;
+    static constexpr bool SWIGLU = SOURCE == SB_FROM_SWIGLU || SOURCE == SB_FROM_SWIGLU_GRADIENT;
+    eight<T> x, up, dh, gain;
+    float rstd;
 
     /* `there` of them exist, the others are zero. */
     __device__ __forceinline__ void load(const T *from, const T *from_dh, int f, int there, bool whole)
     {
         x.load(from, there, whole);
-        if constexpr (SOURCE != SB_FROM_X)
+        if constexpr (SWIGLU)
             up.load(from + f, there, whole);
         if constexpr (SOURCE == SB_FROM_SWIGLU_GRADIENT)
             dh.load(from_dh, there, whole);
     }
-    /* The elements: x, h, or the gradients of gate, and then those of up. */
+    /* What is shared by other elements of this row, or by those of these columns. */
+    __device__ __forceinline__ void load_shared(const sb_float8_from &from, int row, int column, int there, bool whole)
+    {
+        if constexpr (SOURCE == SB_FROM_RMSNORM) {
+            rstd = from.rstd[row];
+            gain.load((const T *)from.gain + column, there, whole);
+        }
+    }
+    /* The elements: x, h, a norm's, or the gradients of gate, and then those of up. */
     __device__ __forceinline__ void make(eight<T> &out, eight<T> &d_up) const
     {
         out = x;
-        if constexpr (SOURCE != SB_FROM_X) {
+        if constexpr (SOURCE == SB_FROM_RMSNORM) {
+            float y[SQUARE], g[SQUARE];
+            x.unpack(y);
+            gain.unpack(g);
+#pragma unroll
+            for (int j = 0; j < SQUARE; j++)
+                y[j] = norm_math::output(y[j], rstd, g[j]);
+            out.pack(y);
+        }
+        if constexpr (SWIGLU) {
             float gate[SQUARE], u[SQUARE], gradient[SQUARE];
             x.unpack(gate);
             up.unpack(u);
@@ -182,18 +204,27 @@ struct eight_inputs {
     }
 };
 
+template <sb_float8_source SOURCE>
+using float8_source = std::integral_constant<sb_float8_source, SOURCE>;
+
 /* f(T(), source) with the element type and the source as a constant. */
 template <typename F>
-sb_status with_source(const char *op, sb_dtype dtype, sb_float8_source source, F f)
+sb_status with_source(const char *op, sb_dtype dtype, const sb_float8_from &from, F f)
 {
+    SB_TRY(check_aligned(op, {{"gain", from.gain}}));
     return with_element_type(dtype, [&](auto element) {
-        if (source == SB_FROM_X)
-            return f(element, std::integral_constant<sb_float8_source, SB_FROM_X>());
-        if constexpr (sizeof element == 2)
-            return source == SB_FROM_SWIGLU
-                       ? f(element, std::integral_constant<sb_float8_source, SB_FROM_SWIGLU>())
-                       : f(element, std::integral_constant<sb_float8_source, SB_FROM_SWIGLU_GRADIENT>());
+        if (from.source == SB_FROM_X)
+            return f(element, float8_source<SB_FROM_X>());
+        if constexpr (sizeof element == 2) {
+            if (from.source == SB_FROM_SWIGLU)
+                return f(element, float8_source<SB_FROM_SWIGLU>());
+            if (from.source == SB_FROM_SWIGLU_GRADIENT)
+                return f(element, float8_source<SB_FROM_SWIGLU_GRADIENT>());
+        }
+        if constexpr (std::is_same_v<decltype(element), __nv_bfloat16>)
+            return f(element, float8_source<SB_FROM_RMSNORM>());
         else
-            return sb_error(SB_UNSUPPORTED, "%s: what SwiGLU makes is of 16 bits on CUDA, not fp32", op);
+            return sb_error(SB_UNSUPPORTED, "%s: what SwiGLU makes is of 16 bits on CUDA, and what RMSNorm makes bf16",
+                            op);
     });
 }

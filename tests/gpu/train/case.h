@@ -7,7 +7,7 @@
 #include "tests/gpu/program/dtypes.h"
 #include "tests/gpu/program/program.h"
 
-enum { MAX_SLOTS = 8, STATE_BYTES = 64 /* from one sb_optimizer_state to the next: 16-byte aligned */ };
+enum { MAX_SLOTS = 9, STATE_BYTES = 64 /* from one sb_optimizer_state to the next: 16-byte aligned */ };
 
 typedef enum slot_role { SLOT_IN, SLOT_OUT, SLOT_INOUT } slot_role;
 typedef enum slot_content {

@@ -256,9 +256,36 @@ static sb_status run_codes(const train_case *c, const train_call *x)
 
 const train_op train_codes = {"transpose_codes", list_codes, fill_codes, NULL, run_codes, NULL};
 
-/* ---- SwiGLU within casts: largest magnitudes, then codes ---- */
+/* ---- casts of what they make: largest magnitudes, then codes ---- */
 
-enum { GATE_UP, DH, WORDS, WORDS_T, CODES, CODE_SCALES, CODES_T, CODE_SCALES_T };
+enum { FROM, BESIDE, RSTD, WORDS, WORDS_T, CODES, CODE_SCALES, CODES_T, CODE_SCALES_T };
+
+static const char *const source_names[] = {"x", "swiglu", "swiglu-gradient", "rmsnorm"};
+enum { SOURCES = sizeof source_names / sizeof *source_names };
+
+static void add_within(case_list *l, const train_op *op, sb_float8_source source, int rows, int width, int scaling,
+                       int nth)
+{
+    const bool gradient = source == SB_FROM_SWIGLU_GRADIENT, swiglu = gradient || source == SB_FROM_SWIGLU;
+    const sb_dtype dtype = nth % 3 || !swiglu ? SB_BF16 : SB_FP16, format = nth % 2 ? SB_E4M3 : SB_E5M2;
+    const int columns = (gradient ? 2 : 1) * width;
+    if (gradient && scaling >= SB_SCALE_1X128 && width % 128 != 0)
+        return;
+    train_case *c = case_add(l, op, case_dtype_names[dtype], "%s-%s-%s-%dx%d", source_names[source],
+                             sb_dtype_name(format), scalings_name(scaling), rows, width);
+    c->p.quantize = (sb_quantize){.dtype = dtype,
+                                  .format = format,
+                                  .scaling = scaling_of_y(scaling),
+                                  .scaling_t = scaling_of_y_t(scaling),
+                                  .from = {.source = source},
+                                  .rows = rows,
+                                  .columns = columns,
+                                  .ld = (swiglu ? 2 : 1) * width,
+                                  .ld_y = columns,
+                                  .ld_t = rows};
+    c->small = rows == 136 && width == 256;
+    c->elements = 8 * (size_t)rows * (size_t)width;
+}
 
 static void list_within(case_list *l, const train_op *op)
 {
@@ -266,41 +293,35 @@ static void list_within(case_list *l, const train_op *op)
     int nth = 0;
     for (size_t r = 0; r < 3; r++)
         for (size_t w = 0; w < 5; w++)
-            for (int source = SB_FROM_SWIGLU; source <= SB_FROM_SWIGLU_GRADIENT; source++)
-                for (int scaling = SB_SCALE_TENSOR; scaling <= MIXED; scaling++, nth++) {
-                    const bool gradient = source == SB_FROM_SWIGLU_GRADIENT;
-                    const sb_dtype dtype = nth % 3 ? SB_BF16 : SB_FP16, format = nth % 2 ? SB_E4M3 : SB_E5M2;
-                    if (gradient && scaling >= SB_SCALE_1X128 && widths[w] % 128 != 0)
-                        continue;
-                    train_case *c =
-                        case_add(l, op, case_dtype_names[dtype], "%s-%s-%s-%dx%d", gradient ? "gradient" : "forward",
-                                 sb_dtype_name(format), scalings_name(scaling), rows[r], widths[w]);
-                    c->p.quantize = (sb_quantize){.dtype = dtype,
-                                                  .format = format,
-                                                  .scaling = scaling_of_y(scaling),
-                                                  .scaling_t = scaling_of_y_t(scaling),
-                                                  .from = {.source = (sb_float8_source)source},
-                                                  .rows = rows[r],
-                                                  .columns = (gradient ? 2 : 1) * widths[w],
-                                                  .ld = 2 * widths[w],
-                                                  .ld_y = (gradient ? 2 : 1) * widths[w],
-                                                  .ld_t = rows[r]};
-                    c->small = r == 1 && w == 2;
-                    c->elements = 8 * (size_t)rows[r] * (size_t)widths[w];
-                }
+            for (int source = SB_FROM_SWIGLU; source < SOURCES; source++)
+                for (int scaling = SB_SCALE_TENSOR; scaling <= MIXED; scaling++)
+                    add_within(l, op, (sb_float8_source)source, rows[r], widths[w], scaling, nth++);
 }
 
 /* Sigmoids of these gates are 1/2 or 1 in fp32, so that both backends make the same bits. */
-static void fill_within(train_case *c)
+static void fill_gates(slot *x, size_t rows, size_t f)
 {
     static const float gates[] = {0, 25, 40, 100, 200};
-    const sb_quantize *p = &c->p.quantize;
-    const size_t rows = (size_t)p->rows, columns = (size_t)p->columns, f = (size_t)p->ld / 2;
-    slot *x = slot_input(c, "gate_up", p->dtype, 2 * rows * f, 1);
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < f; j++)
             slot_set(x, 2 * i * f + j, gates[(3 * i + j) % 5]);
-    slot_input(c, "dh", p->dtype, rows * f, 0.3);
+}
+
+static void fill_within(train_case *c)
+{
+    const sb_quantize *p = &c->p.quantize;
+    const sb_float8_source source = p->from.source;
+    const size_t rows = (size_t)p->rows, columns = (size_t)p->columns, ld = (size_t)p->ld;
+    if (source == SB_FROM_RMSNORM) {
+        fill_x(c, p->dtype, p->rows, p->columns, p->ld, VALUES_EDGES);
+        slot_input(c, "gain", p->dtype, columns, 1);
+    } else {
+        fill_gates(slot_input(c, "gate_up", p->dtype, rows * ld, 1), rows, ld / 2);
+        slot_input(c, "dh", p->dtype, rows * ld / 2, 0.3);
+    }
+    slot *rstd = slot_add(c, "rstd", SLOT_IN, SB_FP32, rows);
+    for (size_t i = 0; i < rows; i++) /* which no two neighbours share */
+        slot_set(rstd, i, ldexpf(1.3f, (int)(i % 11) - 5));
     slot *words = bytes(c, "words", SLOT_INOUT, 4 * (rows + 1)),
          *words_t = bytes(c, "words_t", SLOT_INOUT, 4 * columns);
     memset(words->before, 0, 4 * (rows + 1));
@@ -311,11 +332,17 @@ static void fill_within(train_case *c)
     bytes(c, "scales_t", SLOT_OUT, scales_t_bytes(p));
 }
 
-static sb_status run_within(const train_case *c, const train_call *x)
+static sb_quantize within_of(const train_case *c, const train_call *x)
 {
     sb_quantize p = c->p.quantize;
+    p.x = x->at[FROM], p.from.dh = p.from.gain = x->at[BESIDE], p.from.rstd = x->at[RSTD];
+    return p;
+}
+
+static sb_status cast_matrix(const train_call *x, sb_quantize p)
+{
     const bool by_row = p.scaling == SB_SCALE_ROW;
-    p.x = x->at[GATE_UP], p.from.dh = x->at[DH], p.amax = x->at[WORDS], p.amax_t = x->at[WORDS_T];
+    p.amax = x->at[WORDS], p.amax_t = x->at[WORDS_T];
     p.y = x->at[CODES], p.scales = x->at[CODE_SCALES], p.y_t = x->at[CODES_T], p.scales_t = x->at[CODE_SCALES_T];
     p.largest = (uint32_t *)x->at[WORDS] + p.rows;
     p.again = p.scaling == SB_SCALE_TENSOR && p.rows > 1;
@@ -334,7 +361,60 @@ static sb_status run_within(const train_case *c, const train_call *x)
     return s == SB_OK ? x->kernels->train->quantize(x->ctx, &p, x->stream) : s;
 }
 
-const train_op train_quantize_swiglu = {"quantize_swiglu", list_within, fill_within, NULL, run_within, NULL};
+static sb_status run_within(const train_case *c, const train_call *x)
+{
+    return cast_matrix(x, within_of(c, x));
+}
+
+/* The matrix, by its own op; of a norm that leaves rstd, too. */
+static sb_status make_apart(const train_call *x, const sb_quantize *p, void *made)
+{
+    const bool gradient = p->from.source == SB_FROM_SWIGLU_GRADIENT;
+    const sb_train_ops *ops = x->kernels->train;
+    const sb_swiglu swiglu = {.dtype = p->dtype,
+                              .rows = p->rows,
+                              .f = p->ld / 2,
+                              .gate_up = p->x,
+                              .dh = p->from.dh,
+                              .h = gradient ? NULL : made,
+                              .d_gate_up = made};
+    const sb_rmsnorm norm = {.dtype = p->dtype,
+                             .dtype_param = p->dtype,
+                             .rows = p->rows,
+                             .d = p->columns,
+                             .eps = 1e-5f,
+                             .x = p->x,
+                             .weight = p->from.gain,
+                             .y = made,
+                             .rstd = x->at[RSTD]};
+    switch (p->from.source) {
+    case SB_FROM_SWIGLU: return ops->swiglu_forward(x->ctx, &swiglu, x->stream);
+    case SB_FROM_SWIGLU_GRADIENT: return ops->swiglu_backward(x->ctx, &swiglu, x->stream);
+    default: return ops->rmsnorm_forward(x->ctx, &norm, x->stream);
+    }
+}
+
+/* Both ops, one behind the other, leave the same bits. */
+static bool check_apart(train_bed *bed, const train_case *c)
+{
+    instance x = instance_create(bed, c);
+    guarded made = guarded_create(bed->r, c->elements / 4);
+    sb_quantize p = within_of(c, &x.call);
+    bool ok = make_apart(&x.call, &p, made.data) == SB_OK ||
+              case_fail(bed->r, c, "what is cast is refused: %s", sb_last_message());
+    ok = ok && instance_run(bed, &x, " within");
+    left_behind within = left_of(bed, &x);
+    instance_reset(bed, &x);
+    p.from.source = SB_FROM_X, p.x = made.data, p.ld = p.columns;
+    ok = ok && (cast_matrix(&x.call, p) == SB_OK || case_fail(bed->r, c, "refused apart: %s", sb_last_message())) &&
+         instance_same(bed, &x, &within, " of what its own op makes");
+    left_free(&within);
+    guarded_free(bed->r, &made);
+    instance_free(bed, &x);
+    return ok;
+}
+
+const train_op train_quantize_within = {"quantize_within", list_within, fill_within, NULL, run_within, check_apart};
 
 /* ---- histories ---- */
 

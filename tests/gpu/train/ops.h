@@ -6,7 +6,7 @@
 
 extern const train_op train_matmul;
 extern const train_op train_amax, train_quantize, train_codes, train_float8_matmul;
-extern const train_op train_quantize_swiglu, train_float8_history;
+extern const train_op train_quantize_within, train_float8_history;
 extern const train_op train_rmsnorm_forward, train_rmsnorm_backward;
 extern const train_op train_rope;
 extern const train_op train_swiglu_forward, train_swiglu_backward;

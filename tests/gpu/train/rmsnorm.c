@@ -88,23 +88,27 @@ static sb_status run_forward(const train_case *c, const train_call *x)
     return x->kernels->train->rmsnorm_forward(x->ctx, &p, x->stream);
 }
 
-/* The norm of the sum that was written is the same again: backward's recomputation relies on it. */
-static bool check_sum_again(train_bed *bed, const train_case *c)
+/* The norm of the sum that was written, or of x where there is none, is the same again: backward's recomputation relies on it. So
+ * are its statistics alone. */
+static bool check_again(train_bed *bed, const train_case *c)
 {
-    if (!c->variant[RESIDUAL])
-        return true;
     instance x = instance_create(bed, c);
     guarded y = guarded_create(bed->r, x.slots[F_Y].bytes), rstd = guarded_create(bed->r, x.slots[F_RSTD].bytes);
-    bool ok = instance_run(bed, &x, " ahead of the norm of its sum");
+    bool ok = instance_run(bed, &x, " ahead of the norm of the same");
     sb_rmsnorm p = c->p.rmsnorm;
-    p.x = x.call.at[F_SUM];
+    p.x = x.call.at[c->variant[RESIDUAL] ? F_SUM : F_X];
     p.weight = x.call.at[F_WEIGHT];
     p.y = y.data;
     p.rstd = (float *)rstd.data;
     if (ok && bed->r->kernels->train->rmsnorm_forward(x.call.ctx, &p, x.call.stream) != SB_OK)
-        ok = case_fail(bed->r, c, "the norm of the sum is refused: %s", sb_last_message());
-    ok = ok && instance_slot_equals(bed, &x, F_Y, &y, "of the norm of the sum alone") &&
-         instance_slot_equals(bed, &x, F_RSTD, &rstd, "of the norm of the sum alone");
+        ok = case_fail(bed->r, c, "the norm of the same is refused: %s", sb_last_message());
+    ok = ok && instance_slot_equals(bed, &x, F_Y, &y, "of the norm of the same") &&
+         instance_slot_equals(bed, &x, F_RSTD, &rstd, "of the norm of the same");
+    device_memset(bed->r->dev, rstd.data, 0xff, rstd.bytes);
+    p.y = NULL;
+    if (ok && bed->r->kernels->train->rmsnorm_forward(x.call.ctx, &p, x.call.stream) != SB_OK)
+        ok = case_fail(bed->r, c, "statistics alone are refused: %s", sb_last_message());
+    ok = ok && instance_slot_equals(bed, &x, F_RSTD, &rstd, "of the statistics alone");
     guarded_free(bed->r, &y);
     guarded_free(bed->r, &rstd);
     instance_free(bed, &x);
@@ -182,7 +186,6 @@ static sb_status run_backward(const train_case *c, const train_call *x)
     return x->kernels->train->rmsnorm_backward(x->ctx, &p, x->stream);
 }
 
-const train_op train_rmsnorm_forward = {"rmsnorm_forward", list_forward,   fill_forward, NULL,
-                                        run_forward,       check_sum_again};
+const train_op train_rmsnorm_forward = {"rmsnorm_forward", list_forward, fill_forward, NULL, run_forward, check_again};
 const train_op train_rmsnorm_backward = {"rmsnorm_backward", list_backward, fill_backward,
                                          workspace,          run_backward,  NULL};

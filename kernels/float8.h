@@ -35,21 +35,24 @@ typedef enum sb_float8_source {
     SB_FROM_X = 0,
     SB_FROM_SWIGLU,          /* x is gate_up, (rows, 2 columns), and the matrix h */
     SB_FROM_SWIGLU_GRADIENT, /* x is gate_up, (rows, columns), with dh, and the matrix d_gate_up */
-    SB_FROM_RMSNORM          /* x is that of sb_rmsnorm, whose forward has left rstd, and the matrix y */
+    SB_FROM_RMSNORM,         /* x is that of sb_rmsnorm, whose forward has left rstd, and the matrix y */
+    SB_FROM_ROPE_GRADIENT /* a row of x has heads that sb_rope has turned, then others; the matrix has them turned back */
 } sb_float8_source;
 
 /* What that op reads beside x. */
 typedef struct sb_float8_from {
     sb_float8_source source;
-    const void *dh;    /* SB_FROM_SWIGLU_GRADIENT: (rows, columns / 2) */
-    const float *rstd; /* SB_FROM_RMSNORM: (rows), */
-    const void *gain;  /* and its weight, (columns), of dtype */
+    const void *dh;     /* SB_FROM_SWIGLU_GRADIENT: (rows, columns / 2) */
+    const float *rstd;  /* SB_FROM_RMSNORM: (rows), */
+    const void *gain;   /* and its weight, (columns), of dtype */
+    const float *table; /* SB_FROM_ROPE_GRADIENT: of sb_rope, (seq, head_dim / 2, 2); row r is at position r % seq */
+    int seq, head_dim, turned; /* head_dim is a multiple of 8, and the first `turned` columns are whole heads */
 } sb_float8_from;
 
 /* The largest magnitude, as the bits of an fp32 without its sign: a maximum of unsigned integers, which NaN and infinity win;
  * every NaN is 0x7fffffff. What is NULL is not wanted. */
 typedef struct sb_amax {
-    sb_dtype dtype; /* SB_BF16, SB_FP16 or SB_FP32; on CUDA SwiGLU makes 16 bits, and RMSNorm bf16 */
+    sb_dtype dtype; /* SB_BF16, SB_FP16 or SB_FP32; on CUDA SwiGLU makes 16 bits, RMSNorm and RoPE bf16 */
     sb_float8_from from;
     int rows, columns, ld; /* ld: of x; as wide as x where that is gate_up */
     const void *x;

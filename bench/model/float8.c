@@ -431,8 +431,7 @@ static void spoil(uint32_t *words, int n)
 static sb_status faulty_quantize(sb_context *ctx, const sb_quantize *p, void *stream)
 {
     sb_quantize of = *p;
-    if (watch.fault ==
-        FLOAT8_WITHIN) /* what a norm reads is cast for what it makes, and gate for h and for its own gradient */
+    if (watch.fault == FLOAT8_WITHIN) /* of what SwiGLU reads, gate is cast for h and for its own gradient */
         of.from.source = SB_FROM_X;
     if (watch.fault == FLOAT8_AMAX) /* what was the largest in the step before stays */
         of.again = false;
@@ -509,6 +508,21 @@ static sb_status make_norm(sb_context *ctx, const sb_quantize *p, void *made, vo
     return watch.ops->rmsnorm_forward(ctx, &op, stream);
 }
 
+static sb_status make_turned_back(sb_context *ctx, const sb_quantize *p, void *made, void *stream)
+{
+    const sb_rope op = {.dtype = p->dtype,
+                        .batch = p->rows / p->from.seq,
+                        .seq = p->from.seq,
+                        .heads = p->from.turned / p->from.head_dim,
+                        .head_dim = p->from.head_dim,
+                        .x = {made, (int64_t)p->from.seq * p->columns, p->from.head_dim, p->columns},
+                        .table = p->from.table,
+                        .inverse = true};
+    device_copy(watch.s->dev, made, p->x, (size_t)p->rows * (size_t)p->columns * sizeof(uint16_t));
+    device_sync(watch.s->dev);
+    return watch.ops->rope(ctx, &op, stream);
+}
+
 /* The matrix that a call casts: its x, or what an op makes of that, in memory that the caller gives back. */
 static sb_status matrix_of(sb_context *ctx, sb_quantize *p, void **made, void *stream)
 {
@@ -520,7 +534,9 @@ static sb_status matrix_of(sb_context *ctx, sb_quantize *p, void **made, void *s
                          "what is made within a cast");
     if (!*made)
         return SB_NO_MEMORY;
-    const sb_status s = (p->from.source == SB_FROM_RMSNORM ? make_norm : make_swiglu)(ctx, p, *made, stream);
+    const sb_status s = (p->from.source == SB_FROM_RMSNORM         ? make_norm
+                         : p->from.source == SB_FROM_ROPE_GRADIENT ? make_turned_back
+                                                                   : make_swiglu)(ctx, p, *made, stream);
     p->from.source = SB_FROM_X, p->x = *made, p->ld = p->columns;
     return s;
 }

@@ -18,7 +18,7 @@ typedef enum float8_fault {
     FLOAT8_AMAX,       /* largest magnitudes are those of the step before, or of nothing */
     FLOAT8_SATURATED,  /* they are a quarter of what they are, so that large elements are cut */
     FLOAT8_FORMAT,     /* A is read as the other format */
-    FLOAT8_WITHIN      /* casts that a norm or SwiGLU runs within take its input for what it makes */
+    FLOAT8_WITHIN      /* casts that a norm, RoPE or SwiGLU runs within take its input for what it makes */
 } float8_fault;
 #define FLOAT8_FAULT_CHOICES "none|stale|transposed|unscaled|amax|saturated|format|within"
 bool float8_fault_fits(float8_fault fault, const step_options *o); /* whether the step has what it breaks */

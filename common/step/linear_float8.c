@@ -8,8 +8,8 @@
  *
  * Weights are cast once a step, where the first micro-batch meets them, both ways at once, and the copies stay; gathered or eager
  * ones are cast where they are used, unless they are gathered as codes (train/codes.c). An input is cast both ways at once where
- * its forward keeps it for dw, and so is a gradient for dx and dw, unless a W makes dw later. Norms and SwiGLU run within the
- * casts of what they make, where nothing else reads that. */
+ * its forward keeps it for dw, and so is a gradient for dx and dw, unless a W makes dw later. Norms, SwiGLU and the
+ * gradient of RoPE run within the casts of what they make, where nothing else reads that. */
 #include "common/step/linear_float8.h"
 
 #include <stdlib.h>
@@ -20,7 +20,13 @@
 #include "common/step/streams.h"
 #include "common/step/tensors.h"
 
-enum { UNIT = 16 /* of sizes, in cuBLASLt */, ALIGNMENT = 256, BLOCK = 128, WINDOW = 16 /* steps of a history */ };
+enum {
+    UNIT = 16 /* of sizes, in cuBLASLt */,
+    ALIGNMENT = 256,
+    BLOCK = 128,
+    TURNED_UNIT = 8 /* of head_dim */,
+    WINDOW = 16 /* steps of a history */
+};
 typedef enum operand { OF_X, OF_W, OF_DY, OPERANDS } operand;
 
 /* A copy in memory: words of the largest magnitudes, scales, codes. */
@@ -314,7 +320,7 @@ static void make_gradient(step *s, int which, int layer, const matrix *m)
     cast(s, m, &y, step_pointer(s, f->gradient[0]), &t, step_pointer(s, f->gradient[1]), s->main);
 }
 
-/* The first of dx and dw makes both, unless SwiGLU has; the other one finds it. Each takes its own away. */
+/* The first of dx and dw makes both, unless SwiGLU or RoPE has; the other one finds it. Each takes its own away. */
 static arena_slot shared_gradient(step *s, int which, int layer, linear_pass pass, const matrix *m)
 {
     struct step_float8 *f = s->float8;
@@ -366,7 +372,7 @@ void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turne
     make_input(s, layer, &m, true, turned);
 }
 
-/* ---- norms and SwiGLU within casts ---- */
+/* ---- norms, RoPE and SwiGLU within casts ---- */
 
 /* Ranks that have rows of their own gather what a norm makes. */
 static bool holds_norm(const step *s, int which)
@@ -393,6 +399,27 @@ bool float8_norm(step *s, int which, int layer, arena_slot x, arena_slot rstd, b
         .format = s->float8->products[PASS_Y]->a.format,
         .word = word_of(which, layer, OF_X)};
     make_input(s, layer, &n, output, turned);
+    return true;
+}
+
+bool float8_rope_backward(step *s, int layer, arena_slot d_qkv)
+{
+    const struct step_float8 *f = s->float8;
+    if (!f || s->eager || !f->products[PASS_DW] || s->micro->split || !layer_fits(s, s->qkv, s->d) ||
+        s->head_dim % TURNED_UNIT != 0)
+        return false;
+    const matrix d = {.from = {.source = SB_FROM_ROPE_GRADIENT,
+                               .table = s->rope_table,
+                               .seq = s->o.seq,
+                               .head_dim = s->head_dim,
+                               .turned = s->width + s->kv},
+                      .x = step_pointer(s, d_qkv),
+                      .rows = s->tokens,
+                      .columns = s->qkv,
+                      .ld = s->qkv,
+                      .format = f->products[PASS_DX]->a.format,
+                      .word = word_of(LINEAR_QKV, layer, OF_DY)};
+    make_gradient(s, LINEAR_QKV, layer, &d);
     return true;
 }
 

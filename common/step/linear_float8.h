@@ -24,6 +24,9 @@ void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turne
  * ahead of which the statistics are made, and dw's unless `turned` is NULL. False, and nothing is done, where the norm is an op of
  * its own. */
 bool float8_norm(step *s, int which, int layer, arena_slot x, arena_slot rstd, bool output, arena_slot *turned);
+/* The gradient of qkv, of which attention has left that of turned heads, turned back within its cast for dx and dw. False, and
+ * nothing is done, where RoPE's gradient is an op of its own. */
+bool float8_rope_backward(step *s, int layer, arena_slot d_qkv);
 /* h as W2's input, made of gate_up within its cast: the copy of the forward where `output` is wanted, and dw's unless `turned` is
  * NULL. The gradient of gate_up likewise, for dx and dw. False, and nothing is done, where SwiGLU is an op of its own. */
 bool float8_swiglu_forward(step *s, int layer, arena_slot gate_up, bool output, arena_slot *turned);

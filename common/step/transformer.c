@@ -365,7 +365,10 @@ static void attention_half_backward(step *s, int layer, block_slots *b, keep k, 
     step_drop(s, &b->saved);
     if (!s->o.windows)
         side_drop(s, &b->att);
-    rope(s, layer, d_qkv, true);
+    if (float8_rope_backward(s, layer, d_qkv))
+        step_drop(s, &d_qkv); /* it is only in float8 */
+    else
+        rope(s, layer, d_qkv, true);
     half_backward(s, layer, &h, dy);
 }
 

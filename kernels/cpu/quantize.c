@@ -53,13 +53,35 @@ static sb_status make_norm(const sb_quantize *p, void *made)
     return SB_OK;
 }
 
+static sb_status make_turned_back(const sb_quantize *p, void *made)
+{
+    const size_t bytes = (size_t)sb_dtype_bytes(p->dtype);
+    for (int i = 0; i < p->rows; i++) {
+        char *row = (char *)made + (size_t)i * p->columns * bytes;
+        memcpy(row, (const char *)p->x + (size_t)i * p->ld * bytes, (size_t)p->columns * bytes);
+        const sb_rope op = {.dtype = p->dtype,
+                            .batch = 1,
+                            .seq = 1,
+                            .heads = p->from.turned / p->from.head_dim,
+                            .head_dim = p->from.head_dim,
+                            .x = {.data = row, .stride_h = p->from.head_dim},
+                            .table = p->from.table + (size_t)(i % p->from.seq) * p->from.head_dim,
+                            .inverse = true};
+        if (op.heads > 0)
+            SB_TRY(cpu_rope(NULL, &op, NULL));
+    }
+    return SB_OK;
+}
+
 /* What is cast is made as its own op makes it, in memory that the caller gives back, and becomes x. */
 static sb_status make_matrix(sb_quantize *p, void **made)
 {
     *made = malloc((size_t)p->rows * (size_t)p->columns * (size_t)sb_dtype_bytes(p->dtype));
     if (!*made)
         return sb_error(SB_NO_MEMORY, "no memory for the matrix that is cast");
-    const sb_status s = p->from.source == SB_FROM_RMSNORM ? make_norm(p, *made) : make_swiglu(p, *made);
+    const sb_status s = (p->from.source == SB_FROM_RMSNORM         ? make_norm
+                         : p->from.source == SB_FROM_ROPE_GRADIENT ? make_turned_back
+                                                                   : make_swiglu)(p, *made);
     p->from.source = SB_FROM_X, p->x = *made, p->ld = p->columns;
     return s;
 }

@@ -133,6 +133,17 @@ sb_status sb_matmul_check(const sb_matmul *p)
     return matmul_rows(p);
 }
 
+static sb_status turned_of(const char *op, const sb_float8_from *from, int columns)
+{
+    if (from->seq < 1 || from->head_dim < 8 || from->head_dim % 8 != 0 || from->turned < 0 || from->turned > columns ||
+        from->turned % from->head_dim != 0)
+        return sb_error(SB_INVALID,
+                        "%s: seq %d must be at least 1, head_dim %d a multiple of 8, and turned %d whole heads of %d "
+                        "columns",
+                        op, from->seq, from->head_dim, from->turned, columns);
+    return GIVEN({"table", from->table});
+}
+
 /* The matrix of a cast, and what it is made of. */
 static sb_status matrix_of(const char *op, sb_dtype dtype, const sb_float8_from *from, int rows, int columns, int ld,
                            const void *x)
@@ -144,15 +155,19 @@ static sb_status matrix_of(const char *op, sb_dtype dtype, const sb_float8_from 
     if (dtype != SB_BF16 && dtype != SB_FP16 && dtype != SB_FP32)
         return sb_error(SB_INVALID, "%s: dtype %d is none of bf16 (0), fp16 (1), fp32 (3)", op, (int)dtype);
     SB_TRY(wide_enough(op, "ld", ld, columns));
-    if ((int)source < SB_FROM_X || source > SB_FROM_RMSNORM)
-        return sb_error(SB_INVALID, "%s: source %d is none of x (0), swiglu (1), its gradient (2), rmsnorm (3)", op,
-                        (int)source);
+    if ((int)source < SB_FROM_X || source > SB_FROM_ROPE_GRADIENT)
+        return sb_error(
+            SB_INVALID,
+            "%s: source %d is none of x (0), swiglu (1), its gradient (2), rmsnorm (3), the gradient of rope (4)", op,
+            (int)source);
     if (swiglu && (ld != wide || (gradient && columns % 2 != 0)))
         return sb_error(SB_INVALID, "%s: gate_up of %d columns of the matrix has no rows of %d", op, columns, ld);
     if (gradient)
         SB_TRY(GIVEN({"dh", from->dh}));
     if (source == SB_FROM_RMSNORM)
         SB_TRY(GIVEN({"rstd", from->rstd}, {"gain", from->gain}));
+    if (source == SB_FROM_ROPE_GRADIENT)
+        SB_TRY(turned_of(op, from, columns));
     return GIVEN({"x", x});
 }
 

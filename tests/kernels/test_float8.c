@@ -380,9 +380,30 @@ TEST(test_guessed_scales)
 typedef struct within {
     sb_float8_source source;
     int columns, ld;
+    int seq, head_dim, turned;
 } within;
 static uint16_t within_x[MADE_ROWS * MADE_MOST], within_dh[MADE_ROWS * MADE_F], within_gain[MADE_MOST];
-static float within_rstd[MADE_ROWS];
+static float within_rstd[MADE_ROWS], within_table[MADE_ROWS * MADE_MOST];
+
+/* Rows of whole sequences, and then those of a part of one. */
+static void turn_back(const within *w, uint16_t *made)
+{
+    for (int i = 0; i < MADE_ROWS; i++)
+        memcpy(made + (size_t)i * w->columns, within_x + (size_t)i * w->ld, (size_t)w->columns * sizeof *made);
+    sb_rope rope = {.dtype = SB_BF16,
+                    .batch = MADE_ROWS / w->seq,
+                    .seq = w->seq,
+                    .heads = w->turned / w->head_dim,
+                    .head_dim = w->head_dim,
+                    .x = {made, (int64_t)w->seq * w->columns, w->head_dim, w->columns},
+                    .table = within_table,
+                    .inverse = true};
+    expect_ok(train_ops()->rope(NULL, &rope, NULL));
+    const int done = rope.batch * w->seq;
+    rope.batch = 1, rope.seq = MADE_ROWS - done, rope.x.data = made + (size_t)done * w->columns;
+    if (rope.seq > 0)
+        expect_ok(train_ops()->rope(NULL, &rope, NULL));
+}
 
 /* By its own op; that of a norm leaves rstd, too. */
 static void make_apart(const within *w, void *made)
@@ -404,7 +425,9 @@ static void make_apart(const within *w, void *made)
                              .weight = within_gain,
                              .y = made,
                              .rstd = within_rstd};
-    if (w->source == SB_FROM_RMSNORM)
+    if (w->source == SB_FROM_ROPE_GRADIENT)
+        turn_back(w, made);
+    else if (w->source == SB_FROM_RMSNORM)
         expect_ok(train_ops()->rmsnorm_forward(NULL, &norm, NULL));
     else
         expect_ok((gradient ? train_ops()->swiglu_backward : train_ops()->swiglu_forward)(NULL, &swiglu, NULL));
@@ -413,19 +436,25 @@ static void make_apart(const within *w, void *made)
 /* What an op makes within a cast is what it makes ahead of one, also of what is not finite. */
 TEST(test_made_within)
 {
-    static const within of[] = {{SB_FROM_SWIGLU, MADE_F, 2 * MADE_F},
-                                {SB_FROM_SWIGLU_GRADIENT, 2 * MADE_F, 2 * MADE_F},
-                                {SB_FROM_RMSNORM, MADE_MOST, MADE_MOST},
-                                {SB_FROM_RMSNORM, 77, 77}};
+    static const within of[] = {{.source = SB_FROM_SWIGLU, .columns = MADE_F, .ld = 2 * MADE_F},
+                                {.source = SB_FROM_SWIGLU_GRADIENT, .columns = 2 * MADE_F, .ld = 2 * MADE_F},
+                                {.source = SB_FROM_RMSNORM, .columns = MADE_MOST, .ld = MADE_MOST},
+                                {.source = SB_FROM_RMSNORM, .columns = 77, .ld = 77},
+                                {SB_FROM_ROPE_GRADIENT, MADE_MOST, MADE_MOST, 10, 64, 192},
+                                {SB_FROM_ROPE_GRADIENT, 77, 80, MADE_ROWS, 8, 48},
+                                {SB_FROM_ROPE_GRADIENT, 80, 80, 1, 16, 80}};
     static uint16_t made[MADE_ROWS * MADE_MOST];
     static float normal[MADE_ROWS * MADE_MOST];
     static everything apart, inside;
     rng_normal(normal, MADE_ROWS * MADE_MOST, 5, 1, 0, 3);
     dtype_store(SB_BF16, within_dh, normal, MADE_ROWS * MADE_F);
     dtype_store(SB_BF16, within_gain, normal, MADE_MOST);
+    for (int i = 0; i < MADE_ROWS * MADE_MOST; i += 2)
+        within_table[i] = cosf((float)i), within_table[i + 1] = sinf((float)i);
     for (size_t i = 0; i < 2 * sizeof of / sizeof *of; i++) {
         const within *w = &of[i / 2];
-        const sb_float8_from from = {.source = w->source, .dh = within_dh, .rstd = within_rstd, .gain = within_gain};
+        const sb_float8_from from = {w->source,    within_dh, within_rstd, within_gain,
+                                     within_table, w->seq,    w->head_dim, w->turned};
         normal[MADE_MOST + 3] = i % 2 ? NAN : 1, normal[2 * MADE_MOST + 7] = i % 2 ? INFINITY : 2;
         dtype_store(SB_BF16, within_x, normal, MADE_ROWS * MADE_MOST);
         make_apart(w, made);
@@ -443,6 +472,12 @@ TEST(test_what_an_op_lacks_is_refused)
     expect_refused(train_ops()->amax(NULL, &a, NULL), SB_INVALID, "gate_up of 8 columns");
     a.from = (sb_float8_from){.source = SB_FROM_RMSNORM, .rstd = within_rstd};
     expect_refused(train_ops()->amax(NULL, &a, NULL), SB_INVALID, "gain is missing");
+    a.from = (sb_float8_from){.source = SB_FROM_ROPE_GRADIENT, .table = within_table, .seq = 1, .head_dim = 4};
+    expect_refused(train_ops()->amax(NULL, &a, NULL), SB_INVALID, "head_dim 4 a multiple of 8");
+    a.from.head_dim = 8, a.from.turned = 12;
+    expect_refused(train_ops()->amax(NULL, &a, NULL), SB_INVALID, "turned 12 whole heads of 8 columns");
+    a.from.turned = 8, a.from.table = NULL;
+    expect_refused(train_ops()->amax(NULL, &a, NULL), SB_INVALID, "table is missing");
 }
 
 /* Zero and what is not finite do not enter; the oldest word leaves; words that are read begin anew. */

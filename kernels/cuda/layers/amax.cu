@@ -32,8 +32,9 @@ __global__ void __launch_bounds__(THREADS) amax_kernel(sb_amax p, bool whole)
         eight<T> x[2];
         in.load((const T *)p.x + (int64_t)row * p.ld + column,
                 PARTS == 2 ? (const T *)p.from.dh + (int64_t)row * f + column : (const T *)nullptr, f, there, whole);
-        in.load_shared(p.from, row, column, there, whole);
-        in.make(x[0], x[1]);
+        const shared_place<SOURCE> shared(p.from, row, column);
+        in.load_shared(p.from, shared, there, whole);
+        in.make(shared, x[0], x[1]);
         unsigned along = 0;
 #pragma unroll
         for (int k = 0; k < PARTS; k++) {

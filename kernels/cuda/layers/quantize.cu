@@ -399,6 +399,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS<T, SOURCE, WHOLE>) quantize_ke
         const place at = place_in(p.rows, first_row, first, f);
         const unsigned word = word_given(p, at);
         const int there = WHOLE ? SQUARE : at.columns;
+        shared_place<SOURCE> shared(p.from, at.row, at.column);
         const T *from = (const T *)p.x + (int64_t)at.row * p.ld + at.column,
                 *dh = GRADIENT ? (const T *)p.from.dh + (int64_t)at.row * f + at.column : NULL;
         eight<T> x[SQUARE] = {}, up[GRADIENT ? SQUARE : 1] = {};
@@ -413,8 +414,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS<T, SOURCE, WHOLE>) quantize_ke
             from += BATCH * (int64_t)p.ld, dh += GRADIENT ? BATCH * (int64_t)f : 0;
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
-                in[j].load_shared(p.from, at.row + i + j, at.column, there, WHOLE);
-                in[j].make(x[i + j], up[GRADIENT ? i + j : 0]);
+                in[j].load_shared(p.from, shared, there, WHOLE);
+                in[j].make(shared, x[i + j], up[GRADIENT ? i + j : 0]);
+                shared.next_row(p.from);
             }
         }
         cast_tile<T, FORMAT, WHOLE>(p, at, x, word, tile);

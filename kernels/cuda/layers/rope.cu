@@ -3,6 +3,7 @@
  * neighbouring chunks of one token's heads, so that the heads of a fused row are read as one run. A thread rotates the
  * same chunk of up to EACH heads by the same angles, which it reads once, from a table small enough for L2. */
 #include "kernels/cuda/primitives/early.cuh"
+#include "kernels/cuda/primitives/rope_math.cuh"
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/shared/train_check.h"
@@ -30,9 +31,8 @@ __device__ __forceinline__ void rotate(float (&x)[N], const float (&angles)[N], 
 {
 #pragma unroll
     for (int j = 0; j < N; j += 2) {
-        const float cosine = angles[j], sine = sign * angles[j + 1], first = x[j], second = x[j + 1];
-        x[j] = first * cosine - second * sine;
-        x[j + 1] = first * sine + second * cosine;
+        const rope_math::pair p = rope_math::turned(x[j], x[j + 1], angles[j], sign * angles[j + 1]);
+        x[j] = p.first, x[j + 1] = p.second;
     }
 }
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/primitives/norm_math.cuh"
+#include "kernels/cuda/primitives/rope_math.cuh"
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/primitives/swiglu_math.cuh"
 #include "kernels/cuda/primitives/vector.cuh"
@@ -145,13 +146,35 @@ __device__ __forceinline__ void raise(uint32_t *word, unsigned mine)
         atomicMax(word, mine);
 }
 
+/* Where a row's elements find what they share with others: their row of statistics and column of gains; or those of the table of
+ * angles, where their heads turn. */
+template <sb_float8_source SOURCE>
+struct shared_place {
+    int row, column;
+    bool turns = false;
+
+    __device__ __forceinline__ shared_place(const sb_float8_from &from, int first_row, int first_column)
+        : row(first_row), column(first_column)
+    {
+        if constexpr (SOURCE == SB_FROM_ROPE_GRADIENT)
+            row %= from.seq, column %= from.head_dim, turns = first_column < from.turned;
+    }
+    __device__ __forceinline__ void next_row(const sb_float8_from &from)
+    {
+        row++;
+        if (SOURCE == SB_FROM_ROPE_GRADIENT && row == from.seq)
+            row = 0;
+    }
+};
+
 /* What eight elements of the matrix are made of: x, or gate, with up `f` elements behind it; and dh, for the gradients of both; or x,
- * the rstd of its row and the gains of its columns. */
+ * the rstd of its row and the gains of its columns; or, where heads turn back, x and the angles of its position. */
 template <sb_float8_source SOURCE, typename T>
 struct eight_inputs {
     static constexpr bool SWIGLU = SOURCE == SB_FROM_SWIGLU || SOURCE == SB_FROM_SWIGLU_GRADIENT;
     eight<T> x, up, dh, gain;
     float rstd;
+    eight<float> angles;
 
     /* `there` of them exist, the others are zero. */
     __device__ __forceinline__ void load(const T *from, const T *from_dh, int f, int there, bool whole)
@@ -162,16 +185,18 @@ struct eight_inputs {
         if constexpr (SOURCE == SB_FROM_SWIGLU_GRADIENT)
             dh.load(from_dh, there, whole);
     }
-    /* What is shared by other elements of this row, or by those of these columns. */
-    __device__ __forceinline__ void load_shared(const sb_float8_from &from, int row, int column, int there, bool whole)
+    __device__ __forceinline__ void load_shared(const sb_float8_from &from, const shared_place<SOURCE> &at, int there,
+                                                bool whole)
     {
         if constexpr (SOURCE == SB_FROM_RMSNORM) {
-            rstd = from.rstd[row];
-            gain.load((const T *)from.gain + column, there, whole);
+            rstd = from.rstd[at.row];
+            gain.load((const T *)from.gain + at.column, there, whole);
         }
+        if (SOURCE == SB_FROM_ROPE_GRADIENT && at.turns)
+            angles.load(from.table + (int64_t)at.row * from.head_dim + at.column, SQUARE, true);
     }
-    /* The elements: x, h, a norm's, or the gradients of gate, and then those of up. */
-    __device__ __forceinline__ void make(eight<T> &out, eight<T> &d_up) const
+    /* The elements: x, h, a norm's, those turned back, or the gradients of gate, and then those of up. */
+    __device__ __forceinline__ void make(const shared_place<SOURCE> &at, eight<T> &out, eight<T> &d_up) const
     {
         out = x;
         if constexpr (SOURCE == SB_FROM_RMSNORM) {
@@ -182,6 +207,18 @@ struct eight_inputs {
             for (int j = 0; j < SQUARE; j++)
                 y[j] = norm_math::output(y[j], rstd, g[j]);
             out.pack(y);
+        }
+        if constexpr (SOURCE == SB_FROM_ROPE_GRADIENT) {
+            float y[SQUARE], angle[SQUARE];
+            x.unpack(y);
+            angles.unpack(angle);
+#pragma unroll
+            for (int j = 0; j < SQUARE; j += 2) {
+                const rope_math::pair p = rope_math::turned(y[j], y[j + 1], angle[j], -angle[j + 1]);
+                y[j] = p.first, y[j + 1] = p.second;
+            }
+            if (at.turns)
+                out.pack(y);
         }
         if constexpr (SWIGLU) {
             float gate[SQUARE], u[SQUARE], gradient[SQUARE];
@@ -211,7 +248,7 @@ using float8_source = std::integral_constant<sb_float8_source, SOURCE>;
 template <typename F>
 sb_status with_source(const char *op, sb_dtype dtype, const sb_float8_from &from, F f)
 {
-    SB_TRY(check_aligned(op, {{"gain", from.gain}}));
+    SB_TRY(check_aligned(op, {{"gain", from.gain}, {"table", from.table}}));
     return with_element_type(dtype, [&](auto element) {
         if (from.source == SB_FROM_X)
             return f(element, float8_source<SB_FROM_X>());
@@ -222,9 +259,10 @@ sb_status with_source(const char *op, sb_dtype dtype, const sb_float8_from &from
                 return f(element, float8_source<SB_FROM_SWIGLU_GRADIENT>());
         }
         if constexpr (std::is_same_v<decltype(element), __nv_bfloat16>)
-            return f(element, float8_source<SB_FROM_RMSNORM>());
+            return from.source == SB_FROM_RMSNORM ? f(element, float8_source<SB_FROM_RMSNORM>())
+                                                  : f(element, float8_source<SB_FROM_ROPE_GRADIENT>());
         else
-            return sb_error(SB_UNSUPPORTED, "%s: what SwiGLU makes is of 16 bits on CUDA, and what RMSNorm makes bf16",
-                            op);
+            return sb_error(SB_UNSUPPORTED,
+                            "%s: what SwiGLU makes is of 16 bits on CUDA, and what RMSNorm and RoPE make bf16", op);
     });
 }

@@ -5,6 +5,7 @@
 #include "tests/gpu/train/ops.h"
 #include "tests/gpu/train/run.h"
 
+#include "common/core/error.h"
 #include "common/core/numeric.h"
 
 #include <math.h>
@@ -260,7 +261,7 @@ const train_op train_codes = {"transpose_codes", list_codes, fill_codes, NULL, r
 
 enum { FROM, BESIDE, RSTD, WORDS, WORDS_T, CODES, CODE_SCALES, CODES_T, CODE_SCALES_T };
 
-static const char *const source_names[] = {"x", "swiglu", "swiglu-gradient", "rmsnorm"};
+static const char *const source_names[] = {"x", "swiglu", "swiglu-gradient", "rmsnorm", "rope-gradient"};
 enum { SOURCES = sizeof source_names / sizeof *source_names };
 
 static void add_within(case_list *l, const train_op *op, sb_float8_source source, int rows, int width, int scaling,
@@ -268,7 +269,8 @@ static void add_within(case_list *l, const train_op *op, sb_float8_source source
 {
     const bool gradient = source == SB_FROM_SWIGLU_GRADIENT, swiglu = gradient || source == SB_FROM_SWIGLU;
     const sb_dtype dtype = nth % 3 || !swiglu ? SB_BF16 : SB_FP16, format = nth % 2 ? SB_E4M3 : SB_E5M2;
-    const int columns = (gradient ? 2 : 1) * width;
+    const bool turns = source == SB_FROM_ROPE_GRADIENT;
+    const int columns = (gradient ? 2 : 1) * width, head_dim = width < 256 ? 8 : 64;
     if (gradient && scaling >= SB_SCALE_1X128 && width % 128 != 0)
         return;
     train_case *c = case_add(l, op, case_dtype_names[dtype], "%s-%s-%s-%dx%d", source_names[source],
@@ -277,10 +279,15 @@ static void add_within(case_list *l, const train_op *op, sb_float8_source source
                                   .format = format,
                                   .scaling = scaling_of_y(scaling),
                                   .scaling_t = scaling_of_y_t(scaling),
-                                  .from = {.source = source},
+                                  .from = {.source = source,
+                                           .seq = rows % 4 == 0 ? rows / 4 : rows,
+                                           .head_dim = head_dim,
+                                           .turned = width * 2 / 3 / head_dim * head_dim},
                                   .rows = rows,
                                   .columns = columns,
-                                  .ld = (swiglu ? 2 : 1) * width,
+                                  .ld = swiglu  ? 2 * width
+                                        : turns ? (width + 15) / 8 * 8
+                                                : width,
                                   .ld_y = columns,
                                   .ld_t = rows};
     c->small = rows == 136 && width == 256;
@@ -312,9 +319,14 @@ static void fill_within(train_case *c)
     const sb_quantize *p = &c->p.quantize;
     const sb_float8_source source = p->from.source;
     const size_t rows = (size_t)p->rows, columns = (size_t)p->columns, ld = (size_t)p->ld;
-    if (source == SB_FROM_RMSNORM) {
+    if (source == SB_FROM_RMSNORM || source == SB_FROM_ROPE_GRADIENT) {
+        const bool turns = source == SB_FROM_ROPE_GRADIENT;
         fill_x(c, p->dtype, p->rows, p->columns, p->ld, VALUES_EDGES);
-        slot_input(c, "gain", p->dtype, columns, 1);
+        slot *beside = slot_input(c, turns ? "table" : "gain", turns ? SB_FP32 : p->dtype,
+                                  turns ? (size_t)p->from.seq * (size_t)p->from.head_dim : columns, 1);
+        for (size_t i = 0; i < beside->n;
+             i++) /* products of 16 bits are exact in fp32, so that both backends make the same */
+            slot_set(beside, i, bf16_to_float(bf16_from_float(slot_get(beside, i))));
     } else {
         fill_gates(slot_input(c, "gate_up", p->dtype, rows * ld, 1), rows, ld / 2);
         slot_input(c, "dh", p->dtype, rows * ld / 2, 0.3);
@@ -335,7 +347,7 @@ static void fill_within(train_case *c)
 static sb_quantize within_of(const train_case *c, const train_call *x)
 {
     sb_quantize p = c->p.quantize;
-    p.x = x->at[FROM], p.from.dh = p.from.gain = x->at[BESIDE], p.from.rstd = x->at[RSTD];
+    p.x = x->at[FROM], p.from.dh = p.from.gain = p.from.table = x->at[BESIDE], p.from.rstd = x->at[RSTD];
     return p;
 }
 
@@ -366,6 +378,31 @@ static sb_status run_within(const train_case *c, const train_call *x)
     return cast_matrix(x, within_of(c, x));
 }
 
+/* In rows as wide as those of x, which CUDA's op turns. */
+static sb_status turn_back(const train_call *x, const sb_quantize *p, void *made)
+{
+    const int ld = p->ld;
+    const sb_pointwise copy = {.op = SB_POINT_COPY,
+                               .dtype_a = p->dtype,
+                               .dtype_out = p->dtype,
+                               .rows = p->rows,
+                               .columns = p->columns,
+                               .lda = ld,
+                               .ld_out = ld,
+                               .a = p->x,
+                               .out = made};
+    const sb_rope rope = {.dtype = p->dtype,
+                          .batch = p->rows / p->from.seq,
+                          .seq = p->from.seq,
+                          .heads = p->from.turned / p->from.head_dim,
+                          .head_dim = p->from.head_dim,
+                          .x = {made, (int64_t)p->from.seq * ld, p->from.head_dim, ld},
+                          .table = p->from.table,
+                          .inverse = true};
+    const sb_status s = x->kernels->train->pointwise(x->ctx, &copy, x->stream);
+    return s == SB_OK ? x->kernels->train->rope(x->ctx, &rope, x->stream) : s;
+}
+
 /* The matrix, by its own op; of a norm that leaves rstd, too. */
 static sb_status make_apart(const train_call *x, const sb_quantize *p, void *made)
 {
@@ -390,22 +427,36 @@ static sb_status make_apart(const train_call *x, const sb_quantize *p, void *mad
     switch (p->from.source) {
     case SB_FROM_SWIGLU: return ops->swiglu_forward(x->ctx, &swiglu, x->stream);
     case SB_FROM_SWIGLU_GRADIENT: return ops->swiglu_backward(x->ctx, &swiglu, x->stream);
-    default: return ops->rmsnorm_forward(x->ctx, &norm, x->stream);
+    case SB_FROM_RMSNORM: return ops->rmsnorm_forward(x->ctx, &norm, x->stream);
+    default: return turn_back(x, p, made);
     }
+}
+
+/* Whose products are not exact. */
+static void upload_angles(train_bed *bed, const instance *x)
+{
+    const slot *table = &x->c->slots[BESIDE];
+    OWNED float *angles = xmalloc(table->n * sizeof *angles);
+    for (size_t i = 0; i < table->n; i++)
+        angles[i] = slot_get(table, i) * 1.1f;
+    device_upload(bed->r->dev, x->slots[BESIDE].data, angles, table->n * sizeof *angles);
 }
 
 /* Both ops, one behind the other, leave the same bits. */
 static bool check_apart(train_bed *bed, const train_case *c)
 {
     instance x = instance_create(bed, c);
-    guarded made = guarded_create(bed->r, c->elements / 4);
     sb_quantize p = within_of(c, &x.call);
+    guarded made = guarded_create(bed->r, 2 * (size_t)p.rows * (size_t)p.ld);
+    const bool turns = p.from.source == SB_FROM_ROPE_GRADIENT;
+    if (turns)
+        upload_angles(bed, &x);
     bool ok = make_apart(&x.call, &p, made.data) == SB_OK ||
               case_fail(bed->r, c, "what is cast is refused: %s", sb_last_message());
     ok = ok && instance_run(bed, &x, " within");
     left_behind within = left_of(bed, &x);
     instance_reset(bed, &x);
-    p.from.source = SB_FROM_X, p.x = made.data, p.ld = p.columns;
+    p.from.source = SB_FROM_X, p.x = made.data, p.ld = turns ? p.ld : p.columns;
     ok = ok && (cast_matrix(&x.call, p) == SB_OK || case_fail(bed->r, c, "refused apart: %s", sb_last_message())) &&
          instance_same(bed, &x, &within, " of what its own op makes");
     left_free(&within);

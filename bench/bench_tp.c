@@ -127,10 +127,10 @@ static const bench_info info = {
 static const char *contradiction(const share_case *k)
 {
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
-    if (k->m.tp == 1)
-        return "one rank has nobody to share layers with: one_ms of the other rows is its step";
     if (k->m.pp > 1)
         return "bench_pp has the meshes with stages";
+    if (k->m.tp == 1)
+        return "one rank has nobody to share layers with: one_ms of the other rows is its step";
     if (cpu && k->graph)
         return "the CPU has no graphs";
     if (cpu && k->max_ctas)

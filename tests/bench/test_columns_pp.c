@@ -89,6 +89,27 @@ TEST_IN_FOLDER(slices_of_stages_have_the_bits_of_whole_ones)
                             csv_real(c, r, "err_grad") > 0);
 }
 
+TEST(meshes_that_cannot_be_had)
+{
+    static const char *const asked[][2] = {
+        {"--ranks 4 --mesh pp3", "4 ranks are not a multiple of the 3 of the mesh pp3"},
+        {"--ranks 2 --mesh pp2+tp2", "the mesh pp2+tp2 needs more than 2 ranks"},
+        {"--ranks 4 --mesh pp2+tp2 --heads 3 --d-model 96", "heads 3 are not a multiple of tp 2"},
+        {"--ranks 2,3 --layers 1", "1 layers are fewer than the 2 chunks of pp 2"}};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        bench_says("bench_pp", asked[i][0], EXIT_CODE_USAGE, asked[i][1]);
+}
+
+/* Beside meshes that can be had they are rows. */
+TEST_IN_FOLDER(an_impossible_mesh_is_skipped)
+{
+    OWNED_CSV csv *c =
+        rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --mesh pp2+tp2,pp2 --variant 1f1b --precision fp32");
+    assert_int_equal(c->rows, 2);
+    assert_string_equal(csv_cell(c, 0, "reason"), "the mesh pp2+tp2 needs more than 2 ranks");
+    assert_string_equal(csv_cell(c, 1, "status"), "ok");
+}
+
 TEST_IN_FOLDER(wrong_meshes_are_found)
 {
     static const char *const errors[][2] = {

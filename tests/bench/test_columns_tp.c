@@ -161,11 +161,11 @@ TEST(meshes_that_cannot_be_had)
         {"--ranks 4 --mesh tp", "heads 6 are not a multiple of tp 4"},
         {"--ranks 2 --strategy fsdp", "no two ranks of this mesh hold the same"}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        int code;
-        OWNED char *text = output_of(asked[i][0], &code);
-        if (code != EXIT_CODE_USAGE || !strstr(text, asked[i][1]))
-            fail_msg("%s: exit code %d: %s", asked[i][0], code, text);
+        OWNED char *arguments = xasprintf(SHAPE "%s", asked[i][0]);
+        bench_says("bench_tp", arguments, EXIT_CODE_USAGE, asked[i][1]);
     }
+    needs_gloo();
+    bench_says("bench_tp", "--ranks 2 --mesh pp2", EXIT_CODE_UNSUPPORTED, "bench_pp has the meshes with stages");
 }
 
 TEST(faults)
@@ -191,11 +191,9 @@ TEST(faults)
                                             {"own", "nccl", "gradient of", SEQUENCES}};
     needs_gloo();
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
-        int code;
-        OWNED char *arguments = xasprintf("%s --plant-error %s --variant %s", plants[i][3], plants[i][0], plants[i][1]);
-        OWNED char *text = output_of(arguments, &code);
-        if (code != EXIT_CODE_VERIFY || !strstr(text, plants[i][2]))
-            fail_msg("%s: exit code %d: %s", arguments, code, text);
+        OWNED char *arguments =
+            xasprintf(SHAPE "%s --plant-error %s --variant %s", plants[i][3], plants[i][0], plants[i][1]);
+        bench_says("bench_tp", arguments, EXIT_CODE_VERIFY, plants[i][2]);
     }
 }
 

@@ -79,6 +79,16 @@ csv *bench_rows(const char *folder, const char *bench, const char *environment, 
     return rows;
 }
 
+void bench_says(const char *bench, const char *arguments, int code, const char *said)
+{
+    const char *bin = getenv("STEPBENCH_BIN");
+    int got;
+    OWNED char *command = xasprintf("'%s/%s' --device cpu --csv none %s 2>&1", bin ? bin : ".", bench, arguments),
+               *text = command_text(command, &got);
+    if (got != code || !strstr(text, said))
+        fail_msg("%s: exit code %d: %s", arguments, got, text);
+}
+
 char *preload_build(const char *folder, const char *name)
 {
     const char *cc = getenv("CC");

@@ -21,6 +21,9 @@ const char *bench_device(void); /* cpu, or what STEPBENCH_DEVICE says */
  * results/test-x1 for other benches; NULL: none. */
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code);
 
+/* Runs `bench` without rows; fails the test unless it ends with this exit code and says this. */
+void bench_says(const char *bench, const char *arguments, int code, const char *said);
+
 void bench_all_ok(const csv *c, size_t rows); /* it has that many, and all of them are ok */
 /* Builds tests/preload/<name>.c as a library in `folder`; "LD_PRELOAD=..." for bench_rows. Caller frees. */
 char *preload_build(const char *folder, const char *name);

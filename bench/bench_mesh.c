@@ -166,14 +166,21 @@ static bool applies(const char *option, const char *variant)
     return !named;
 }
 
-/* Whether some of the numbers of GPUs can be such a mesh; the others are skipped. */
-static bool mesh_of_some(const options *o, const char *text, char *msg, size_t msg_bytes)
+/* False with the sentence of the first case that asks for a mesh if none of them can have it. */
+static bool some_mesh(const options *o, char *msg, size_t msg_bytes)
 {
-    mesh only;
-    for (size_t i = 0; i < option_count(o, "gpus"); i++)
-        if (planner_within(text, (int)option_int_at(o, "gpus", i), &only, msg, msg_bytes))
-            return true;
-    return false;
+    bool possible = false;
+    char why[256] = "";
+    *msg = '\0';
+    for (size_t i = 0; i < cases_count(o) && !possible; i++) {
+        mesh_question q;
+        bench_case *c = case_at(o, i);
+        possible = applies("mesh", case_variant(c)) && planner_question(c, &q, why, sizeof why);
+        if (!*msg)
+            snprintf(msg, msg_bytes, "%s", why);
+        case_free(c);
+    }
+    return possible || !*msg;
 }
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
@@ -186,10 +193,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
             snprintf(msg, msg_bytes, "--model %s is not one of %s", option_text_at(o, "model", i), PLANNER_MODELS);
             return false;
         }
-    for (size_t i = 0; i < option_count(o, "mesh"); i++)
-        if (!mesh_of_some(o, option_text_at(o, "mesh", i), msg, msg_bytes))
-            return false;
-    return true;
+    return some_mesh(o, msg, msg_bytes);
 }
 
 static const bench_run run_table[] = {

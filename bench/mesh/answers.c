@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/mesh/machine.h"
+#include "common/core/text.h"
 #include "common/core/units.h"
 
 void planner_plan_columns(row *w, const mesh_job *j, const mesh_plan *p, const mesh_prediction *x, const mesh_rates *r)
@@ -49,16 +50,8 @@ typedef struct kept_answer {
     bool known;
 } kept_answer;
 
-bool planner_within(const char *text, int gpus, mesh *only, char *why, size_t why_bytes)
+bool planner_question(const bench_case *c, mesh_question *q, char *why, size_t why_bytes)
 {
-    *only = (mesh){0};
-    return strcmp(text, "any") == 0 || mesh_parse(text, gpus, only, why, why_bytes);
-}
-
-/* The question of a case. False after the row was set to skip. */
-static bool question_of(session *s, const bench_case *c, row *w, mesh_question *q, mesh_rates *r)
-{
-    char why[256];
     *q = (mesh_question){
         .gpus = (int)case_int(c, "gpus"), .error_pct = case_real(c, "error"), .overlap = case_int(c, "overlap") != 0};
     mesh_job *j = &q->job;
@@ -69,13 +62,27 @@ static bool question_of(session *s, const bench_case *c, row *w, mesh_question *
     j->global_batch = case_int(c, "global-batch");
     j->host = (int)case_int(c, "host");
     planner_policy_set(j, case_text(c, "precision"), case_text(c, "grad-dtype"));
-    if (!planner_rates(s, c, w, j, r))
+    if (text_is(case_text(c, "mesh"), "any"))
+        return true;
+    if (!mesh_parse(case_text(c, "mesh"), q->gpus, &q->only, why, why_bytes))
+        return false;
+    mesh_plan p = {.axes = q->only, .schedule = q->only.pp > 1 ? pipeline_schedules : NULL, .chunks = 1};
+    for (p.micro_batch = MESH_MICRO_MOST; p.micro_batch; p.micro_batch /= 2) /* the sentence is that of one sequence */
+        if (!mesh_plan_problem(j, &p, why, why_bytes))
+            return true;
+    return false;
+}
+
+/* False after the row was set to skip. */
+static bool question_of(session *s, const bench_case *c, row *w, mesh_question *q, mesh_rates *r)
+{
+    char why[256];
+    const bool possible = planner_question(c, q, why, sizeof why);
+    if (!possible)
+        row_status_set(w, ROW_SKIP, "%s", why);
+    if (!possible || !planner_rates(s, c, w, &q->job, r))
         return false;
     q->bytes = case_int(c, "memory") ? (double)case_int(c, "memory") : 0.9 * r->bytes;
-    if (!planner_within(case_text(c, "mesh"), q->gpus, &q->only, why, sizeof why)) {
-        row_status_set(w, ROW_SKIP, "%s", why);
-        return false;
-    }
     return true;
 }
 
@@ -121,8 +128,8 @@ static const mesh_found *found_for(session *s, const bench_case *c, row *w, bool
     row_real(w, "memory_bytes", q->bytes);
     if (place > (room ? a->best_count : a->lacking_count)) {
         row_status_set(w, ROW_SKIP,
-                       !room                ? "no other mesh of %d GPU%s lacks memory"
-                       : a->plans == 0      ? "no mesh of %d GPU%s is possible: heads, layers or batch do not divide"
+                       !room           ? "no other mesh of %d GPU%s lacks memory"
+                       : a->plans == 0 ? "no mesh of %d GPU%s is possible: heads, layers, batch or host do not divide"
                        : a->best_count == 0 ? "nothing fits on %d GPU%s; --variant lacking says what is missing"
                                             : "no other mesh of %d GPU%s fits",
                        q->gpus, q->gpus == 1 ? "" : "s");

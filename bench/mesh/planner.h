@@ -16,8 +16,8 @@
 
 /* Dimensions of a model of the option --model, in `job`; false: there is no such model. */
 bool planner_model(const char *name, mesh_job *job);
-/* The mesh of --mesh, axes joined by a plus, or any: all 0. False with a sentence. */
-bool planner_within(const char *text, int gpus, mesh *only, char *why, size_t why_bytes);
+/* The question of a case but for `bytes`; its mesh is that of --mesh, or with any all 0. False with a sentence. */
+bool planner_question(const bench_case *c, mesh_question *q, char *why, size_t why_bytes);
 typedef struct planner_policy {
     const char *name;
     double param, grad, state;

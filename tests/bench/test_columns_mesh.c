@@ -423,4 +423,6 @@ TEST_WITH(refused_options, open_file, close_file)
     csv_free(bench_rows(*state, "bench_mesh", "", "--schedule 2f2b", EXIT_CODE_USAGE));
     csv_free(bench_rows(*state, "bench_mesh", "", "--mesh xx2", EXIT_CODE_USAGE));
     csv_free(bench_rows(*state, "bench_mesh", "", "--mesh pp3+tp2 --gpus 8,16", EXIT_CODE_USAGE));
+    bench_says("bench_mesh", "--variant best --model xl --gpus 2 --mesh tp2", EXIT_CODE_USAGE,
+               "heads 25 are not a multiple of tp 2");
 }

@@ -161,13 +161,13 @@ typedef struct mesh_found { /* a mesh, with the best of its plans */
     mesh_prediction p;
 } mesh_found;
 
-enum { MESH_FOUND = 16 };
+enum { MESH_FOUND = 16, MESH_MICRO_MOST = 8 };
 typedef struct mesh_answer {
     int plans, fits;                     /* legal ones, and those with room */
     mesh_found best[MESH_FOUND];         /* fastest first */
     mesh_found lacking[MESH_FOUND];      /* of those in which no plan has room: what lacks least, first */
     int best_count, lacking_count, ties; /* ties: meshes of `best` that the error does not tell from the first */
 } mesh_answer;
-/* All meshes of all GPUs, each with every strategy, schedule, number of chunks, micro-batch of 1 to 8 and recomputation. Closed
- * forms order them; those that could be among the first are simulated. */
+/* All meshes of all GPUs, each with every strategy, schedule, number of chunks, micro-batch of 1 to MESH_MICRO_MOST and
+ * recomputation. Closed forms order them; those that could be among the first are simulated. */
 mesh_answer mesh_search(const mesh_question *q, const mesh_rates *r);

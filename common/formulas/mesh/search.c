@@ -6,7 +6,7 @@
 #include "common/core/error.h"
 #include "common/formulas/mesh/mesh.h"
 
-enum { PP_MOST = 64, CP_MOST = 16, MICRO_MOST = 8, SIMULATED_MOST = 200 };
+enum { PP_MOST = 64, CP_MOST = 16, SIMULATED_MOST = 200 };
 
 typedef struct candidate {
     mesh_plan plan;
@@ -34,7 +34,7 @@ static void consider(search *s, const mesh_plan *p)
 static void each_recompute(search *s, mesh_plan p)
 {
     static const mesh_recompute ways[] = {MESH_KEEP, MESH_SELECTIVE, MESH_BUT_ATTENTION, MESH_BLOCK};
-    for (p.micro_batch = 1; p.micro_batch <= MICRO_MOST; p.micro_batch *= 2) {
+    for (p.micro_batch = 1; p.micro_batch <= MESH_MICRO_MOST; p.micro_batch *= 2) {
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
             p.recompute = ways[i];
             consider(s, &p);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "bench/model/context.h"
+#include "bench/model/mesh.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
 #include "common/core/units.h"
@@ -43,8 +44,6 @@ static const char *contradiction(const ddp_case *k)
     const bool at_once = s->grouped || s->grouping == GROUP_WHOLE, sharded = s->share != SHARE_NONE;
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
     const int sharers = k->o.context.ranks;
-    if (sharers > 1 && k->ranks % sharers)
-        return "--ranks is not a multiple of --cp, the ranks that share each sequence";
     if (sharers > 1 && !text_is(k->o.attention, "flash") && !text_is(k->o.attention, "flash_portable"))
         return "--cp is for --attention flash and flash_portable, which keep no scores";
     if (sharers < 2 && case_has(k->c, "cp-way") && !text_is(case_text(k->c, "cp-way"), "gather"))
@@ -109,12 +108,10 @@ static bool share_sequences(ddp_case *k, char *why, size_t why_bytes)
                   {"merge", CONTEXT_MERGE}};
     const char *planted = option_text(k->s->opt, "plant-error");
     const bench_case *c = k->c;
-    const int n = case_has(c, "cp") ? (int)case_int(c, "cp") : 1;
-    if (k->o.seq % (2 * n) && n > 1) {
-        snprintf(why, why_bytes, "--seq %d is not a multiple of %d, two chunks for each of --cp %d ranks", k->o.seq,
-                 2 * n, n);
+    model_mesh x;
+    if (!model_mesh_of(c, &k->o, 1, &x, why, why_bytes))
         return false;
-    }
+    const int n = x.m.cp;
     if (n == 1)
         return true;
     k->o.context =

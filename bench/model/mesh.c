@@ -24,9 +24,11 @@ static const char *contradiction(const model_mesh *x, const char *asked)
 bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model_mesh *out, char *why, size_t why_bytes)
 {
     const model_config *k = &o->config;
-    const char *asked = case_text(c, "strategy");
-    *out = (model_mesh){.strategy = text_is(asked, "ddp") ? "bucketed" : asked};
-    if (!mesh_parse(case_text(c, "mesh"), (int)case_int(c, "ranks"), &out->m, why, why_bytes))
+    const char *asked = case_has(c, "mesh") ? case_text(c, "strategy") : NULL;
+    char sharers[32];
+    snprintf(sharers, sizeof sharers, "cp%d", case_has(c, "cp") ? (int)case_int(c, "cp") : 1);
+    *out = (model_mesh){.strategy = asked && text_is(asked, "ddp") ? "bucketed" : asked};
+    if (!mesh_parse(asked ? case_text(c, "mesh") : sharers, (int)case_int(c, "ranks"), &out->m, why, why_bytes))
         return false;
     out->data = mesh_group_size(out->m, MESH_DATA);
     const mesh_model of = {.layers = k->layers,
@@ -37,7 +39,7 @@ bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model
                            .seq = o->seq};
     if (mesh_problem(out->m, &of, why, why_bytes))
         return false;
-    const char *problem = contradiction(out, asked);
+    const char *problem = asked ? contradiction(out, asked) : NULL;
     if (problem)
         snprintf(why, why_bytes, "%s", problem);
     return !problem;

@@ -115,6 +115,16 @@ TEST_IN_FOLDER(steps_give_what_one_rank_gives)
     csv_free(c);
 }
 
+/* Alone they are refused; beside others they are rows, as above. */
+TEST(sequences_that_cannot_be_shared)
+{
+    bench_says("bench_fsdp", "--ranks 2 --cp 3 --seq 96", EXIT_CODE_USAGE, "the mesh cp3 needs more than 2 ranks");
+    bench_says("bench_fsdp", "--ranks 3 --cp 2", EXIT_CODE_USAGE,
+               "3 ranks are not a multiple of the 2 of the mesh cp2");
+    bench_says("bench_fsdp", "--ranks 4 --cp 2 --seq 30", EXIT_CODE_USAGE,
+               "seq 30 is not a multiple of 4: each rank of cp 2");
+}
+
 /* What is off first; the last layer's gradients of k_proj are the first that need dk. */
 static const struct {
     const char *name, *way, *reason;

@@ -3,6 +3,7 @@
 #include "bench/model/mesh.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/model/case.h"
 #include "common/core/text.h"
@@ -45,8 +46,40 @@ bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model
     return !problem;
 }
 
+/* Whether the list is one mesh of these ranks with commas between its axes: none of its meshes names them all. */
+static bool one_in_pieces(const options *o, int ranks, char *msg, size_t msg_bytes)
+{
+    char joined[256] = "", why[256];
+    const char *part = NULL;
+    int has = 0;
+    mesh m;
+    for (size_t i = 0, used = 0; i < option_count(o, "mesh") && used < sizeof joined; i++) {
+        const char *text = option_text_at(o, "mesh", i);
+        used += (size_t)snprintf(joined + used, sizeof joined - used, "%s%s", i ? "+" : "", text);
+        if (!mesh_parse(text, ranks, &m, why, sizeof why))
+            continue;
+        if (m.dp_shard == 1 || strstr(text, "dp_shard"))
+            return false;
+        part = part ? part : text;
+        has = part == text ? ranks / m.dp_shard : has;
+    }
+    if (!part || option_count(o, "mesh") < 2 || !mesh_parse(joined, ranks, &m, why, sizeof why))
+        return false;
+    snprintf(msg, msg_bytes,
+             "--mesh lists %s, which has %d of %d ranks: axes of one mesh are joined by +, as in %s, and meshes of a "
+             "list name dp_shard, too",
+             part, has, ranks, joined);
+    return true;
+}
+
 bool model_mesh_validate(const options *o, char *msg, size_t msg_bytes)
 {
+    size_t pieces = 0;
+    while (pieces < option_count(o, "ranks") && options_have(o, "mesh") &&
+           one_in_pieces(o, (int)option_int_at(o, "ranks", pieces), msg, msg_bytes))
+        pieces++;
+    if (pieces == option_count(o, "ranks"))
+        return false;
     bool possible = false;
     char first[256] = "", why[256];
     for (size_t i = 0; i < cases_count(o) && !possible; i++) {

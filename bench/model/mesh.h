@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How the ranks of a case share a step: --mesh and --strategy, for benches whose ranks share layers or stages, or --cp. */
+/* How the ranks of a case share a step: --mesh and --strategy, for benches whose ranks share layers or stages; --cp. */
 #pragma once
 
 #include "common/mesh/mesh.h"
@@ -21,9 +21,10 @@ typedef struct model_mesh {
     const char *strategy; /* of parallel_strategies */
 } model_mesh;
 
-/* The mesh of a case of the model `o`, by --mesh, else by --cp, with `chunks` chunks of layers a stage. False with a sentence. */
+/* The mesh of a case of the model `o`, by --mesh, else by --cp, with `chunks` chunks of layers a stage. False with a
+ * sentence. */
 bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model_mesh *out, char *why,
                    size_t why_bytes);
-/* For bench_info.validate: false with the sentence of the first case if no case has a mesh that is possible, or with one for a list
- * whose meshes are the axes of one. */
+/* For bench_info.validate: false with the sentence of the first case if no case has a mesh that is possible, or with one
+ * for a list whose meshes are the axes of one. */
 bool model_mesh_validate(const options *o, char *msg, size_t msg_bytes);

@@ -49,7 +49,7 @@ int mesh_world(mesh m)
 
 static const char separators[] = ",+";
 
-/* Takes "tp2" off the text, up to a comma; size 0: it has none. False: it is none of ours. */
+/* Takes "tp2" off the text, up to a separator; size 0: it has none. False: it is none of ours. */
 static bool take_axis(const char **text, int *axis, long *size)
 {
     char word[32];
@@ -80,7 +80,7 @@ bool mesh_parse(const char *text, int world, mesh *out, char *why, size_t why_by
         if (!take_axis(&from, &axis, &size)) {
             snprintf(why, why_bytes,
                      "'%.*s' is not an axis of a mesh: these are pp, dp_replicate, dp_shard, cp or tp with a size of 1 "
-                     "or more, as in pp2,tp2",
+                     "or more, as in pp2+tp2",
                      (int)length, word);
             return false;
         }

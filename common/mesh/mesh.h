@@ -33,8 +33,8 @@ enum {
     MESH_ALL = MESH_PP | MESH_DATA | MESH_TP
 };
 
-/* "pp2,tp2" or, in lists, "pp2+tp2": what is left out is 1, and an axis without a size ("tp") takes the rest of the world;
- * dp_shard does, unless it is named or another does. NULL or "": all ranks are dp_shard. False with a sentence. */
+/* "pp2+tp2" or, outside of lists, "pp2,tp2": what is left out is 1, and an axis without a size ("tp") takes the rest of the
+ * world; dp_shard does, unless it is named or another does. NULL or "": all ranks are dp_shard. False with a sentence. */
 bool mesh_parse(const char *text, int world, mesh *out, char *why, size_t why_bytes);
 /* The axes larger than 1, or "dp_shard1": what mesh_parse reads. Returns out. */
 const char *mesh_text(mesh m, char *out, size_t out_bytes);

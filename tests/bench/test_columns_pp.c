@@ -95,6 +95,10 @@ TEST(meshes_that_cannot_be_had)
         {"--ranks 4 --mesh pp3", "4 ranks are not a multiple of the 3 of the mesh pp3"},
         {"--ranks 2 --mesh pp2+tp2", "the mesh pp2+tp2 needs more than 2 ranks"},
         {"--ranks 4 --mesh pp2+tp2 --heads 3 --d-model 96", "heads 3 are not a multiple of tp 2"},
+        {"--ranks 4 --mesh pp2,tp2",
+         "--mesh lists pp2, which has 2 of 4 ranks: axes of one mesh are joined by +, as in "
+         "pp2+tp2, and meshes of a list name dp_shard, too"},
+        {"--ranks 8 --mesh dp_shard2,pp2,tp2", "--mesh lists pp2, which has 2 of 8 ranks"},
         {"--ranks 2,3 --layers 1", "1 layers are fewer than the 2 chunks of pp 2"}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
         bench_says("bench_pp", asked[i][0], EXIT_CODE_USAGE, asked[i][1]);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
@@ -188,6 +189,25 @@ static void check_folder(verdict *v, const char *dir, const char *inside)
         free(entries);
 }
 
+/* A sentence for each row of a pipeline whose file is not there. Of bench_run's logs and bench_memory's timelines a folder
+ * keeps what a page shows. */
+static void check_files(verdict *v, const char *dir)
+{
+    static const char *const named[][2] = {{"bench_pp", "timeline"}, {"bench_mesh", "actions"}};
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        OWNED char *sql =
+            xasprintf("SELECT %s FROM %s WHERE %s <> '' ORDER BY id", named[i][1], named[i][0], named[i][1]);
+        OWNED_ROWS sqlite3_stmt *s = db_prepare(v->db, "report --check", sql);
+        while (sqlite3_step(s) == SQLITE_ROW) {
+            const char *name = (const char *)sqlite3_column_text(s, 0);
+            OWNED char *path = xasprintf("%s/pipeline/%s", dir, name);
+            if (access(path, R_OK) != 0)
+                complain(
+                    v, sqlite3_mprintf("SELECT '%q: a row names pipeline/%q, which is not there'", named[i][0], name));
+        }
+    }
+}
+
 static void check_whole(verdict *v, const char *const *benches, size_t count)
 {
     const double gpus =
@@ -234,6 +254,7 @@ size_t results_accept(const char *dir, const char *const *benches, size_t count,
     static const char *const folders[] = {"", "memory/", "profile/", "timeline/"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         check_folder(&v, dir, folders[i]);
+    check_files(&v, dir);
     if (!v.rows)
         complain(&v, sqlite3_mprintf("SELECT '%q holds no rows of a bench'", dir));
     complain(&v, sqlite3_mprintf("SELECT 'rows have several commits: ' || group_concat(c, ', ') FROM (SELECT "

@@ -9,6 +9,7 @@
 /* Writes a sentence for each thing that is wrong with the newest rows of `dir`, or one that says what is right, and
  * returns the number of the former:
  *   - a file of `benches` ("bench_flash", or "bench_zero1:2" for one that needs two GPUs of the machine) is missing;
+ *   - a row of a pipeline names a file that is not there;
  *   - a file has no rows, torn ones, or a character that no bench writes; rows failed, were not verified, or come from a tree
  *     with changes;
  *   - rows have several commits; rows of one GPU name several GPUs;

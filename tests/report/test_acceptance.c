@@ -2,6 +2,8 @@
 /* Whether a folder of results can be sent: each reason why not is found, and a sound folder has none. */
 #include "tests/support/test.h"
 
+#include <sys/stat.h>
+
 #include "plots/report/acceptance.h"
 
 static const char header[] =
@@ -131,6 +133,29 @@ TEST_IN_FOLDER(a_copy_that_is_far_behind)
         free(said);
     }
     free(path);
+}
+
+TEST_IN_FOLDER(files_that_rows_name)
+{
+    static const char *const named[][2] = {{"bench_pp", "timeline"}, {"bench_mesh", "actions"}};
+    OWNED char *folder = folder_path(*state, "pipeline"), *file = folder_path(*state, "pipeline/zb-v.csv");
+    mkdir(folder, 0777);
+    for (size_t i = 0; i < 2; i++) {
+        char *said;
+        OWNED char *name = xasprintf("%s.csv", named[i][0]), *path = folder_path(*state, name),
+                   *rows = xasprintf("schema,method,bench,variant,status,reason,%s,device,commit,dirty,check\n"
+                                     "3,1,%s,zb-v,ok,,zb-v.csv,cuda,aaaaaaaaaaaa,0,1\n"
+                                     "3,1,%s,1f1b,skip,why,,cuda,aaaaaaaaaaaa,0,1\n",
+                                     named[i][1], named[i][0], named[i][0]),
+                   *words = xasprintf("%s: a row names pipeline/zb-v.csv, which is not there", named[i][0]);
+        file_write(path, rows);
+        found(*state, "", words);
+        file_write(file, "strip\npredicted\n");
+        assert_int_equal(complaints(*state, "", &said), 0);
+        free(said);
+        remove(file);
+        remove(path);
+    }
 }
 
 TEST_IN_FOLDER(what_is_missing)

@@ -63,8 +63,9 @@ TEST_IN_FOLDER(stages_go_with_the_other_axes)
 {
     static const char *const jobs[] = {
         "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v",
-        "--ranks 8 --mesh pp2+dp_shard2+tp2 --variant 1f1b --strategy fsdp-keep,fsdp-no-sync --vocab 4000"};
-    for (int i = 0; i < 2; i++) {
+        "--ranks 8 --mesh pp2+dp_shard2+tp2 --variant 1f1b --strategy fsdp-keep,fsdp-no-sync --vocab 4000",
+        "--ranks 4 --mesh pp2+tp2 --variant 1f1b,zb-v --recompute block"};
+    for (int i = 0; i < 3; i++) {
         OWNED char *arguments = xasprintf("--iters 0 --micro-batches 3 --precision fp32 --clip 0.01 %s", jobs[i]);
         OWNED_CSV csv *c = rows_of(*state, EXIT_CODE_OK, arguments);
         bench_all_ok(c, i == 0 ? 4 : 2);

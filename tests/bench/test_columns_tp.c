@@ -101,6 +101,7 @@ TEST(columns)
 #define SHARED "--ranks 3 --heads-kv 1 "
 #define MESH "--ranks 4 --mesh tp2+dp_shard2 " FP32
 #define SEQUENCES "--ranks 4 --mesh cp2+tp2 " FP32
+#define ALL_AXES "--ranks 8 --mesh dp_shard2+cp2+tp2 " FP32
 
 static char *output_with(const char *shape, const char *arguments, int *code)
 {
@@ -138,18 +139,21 @@ TEST(sound)
         fail_msg("%s", text);
 }
 
-/* Data and context parallelism beside it: the strategies that cut the model in each way, clipped by the norm of all. */
+/* Data and context parallelism beside it: the strategies that cut the model in each way, clipped by the norm of all; and
+ * two ranks that share each of two key and value heads. */
 TEST(sound_with_other_axes)
 {
-    static const char *const jobs[] = {MESH "--variant copy,push --strategy ddp,zero1,fsdp",
-                                       SEQUENCES "--variant nccl,push --strategy fsdp"};
+    static const char *const jobs[] = {
+        SHAPE MESH "--variant copy,push --strategy ddp,zero1,fsdp --heads-kv 1 --micro-batches 2 --clip 0.01",
+        SHAPE SEQUENCES "--variant nccl,push --strategy fsdp --heads-kv 1 --micro-batches 2 --clip 0.01",
+        SHAPE MESH "--variant nccl --strategy fsdp --recompute block", SHAPE ALL_AXES "--variant nccl --clip 1",
+        "--seq 24 --d-model 128 --heads 8 --heads-kv 2 --iters 0 --ranks 4 --variant nccl,push " FP32};
     needs_gloo();
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         int code;
-        OWNED char *arguments = xasprintf("%s --heads-kv 1 --micro-batches 2 --clip 0.01", jobs[i]);
-        OWNED char *text = output_of(arguments, &code);
+        OWNED char *text = output_with("", jobs[i], &code);
         if (code != EXIT_CODE_OK || strstr(text, "skip"))
-            fail_msg("%s", text);
+            fail_msg("%s: %s", jobs[i], text);
     }
 }
 

@@ -255,9 +255,9 @@ TEST(an_outlier_costs_those_who_share_its_scale)
 {
     enum { PLAIN, SLIGHT, LARGE, EXTREME, GAINS };
     static const float gains[GAINS] = {1, 64, 0x1p14f, 0x1p16f};
-    static const int shared_by[FLOAT8_POLICIES] = {3, 2, 2, 1, 1, 3, 0}; /* as above, in the order of policies */
+    static const int shared_by[FLOAT8_POLICIES] = {3, 2, 2, 1, 1, 3, 0};       /* as above, in the order of policies */
     double least[4] = {INFINITY, INFINITY, INFINITY, INFINITY}, most[4] = {0}; /* what 2^16 costs, by who shares */
-    double least_of_all = INFINITY, most_of_others = 0; /* what 2^14 costs where the matrix shares its scale, and elsewhere */
+    double least_of_all = INFINITY, most_of_others = 0; /* 2^14, where all tokens share, and elsewhere */
     OWNED float *want = gradients_with_outlier("bf16", 1), *same = gradients_with_outlier("bf16", gains[EXTREME]);
     const step_options o = outlier_options("bf16");
     params *p = params_create(&o.config);

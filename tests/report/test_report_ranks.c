@@ -200,3 +200,34 @@ TEST_IN_FOLDER(numbers_on_paper)
     text_has(text, "<td class=\"n\">1.00 / 2.00 / 3.00; 4.00</td>");
     text_has(text, "a rank of two sends 6.00 GB in fp32 in the handout's way and 4.00 GB in the paper's (xl)");
 }
+
+/* The largest N of the course's forms by the machine's own rates, beside how much its steps hide. */
+TEST_IN_FOLDER(forms_beside_steps)
+{
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,4\n");
+    folder_write(*state, "bench_roofline.csv",
+                 "schema,method,bench,variant,status,reason,dtype,size,tflops" RUN
+                 "3,1,bench_roofline,gemm,ok,,bf16,4096,700" END "3,1,bench_roofline,gemm,ok,,bf16,1024,400" END);
+    folder_write(*state, "bench_allreduce.csv",
+                 "schema,method,bench,variant,status,reason,ranks,bytes,busbw_gb_s" RUN
+                 "3,1,bench_allreduce,all-reduce,ok,,2,1073741824,350" END
+                 "3,1,bench_allreduce,all-reduce,ok,,2,1048576,90" END);
+    folder_write(*state, "bench_tp.csv",
+                 "schema,method,bench,variant,status,reason,ranks,mesh,strategy,d_ff,step_ms,tokens_per_s,alone_ms,"
+                 "hidden_pct" RUN "3,1,bench_tp,nccl,ok,,2,tp,ddp,1000,100,80000,12,20" END
+                 "3,1,bench_tp,copy,ok,,2,tp,ddp,1000,100,80000,10,60" END
+                 "3,1,bench_tp,copy,ok,,4,tp2+dp_shard2,fsdp,1000,100,80000,15,70" END);
+    OWNED char *steps = report_text(*state); /* steps alone are no answer to a question of paper */
+    text_lacks(steps, "C and W");
+    folder_write(*state, "bench_accounting.csv",
+                 "schema,method,bench,variant,status,reason,form,batch,devices_most" RUN
+                 "3,1,bench_accounting,closed_forms,ok,,tensor-forward,4096,32.3" END
+                 "3,1,bench_accounting,closed_forms,ok,,2d-at-once,4096,84" END);
+    OWNED char *text = report_text(*state);
+    text_has(text, "N <= 1 + 1.5 F rho in the forward (32.3 at B 4096). This machine's");
+    text_has(text,
+             "C and W allow, forward and backward, 1.75 and 2.50 at d_ff 1000 and B 8000, where 2 ranks hide 60.0 % "
+             "of 10.0 ms (`copy`).");
+    text_has(text,
+             "C and W allow, at once, 8.75 at d_ff 1000 and B 8000, where 4 ranks hide 70.0 % of 15.0 ms (`copy`).");
+}

@@ -411,6 +411,17 @@ FROM forms f
 JOIN (SELECT * FROM paper WHERE batch > 0 ORDER BY batch) p ON p.variant = 'closed_forms' AND p.form = f.form
     GROUP BY f.rowid
 
+-- Beside the forms: F rho and B rho of the steps of bench_tp, and how much the way that hides most hides there.
+@view shared
+SELECT cut, strategy, d_ff * rho AS f, b * rho AS g, ' at d_ff ' || d_ff || ' and B ' || b || ', where '
+    || counted(ranks, 'rank') || ' hide ' || n(max(hidden_pct)) || ' % of ' || n(alone_ms) || ' ms ('
+    || code(variant) || ')' AS measured
+FROM (SELECT *, coalesce(mesh, 'tp') AS cut, CAST(round(tokens_per_s * step_ms / 1e3) AS INTEGER) AS b FROM bench_tp
+    WHERE status = 'ok' AND alone_ms > 0 AND EXISTS (SELECT 1 FROM formed)),
+    (SELECT 1e-3 * (SELECT max(busbw_gb_s) FROM bench_allreduce WHERE status = 'ok') / max(tflops) AS rho
+    FROM bench_roofline WHERE status = 'ok' AND variant GLOB 'gemm*' AND dtype = 'bf16')
+WHERE rho > 0 GROUP BY cut, strategy, d_ff, b, ranks
+
 @problem data_parallel_calcs (2026): bench_accounting: memory and communication on paper
 
 With rho = W / C, a step is bound by compute where {group_concat(said, ', ')}.
@@ -426,10 +437,17 @@ With rho = W / C, a step is bound by compute where {group_concat(said, ', ')}.
 {group_concat(said, ', ')}.
 @from (SELECT * FROM formed WHERE problem = 'tp_calcs' ORDER BY place) HAVING count(*)
 
++ This machine's C and W allow, forward and backward,
+{group_concat(n(1 + 1.5 * f) || ' and ' || n(1 + 3 * f) || measured, '; ')}.
+@from (SELECT * FROM shared WHERE cut = 'tp') HAVING count(*)
+
 @problem fsdp_tp_calcs (2026): bench_accounting: memory and communication on paper
 
 Bound by compute, with collectives of both axes, where {group_concat(said, ', ')}.
 @from (SELECT * FROM formed WHERE problem = 'fsdp_tp_calcs' ORDER BY place) HAVING count(*)
+
++ This machine's C and W allow, at once, {group_concat(n((1 + g) * (1 + 1.5 * f)) || measured, '; ')}.
+@from (SELECT * FROM shared WHERE cut GLOB 'tp*+dp_shard*' AND strategy = 'fsdp') HAVING count(*)
 
 @problem leaderboard (2025, 2026): bench_flash: FlashAttention against unfused attention
 

@@ -68,11 +68,15 @@ programs_of() { # TEST...
     case " $*" in *' bench/'* | *' report/'*) printf all ;; esac
 }
 
+build() { # TEST...
+    # shellcheck disable=SC2046
+    (cd "$tree" && make -j"$jobs" CUDA=0 BUILD=build BIN=build OPT=-O1 WERROR= $(programs_of "$@")) >"$log" 2>&1
+}
+
 # Exit code 0: all pass. 1: one fails. 2: it does not build.
 try() { # TEST...
     local t
-    # shellcheck disable=SC2046
-    (cd "$tree" && make -j"$jobs" CUDA=0 BUILD=build BIN=build OPT=-O1 WERROR= $(programs_of "$@")) >"$log" 2>&1 || return 2
+    build "$@" || return 2
     for t; do
         (cd "$tree" && STEPBENCH_BIN=build timeout -k 5 300 "build/tests/$t") >"$log" 2>&1 </dev/null || return 1
     done
@@ -83,15 +87,15 @@ passed=0 failed=0
 declare -A whole
 for i in "${!titles[@]}"; do
     wanted "$i" "$@" || continue
-    for t in ${tests[$i]}; do
-        [ -z "${whole[$t]:-}" ] || continue
-        whole[$t]=yes
-        try "$t" && continue
-        echo "  $t fails on the tree as it is:" >&2
-        tail -n 20 "$log" >&2
-        exit 1
-    done
+    for t in ${tests[$i]}; do whole[$t]=yes; done
 done
+needed=("${!whole[@]}")
+if [ ${#needed[@]} -gt 0 ] && ! { build "${needed[@]}" && (cd "$tree" && STEPBENCH_BIN=build \
+    bash common/build/run_tests.sh build/tests "${needed[@]/#/build/tests/}") >"$log" 2>&1; }; then
+    echo '  the tree as it is does not build, or a test fails:' >&2
+    tail -n 40 "$log" >&2
+    exit 1
+fi
 for i in "${!titles[@]}"; do
     wanted "$i" "$@" || continue
     file=$tree/${files[$i]} start=$SECONDS

@@ -121,17 +121,45 @@ bool run_state_is(run *x, const char *folder, int64_t step, const char *what)
     return false;
 }
 
-static bool load(run *x, const checkpoint *c)
+/* The same on all ranks. */
+static bool load(run *x, const checkpoint *c, replica_problem *first)
 {
     char why[400] = "";
     checkpoint_loaded loaded;
     const bool ok = !x->r->member || replica_state_load(x->save.state, c, READERS, &loaded, why, sizeof why);
-    replica_problem first;
-    if (!replica_agree(&x->k.at, "load", ok, why, &first))
-        launch_fail(x->k.l, EXIT_CODE_FAILURE, "--resume-run: %s", first.text);
+    return replica_agree(&x->k.at, "load", ok, why, first);
+}
+
+static void open_or_end(run *x, const char *folder, int64_t before, checkpoint *c)
+{
+    char why[1200] = "", text[800];
+    checkpoint_model want;
     if (x->r->member)
-        plant(x);
-    return true;
+        want = replica_model(x->r);
+    bool ok = checkpoint_open_before(folder, before, x->r->member ? &want : NULL, c, why, sizeof why);
+    if (ok && differs(x, &c->m.state, text, sizeof text)) {
+        snprintf(why, sizeof why, "%s is of another run: %s", c->path, text);
+        ok = false;
+    }
+    if (!launch_all(x->k.l, "checkpoint", ok))
+        launch_fail(x->k.l, EXIT_CODE_USAGE, "--resume-run: %s", ok ? "another rank can't open it" : why);
+}
+
+/* The newest checkpoint whose every byte is what was saved; `oldest` is the first of the folder. Of a run that is over none is
+ * loaded. */
+static void load_newest(run *x, const char *folder, int64_t oldest, checkpoint *c)
+{
+    replica_problem first;
+    open_or_end(x, folder, INT64_MAX, c);
+    while (c->m.state.step < x->steps && !load(x, c, &first)) {
+        const int64_t before = c->m.state.step;
+        if (before <= oldest)
+            launch_fail(x->k.l, EXIT_CODE_FAILURE, "--resume-run: %s", first.text);
+        if (launch_rank(x->k.l) == 0)
+            warn("%s; the checkpoint before it is taken", first.text);
+        checkpoint_close(c);
+        open_or_end(x, folder, before, c);
+    }
 }
 
 /* ---- losses.bin ---- */
@@ -192,9 +220,10 @@ static void say_from_where(const run *x, const checkpoint *c)
 
 bool run_resume(run *x, const char *folder)
 {
-    char why[1200] = "", text[800];
+    char why[800] = "";
     int64_t *steps;
     const int n = checkpoint_folder_list(folder, &steps, why, sizeof why);
+    const int64_t oldest = n > 0 ? steps[0] : 0;
     if (n >= 0)
         free(steps);
     if (n == 0 && text_is(folder, x->save.folder) && option_given(x->k.s->opt, "folder")) {
@@ -203,27 +232,18 @@ bool run_resume(run *x, const char *folder)
         return true;
     }
     checkpoint c = {0};
-    checkpoint_model want;
-    if (x->r->member)
-        want = replica_model(x->r);
-    bool ok = n >= 0 && checkpoint_open_in(folder, -1, x->r->member ? &want : NULL, &c, why, sizeof why);
-    if (ok && differs(x, &c.m.state, text, sizeof text)) {
-        snprintf(why, sizeof why, "%s is of another run: %s", c.path, text);
-        ok = false;
-    }
-    if (!launch_all(x->k.l, "checkpoint", ok))
-        launch_fail(x->k.l, EXIT_CODE_USAGE, "--resume-run: %s", ok ? "another rank can't open it" : why);
+    load_newest(x, folder, oldest, &c);
     x->first = x->at = x->timed = c.m.state.step;
     read_past(x, folder);
-    if (x->first == x->steps) {
+    const bool over = x->first == x->steps;
+    if (over)
         row_status_set(x->k.w, ROW_SKIP, "the run in %s is over: it has all of its %lld steps", folder,
                        (long long)x->steps);
-        ok = false;
-    } else if (launch_rank(x->k.l) == 0) {
+    else if (launch_rank(x->k.l) == 0)
         say_from_where(x, &c);
-    }
-    ok = ok && load(x, &c);
+    if (!over && x->r->member)
+        plant(x);
     checkpoint_close(&c);
-    return ok && (!option_flag(x->k.s->opt, "check") ||
-                  run_state_is(x, folder, x->first, "what the ranks have is not what was saved"));
+    return !over && (!option_flag(x->k.s->opt, "check") ||
+                     run_state_is(x, folder, x->first, "what the ranks have is not what was saved"));
 }

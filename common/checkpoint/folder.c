@@ -173,12 +173,15 @@ static bool make_spare(const char *folder, const char *path, int64_t step, const
     return ok;
 }
 
-void checkpoint_keep(const char *folder, int keep, const checkpoint_layout *l)
+void checkpoint_keep(const char *folder, int keep, int64_t last, const checkpoint_layout *l)
 {
     int64_t *steps;
     char why[256];
     const int n = checkpoint_folder_list(folder, &steps, why, sizeof why);
-    for (int i = 0; i < n - keep; i++) {
+    int until = n;
+    while (until > 0 && steps[until - 1] > last)
+        until--;
+    for (int i = 0; i < until - keep; i++) {
         OWNED char *from = checkpoint_path(folder, steps[i]),
                    *to = xasprintf("%s/%s%lld", folder, trash, (long long)steps[i]);
         checkpoint_reach("trash");
@@ -235,7 +238,7 @@ void checkpoint_spares_remove(const char *folder)
 void checkpoint_folder_remove(const char *folder)
 {
     const char *const ours[] = {marker, "losses.bin"};
-    checkpoint_keep(folder, 0, NULL);
+    checkpoint_keep(folder, 0, INT64_MAX, NULL);
     remove_leftovers(folder, false);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         OWNED char *path = xasprintf("%s/%s", folder, ours[i]);

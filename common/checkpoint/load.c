@@ -470,16 +470,16 @@ static bool open_step(const char *folder, int64_t step, const checkpoint_model *
     return ok;
 }
 
-bool checkpoint_open_in(const char *folder, int64_t step, const checkpoint_model *model, checkpoint *out, char *why,
-                        size_t why_bytes)
+bool checkpoint_open_before(const char *folder, int64_t before, const checkpoint_model *model, checkpoint *out,
+                            char *why, size_t why_bytes)
 {
     int64_t *steps;
-    *out = (checkpoint){0};
-    if (step >= 0)
-        return open_step(folder, step, model, out, why, why_bytes);
-    const int n = checkpoint_folder_list(folder, &steps, why, why_bytes);
     bool ok = false;
+    const int n = checkpoint_folder_list(folder, &steps, why, why_bytes);
+    *out = (checkpoint){0};
     for (int i = n - 1; i >= 0 && !ok; i--) {
+        if (steps[i] >= before)
+            continue;
         ok = open_step(folder, steps[i], model, out, why, why_bytes);
         if (!ok && i > 0) {
             warn("%s; the checkpoint before it is taken", why);
@@ -492,4 +492,12 @@ bool checkpoint_open_in(const char *folder, int64_t step, const checkpoint_model
     if (n >= 0)
         free(steps);
     return ok;
+}
+
+bool checkpoint_open_in(const char *folder, int64_t step, const checkpoint_model *model, checkpoint *out, char *why,
+                        size_t why_bytes)
+{
+    *out = (checkpoint){0};
+    return step < 0 ? checkpoint_open_before(folder, INT64_MAX, model, out, why, why_bytes)
+                    : open_step(folder, step, model, out, why, why_bytes);
 }

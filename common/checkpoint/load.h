@@ -29,6 +29,9 @@ bool checkpoint_verify_frame(const checkpoint *c, char *why, size_t why_bytes);
 bool checkpoint_verify(const checkpoint *c, int readers, char *why, size_t why_bytes);
 
 /* Opens the newest complete checkpoint of a folder whose files are there and whole; `step` -1: the newest, else that one
- * alone. `model` NULL: any. Damaged newer ones are said on stderr and passed over. */
+ * alone. `model` NULL: any. Damaged newer ones are said on stderr and passed over. Bytes are first read by a load, which may
+ * find damage, too: checkpoint_open_before looks only at checkpoints of earlier steps. */
+bool checkpoint_open_before(const char *folder, int64_t before, const checkpoint_model *model, checkpoint *out,
+                            char *why, size_t why_bytes);
 bool checkpoint_open_in(const char *folder, int64_t step, const checkpoint_model *model, checkpoint *out, char *why,
                         size_t why_bytes);

@@ -657,7 +657,7 @@ static void *save_thread(void *arg)
     if (s->o.way == CHECKPOINT_SYNC)
         announce_over(s); /* the caller need not wait for old ones to go */
     if (s->o.rank == 0 && ok)
-        checkpoint_keep(s->o.folder, s->o.keep, s->l);
+        checkpoint_keep(s->o.folder, s->o.keep, s->state.step, s->l);
     announce_over(s);
     return NULL;
 }

@@ -189,6 +189,10 @@ TEST_IN_FOLDER(the_newest_are_kept)
     free(steps);
     assert_true(save(*state, 1, 4).ok); /* a step that is there already: they change places */
     expect_loaded(*state, 4, 2);
+    assert_true(save(*state, 1, 2).ok); /* a run that found the later ones damaged: its own stays */
+    assert_int_equal(checkpoint_folder_list(*state, &steps, why, sizeof why), 3);
+    assert_int_equal(steps[0], 2);
+    free(steps);
 }
 
 static char *kept_folder;

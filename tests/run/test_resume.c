@@ -167,6 +167,38 @@ static void a_killed_run_goes_on_bit_for_bit(void **state)
     csv_free(go(killed, TWO, EXIT_CODE_UNSUPPORTED)); /* there is nothing left to do */
 }
 
+static void flip(const char *folder, const char *name)
+{
+    OWNED char *path = xasprintf("%s/ck/%s", folder, name);
+    const int fd = open(path, O_RDWR);
+    char byte;
+    assert_int_equal(pread(fd, &byte, 1, 5000), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 5000), 1);
+    close(fd);
+}
+
+/* A bit that decayed is known when all is read: the run goes on from the checkpoint before, and ends as it would have. */
+static void a_damaged_checkpoint_is_passed_over(void **state)
+{
+    OWNED char *whole = below(*state, "whole"), *damaged = below(*state, "damaged");
+    OWNED char *copy = xasprintf("cd '%s' && cp -r '%s/ck' . && rm -r ck/step-*07 ck/step-*35 ck/step-*40", damaged, whole);
+    assert_int_equal(system(copy), 0);
+    flip(damaged, "step-00000028/optim-00002-of-00003.safetensors");
+    flip(damaged, "step-00000021/model-00001-of-00003.safetensors");
+    OWNED_CSV csv *c = go(damaged, CHECKED TWO_RANKS, EXIT_CODE_OK);
+    assert_true(csv_real(c, 0, "first_step") == 14);
+    OWNED char *path = folder_path(damaged, "out.txt"), *text = file_text(path);
+    if (!strstr(text, "00028/optim-00002-of-00003.safetensors is damaged") || !strstr(text, "is taken"))
+        fail_msg("%s", text);
+    same_file(whole, damaged, "ck/losses.bin");
+    same_file(whole, damaged, "ck/step-00000040/optim-00002-of-00003.safetensors");
+    OWNED char *only = xasprintf("cd '%s/ck' && rm -r step-*14 step-*28 step-*35 step-*40", damaged);
+    assert_int_equal(system(only), 0);
+    flip(damaged, "step-00000021/model-00001-of-00003.safetensors");
+    csv_free(go(damaged, TWO, EXIT_CODE_FAILURE)); /* no other is there */
+}
+
 /* Nothing is lost, and nothing is done twice. */
 static void a_signal_saves_first(void **state)
 {
@@ -332,7 +364,8 @@ static void any_strategy_at_any_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_run_goes_on_bit_for_bit), cmocka_unit_test(a_signal_saves_first),
+        cmocka_unit_test(a_killed_run_goes_on_bit_for_bit), cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
+        cmocka_unit_test(a_signal_saves_first),
         cmocka_unit_test(a_run_goes_on_on_other_ranks), cmocka_unit_test(what_is_lost_or_wrong_has_a_name),
         cmocka_unit_test(a_run_goes_on_in_float8_and_back)};
     const struct CMUnitTest more[] = {cmocka_unit_test(any_strategy_at_any_time)};

@@ -13,6 +13,7 @@
 
 #include "bench/checkpoint/checkpoint.h"
 #include "bench/model/context.h"
+#include "bench/model/mesh.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
 
@@ -156,7 +157,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         wrong = "--folder needs a name";
     if (wrong)
         snprintf(msg, msg_bytes, "%s", wrong);
-    return !wrong && model_options_validate(o, msg, msg_bytes);
+    return !wrong && model_options_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
 }
 
 static void measure_case(ddp_case *k, replica *r)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bench/model/context.h"
+#include "bench/model/mesh.h"
 #include "bench/model/timing.h"
 #include "bench/run/dump.h"
 #include "bench/run/row.h"
@@ -161,7 +162,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
             wrong = "--steps must be more than --warmup, whose times do not count";
     if (wrong)
         snprintf(msg, msg_bytes, "%s", wrong);
-    return !wrong && model_options_validate(o, msg, msg_bytes);
+    return !wrong && model_options_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
 }
 
 static const bench_info info = {

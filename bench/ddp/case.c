@@ -76,10 +76,6 @@ static const char *contradiction(const ddp_case *k)
         return "on the CPU updates run on the thread of backward: --update buckets is the same";
     if (k->p.update != UPDATE_BACKWARD && k->p.update_blocks)
         return "--update-blocks is for --update backward";
-    if (s->reduce == REDUCE_HYBRID && (k->p.replicas < 2 || k->ranks % k->p.replicas))
-        return "ranks can't be divided into --replicas of equal size";
-    if (s->reduce == REDUCE_HYBRID && k->p.replicas == k->ranks)
-        return "with as many replicas as ranks nothing is sharded: ddp is the same";
     if (k->o.shard.codes && !k->o.precision->float8)
         return "this precision has no float8: --gather-dtype param is the same";
     if (k->o.shard.codes && !k->o.shard.small)

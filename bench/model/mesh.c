@@ -22,6 +22,24 @@ static const char *contradiction(const model_mesh *x, const char *asked)
     return NULL;
 }
 
+/* hsdp is a strategy or a variant. */
+static bool replicas_fit(const bench_case *c, char *why, size_t why_bytes)
+{
+    const char *name = case_has(c, "strategy") ? case_text(c, "strategy") : case_variant(c);
+    if (!case_has(c, "replicas") || !text_is(name, "hsdp"))
+        return true;
+    const int ranks = (int)case_int(c, "ranks"), replicas = (int)case_int(c, "replicas");
+    if (ranks % replicas)
+        snprintf(why, why_bytes,
+                 "%d ranks can't be %d replicas of equal size: --ranks must be a multiple of --replicas", ranks,
+                 replicas);
+    else if (ranks == replicas)
+        snprintf(why, why_bytes, "%d replicas of %d ranks shard nothing: ddp is the same", replicas, ranks);
+    else
+        return true;
+    return false;
+}
+
 bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model_mesh *out, char *why, size_t why_bytes)
 {
     const model_config *k = &o->config;
@@ -38,7 +56,7 @@ bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model
                            .d_ff = k->d_ff,
                            .chunks = chunks,
                            .seq = o->seq};
-    if (mesh_problem(out->m, &of, why, why_bytes))
+    if (mesh_problem(out->m, &of, why, why_bytes) || !replicas_fit(c, why, why_bytes))
         return false;
     const char *problem = asked ? contradiction(out, asked) : NULL;
     if (problem)

@@ -21,7 +21,7 @@ typedef struct model_mesh {
     const char *strategy; /* of parallel_strategies */
 } model_mesh;
 
-/* The mesh of a case of the model `o`, by --mesh, else by --cp, with `chunks` chunks of layers a stage. False with a
+/* The mesh of a case of the model `o`, by --mesh, else by --cp and --replicas, with `chunks` chunks of layers a stage. False with a
  * sentence. */
 bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model_mesh *out, char *why,
                    size_t why_bytes);

@@ -50,6 +50,10 @@ TEST(refused_with_its_reason)
         {"bench_memory", "--size tiny --batch 1,65536 --seq 8,8192", "--batch 65536 x --seq 8192: the batch of a rank"},
         {"bench_pp", "--size tiny --batch 65536 --seq 8192", "fewer than 2^29 tokens"},
         {"bench_fsdp", "--dry-run --cp 1,2 --batch 65536 --seq 16384", "--batch 65536 x --seq 16384"},
+        {"bench_fsdp", "--ranks 3 --replicas 2 --variant hsdp", "3 ranks can't be 2 replicas of equal size"},
+        {"bench_fsdp", "--ranks 2,4 --replicas 4 --variant hsdp", "2 ranks can't be 4 replicas of equal size"},
+        {"bench_checkpoint", "--ranks 2 --strategy hsdp", "2 replicas of 2 ranks shard nothing"},
+        {"bench_run", "--ranks 3 --strategy hsdp", "--ranks must be a multiple of --replicas"},
         {"bench_run", "--size tiny --dump d", "--dump writes one run"},
         {"bench_run", "--size tiny --variant log --draw 0,1 --dump d", "--dump writes one run"},
     };

@@ -64,8 +64,9 @@ copy() {
 programs_of() { # TEST...
     local t
     for t; do printf 'build/tests/%s ' "$t"; done
-    # Tests of rooms from rows up run benches, the report or stepcmp.
-    case " $*" in *' bench/'* | *' report/'*) printf all ;; esac
+    # Those that run benches, the report, stepcmp or stepckpt.
+    case " $*" in *' bench/'* | *' report/'*) printf all && return ;; esac
+    for t; do ! grep -qsE 'STEPBENCH_BIN|bench_run\.h|ddp_rows\.h' "tests/$t.c" || { printf all && return; }; done
 }
 
 build() { # TEST...

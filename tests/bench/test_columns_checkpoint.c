@@ -60,6 +60,23 @@ TEST_IN_FOLDER(columns)
     columns_were_seen("bench_checkpoint", rules);
 }
 
+/* Weights, moments, what a policy keeps beside them, and the loss scale. */
+TEST_IN_FOLDER(resumes_are_bit_for_bit)
+{
+    static const char *const runs[] = {
+        "--strategy ddp,zero1,zero2,fsdp,fsdp-keep,hsdp --precision bf16 --moments bf16 --variant async",
+        "--strategy ddp,fsdp-keep,hsdp --precision fp16 --update after --variant lazy"};
+    static const size_t cases[] = {6, 3};
+    needs_gloo();
+    for (size_t i = 0; i < 2; i++) {
+        OWNED char *arguments = xasprintf("--ranks 4 --seq 16 --iters 0 --folder %s %s", (char *)*state, runs[i]);
+        OWNED_CSV csv *c = bench_rows(*state, "bench_checkpoint", "", arguments, EXIT_CODE_OK);
+        assert_true(c->rows >= cases[i]);
+        for (size_t row = c->rows - cases[i]; row < c->rows; row++)
+            assert_string_equal(csv_cell(c, row, "resume"), "bit for bit");
+    }
+}
+
 static void expect_verdict(const char *folder, const char *plant, const char *strategy, const char *sentence)
 {
     OWNED char *arguments =

@@ -116,6 +116,8 @@ TEST(planted_errors_are_found_by_name)
     expect_found(*state, "--ranks 2 --plant-error max", "the mean over ranks is");
     expect_found(*state, "--ranks 2 --plant-error tokens", "and all ranks had 768");
     expect_found(*state, "--plant-error crc", "record 1 has a wrong CRC");
+    expect_found(*state, "--steps 200 --lr 0 --min-lr 0", "says that nothing was learned");
+    expect_found(*state, "--steps 200 --lr 0 --min-lr 0 --overfit", "one batch again and again has a loss of");
     free(repeat);
     free(tokens);
 }

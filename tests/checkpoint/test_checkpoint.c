@@ -473,6 +473,9 @@ TEST_IN_FOLDER(folders_that_cannot_be_used)
     assert_int_equal(checkpoint_folder_open(file, why, sizeof why), -1);
     assert_int_equal(checkpoint_folder_open("/proc/stepbench", why, sizeof why), -1);
     assert_non_null(strstr(why, "can't make the folder of checkpoints /proc/stepbench"));
+    assert_true(checkpoint_folder_room(*state, 1, 1, why, sizeof why));
+    assert_false(checkpoint_folder_room(*state, 2, (int64_t)1e18, why, sizeof why));
+    assert_non_null(strstr(why, "and 2 checkpoints need 2e+09"));
     free(folder), free(file);
 }
 

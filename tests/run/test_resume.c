@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -182,7 +183,8 @@ static void flip(const char *folder, const char *name)
 static void a_damaged_checkpoint_is_passed_over(void **state)
 {
     OWNED char *whole = below(*state, "whole"), *damaged = below(*state, "damaged");
-    OWNED char *copy = xasprintf("cd '%s' && cp -r '%s/ck' . && rm -r ck/step-*07 ck/step-*35 ck/step-*40", damaged, whole);
+    OWNED char *copy =
+        xasprintf("cd '%s' && cp -r '%s/ck' . && rm -r ck/step-*07 ck/step-*35 ck/step-*40", damaged, whole);
     assert_int_equal(system(copy), 0);
     flip(damaged, "step-00000028/optim-00002-of-00003.safetensors");
     flip(damaged, "step-00000021/model-00001-of-00003.safetensors");
@@ -258,6 +260,24 @@ static void what_is_lost_or_wrong_has_a_name(void **state)
     expect_words(folder, CHECKED ONE "--plant-error lost-position", EXIT_CODE_VERIFY,
                  "in step 40 rank 0 had the tokens of rank 0 in step 41");
     free(folder);
+}
+
+/* A limit of file sizes stands for a full disk. */
+static void three_failed_saves_end_a_run(void **state)
+{
+    OWNED char *folder = below(*state, "full"), *path = folder_path(folder, "out.txt");
+    struct rlimit all, little = {.rlim_cur = 20000};
+    getrlimit(RLIMIT_FSIZE, &all);
+    little.rlim_max = all.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &little);
+    csv_free(go(folder, QUICK ONE, EXIT_CODE_FAILURE));
+    setrlimit(RLIMIT_FSIZE, &all);
+    OWNED char *text = file_text(path);
+    if (!strstr(text, "step 21 could not be saved: rank 0 can't write") ||
+        !strstr(text, "3 saves in a row have failed") || strstr(text, "step 28"))
+        fail_msg("%s", text);
+    assert_false(there(folder, 7));
 }
 
 static double last_loss(const char *folder, const char *policy)
@@ -363,11 +383,13 @@ static void any_strategy_at_any_time(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_run_goes_on_bit_for_bit), cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
-        cmocka_unit_test(a_signal_saves_first),
-        cmocka_unit_test(a_run_goes_on_on_other_ranks), cmocka_unit_test(what_is_lost_or_wrong_has_a_name),
-        cmocka_unit_test(a_run_goes_on_in_float8_and_back)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_killed_run_goes_on_bit_for_bit),
+                                       cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
+                                       cmocka_unit_test(a_signal_saves_first),
+                                       cmocka_unit_test(a_run_goes_on_on_other_ranks),
+                                       cmocka_unit_test(what_is_lost_or_wrong_has_a_name),
+                                       cmocka_unit_test(three_failed_saves_end_a_run),
+                                       cmocka_unit_test(a_run_goes_on_in_float8_and_back)};
     const struct CMUnitTest more[] = {cmocka_unit_test(any_strategy_at_any_time)};
     return getenv("STEPBENCH_RESUMES") ? cmocka_run_group_tests(more, folder_create, folder_remove)
                                        : cmocka_run_group_tests(tests, folder_create, folder_remove);

@@ -129,6 +129,31 @@ TEST_IN_FOLDER(files_are_safetensors)
     checkpoint_layout_free(l);
 }
 
+static int read_by_others(const char *path)
+{
+    int code;
+    OWNED char *command = xasprintf("python3 tests/checkpoint/public_readers.py '%s' 2>&1", path),
+               *text = command_text(command, &code);
+    print_message("%s", text);
+    return code;
+}
+
+/* Where Python has safetensors, numpy and xxhash. */
+TEST_IN_FOLDER(public_readers_load_them)
+{
+    open_folder(*state);
+    assert_true(save(*state, 3, 5).ok);
+    OWNED char *path = checkpoint_path(*state, 5), *file = folder_path(path, "optim-00002-of-00004.safetensors");
+    const int code = read_by_others(path);
+    if (code == EXIT_CODE_UNSUPPORTED || code == 127)
+        skip();
+    assert_int_equal(code, 0);
+    const int fd = open(file, O_RDWR);
+    assert_int_equal(pwrite(fd, "other", 5, 5000), 5);
+    close(fd);
+    assert_int_equal(read_by_others(path), 1);
+}
+
 static void expect_loaded_as(const checkpoint_model *m, const char *folder, int64_t step, int ranks)
 {
     checkpoint c;

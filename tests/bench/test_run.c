@@ -86,6 +86,24 @@ TEST(made_tokens_are_learned)
     csv_free(c);
 }
 
+/* Of 400 windows every fiftieth counts down, where all others count up. */
+TEST(outliers_are_said)
+{
+    enum { WINDOWS = 400, LENGTH = 16 };
+    OWNED char *tokens = folder_path(*state, "odd.bin"), *path = folder_path(*state, "out.txt");
+    FILE *f = fopen(tokens, "wb");
+    assert_non_null(f);
+    for (int i = 0; i <= WINDOWS * LENGTH; i++)
+        fwrite(&(uint16_t){(uint16_t)(i / LENGTH % 50 ? i % 31 : 30 - i % 31)}, 2, 1, f);
+    fclose(f);
+    OWNED char *run = xasprintf(SMALL "--steps 190 --lr 1e-2 --variant log --check 0 --data %s", tokens);
+    OWNED_CSV csv *c = rows_of(*state, run, EXIT_CODE_OK);
+    OWNED char *text = file_text(path);
+    if (!(csv_real(c, 0, "outliers") >= 1) || !strstr(text, "stands out: its loss of ") ||
+        !strstr(text, "stands out: its gradient norm of "))
+        fail_msg("%s outliers: %s", csv_cell(c, 0, "outliers"), text);
+}
+
 /* ---- planted errors ---- */
 
 static void expect_found(const char *folder, const char *arguments, const char *words)

@@ -86,7 +86,7 @@ TEST(made_tokens_are_learned)
     csv_free(c);
 }
 
-/* Of 400 windows every fiftieth counts down, where all others count up. */
+/* Every fiftieth window of 400 counts down, and all others count up. */
 TEST(outliers_are_said)
 {
     enum { WINDOWS = 400, LENGTH = 16 };

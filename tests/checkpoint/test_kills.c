@@ -14,22 +14,25 @@
 #include "tests/checkpoint/saved_state.h"
 
 enum { RANKS = 3 };
-static const double shortest_ms = 60;
+static const double shortest_ms = 60, named_ms = 10000;
 static double longest_ms = 60; /* until a kill; on a busy machine a save takes longer */
 static const char *const points[] = {"begin",  "block",   "sync",  "part", "manifest",
                                      "rename", "renamed", "trash", "spare"};
+enum { POINTS = sizeof points / sizeof *points, OF_RANK_0 = 4 /* it commits: points from here on are its own */ };
 
 static struct shared { /* with the ranks */
     atomic_llong committed;
-    atomic_int stop;
+    atomic_int died_at[POINTS];
 } * shared;
-static const char *point; /* of this rank */
-static atomic_int until;  /* passes of it */
+static int point = -1;   /* where this rank dies */
+static atomic_int until; /* passes of it */
 
 static void die_at(const char *name)
 {
-    if (point && strcmp(name, point) == 0 && atomic_fetch_sub(&until, 1) == 1)
-        kill(getpid(), SIGKILL);
+    if (point < 0 || strcmp(name, points[point]) != 0 || atomic_fetch_sub(&until, 1) != 1)
+        return;
+    atomic_fetch_add(&shared->died_at[point], 1);
+    kill(getpid(), SIGKILL);
 }
 
 static _Noreturn void be_rank(const char *folder, int rank, int64_t step)
@@ -62,20 +65,21 @@ static _Noreturn void be_rank(const char *folder, int rank, int64_t step)
 
 static void run_and_kill(const char *folder, int turn, int64_t step)
 {
-    const bool named = turn % 2;
-    const int victim = named ? turn / 2 % 2 * (turn % RANKS) : -1; /* rank 0 every other time: it commits */
+    const int at = turn % 2 ? turn / 2 % POINTS : -1;
+    const int victim = at < 0 ? -1 : at < OF_RANK_0 ? turn % RANKS : 0;
     pid_t ranks[RANKS];
     for (int i = 0; i < RANKS; i++) {
         ranks[i] = fork();
         if (ranks[i] == 0) {
-            point = i == victim ? points[(size_t)(turn / 2) % (sizeof points / sizeof *points)] : NULL;
+            point = i == victim ? at : -1;
             atomic_store(&until, 1 + turn % 5);
             be_rank(folder, i, step);
         }
     }
-    const double ms = named ? 2 * longest_ms : 1 + rng_uniform(77, 1, (uint64_t)turn) * longest_ms;
+    const double ms = at >= 0 ? named_ms : 1 + rng_uniform(77, 1, (uint64_t)turn) * longest_ms;
     for (double waited = 0; waited < ms; waited += 0.5) {
-        if (victim >= 0 && waitpid(ranks[victim], NULL, WNOHANG | WNOWAIT) == ranks[victim])
+        siginfo_t died = {.si_pid = 0};
+        if (victim >= 0 && waitid(P_PID, (id_t)ranks[victim], &died, WEXITED | WNOHANG | WNOWAIT) == 0 && died.si_pid)
             break;
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
     }
@@ -136,5 +140,8 @@ TEST_IN_FOLDER(nothing_is_lost)
         atomic_store(&shared->committed, step);
     }
     print_message("%d kills, %lld steps saved\n", kills, (long long)saves);
+    for (int i = 0; i < POINTS && kills >= 2 * POINTS; i++)
+        if (atomic_load(&shared->died_at[i]) == 0)
+            fail_msg("no rank died at '%s'", points[i]);
     assert_true(saves > kills / 4);
 }

@@ -48,6 +48,8 @@ CUDA    ?= 1
 PREFIX  ?= /usr/local
 VERSION := $(shell sed -n 's/.*STEPBENCH_VERSION "\(.*\)"/\1/p' common/core/version.h)
 RESULTS ?= $(filter-out results/published/ results/small/,$(sort $(dir $(wildcard results/*/bench_*.csv))))
+# A stranger's file may have any name: to make and to the shell it is text.
+unexport FILE
 ifeq ($(origin CC),default)
 CC := cc
 endif
@@ -489,7 +491,7 @@ pack: check-results
 	@$(foreach dir,$(patsubst %/,%,$(RESULTS)),bash $(SCRIPTS)/results.sh pack $(dir) &&) true
 
 unpack:
-	@into=$$(bash $(SCRIPTS)/results.sh unpack '$(FILE)' results) && $(MAKE) --no-print-directory check-results RESULTS="$$into"
+	@into=$$(bash $(SCRIPTS)/results.sh unpack $(call quote,$(value FILE)) results) && $(MAKE) --no-print-directory check-results RESULTS="$$into"
 
 # A bench with its least number of GPUs, by its lists of runs; one that runs apart is in no list of run_all.sh.
 check-results: $(REPORT) $(BENCHES)
@@ -498,8 +500,8 @@ check-results: $(REPORT) $(BENCHES)
 	    $(BUILD)/report --check $$dir $$(for bench in $(BENCHES); do \
 	        $$bench --list-runs | awk -F '\t' -v name=$${bench##*/} '$$1 == "apart" { apart = 1 } \
 	            $$1 == "run" && $$2 ~ /default/ && (!n || $$3 < n) { n = $$3 } END { if (n && !apart) print name ":" n }'; \
-	    done) || exit; \
-	done
+	    done) || code=$$?; \
+	done; exit $${code:-0}
 
 choices: $(BIN)/bench_transformer
 	@bash $(SCRIPTS)/choices.sh $(abspath $<)

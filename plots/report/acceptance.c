@@ -251,7 +251,7 @@ size_t results_accept(const char *dir, const char *const *benches, size_t count,
         }
         check_column(&v, c[k].table, c[k].name, ceiling);
     }
-    static const char *const folders[] = {"", "memory/", "profile/", "timeline/"};
+    static const char *const folders[] = {"", "memory/", "pipeline/", "profile/", "run/", "timeline/"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         check_folder(&v, dir, folders[i]);
     check_files(&v, dir);

@@ -56,6 +56,18 @@ TEST_WITH(a_clock_that_was_set_back, tree_create, folder_remove)
     expect_probes(*state, "rm out/config.mk", 1);
 }
 
+/* What somebody named a file runs neither in the shell nor in make. */
+TEST_WITH(a_file_to_unpack_may_have_any_name, tree_create, folder_remove)
+{
+    static const char *const names[] = {"x'\\''; touch ran; '\\''", "$(shell touch ran)", "`touch ran`"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        OWNED char *arguments = xasprintf("-i unpack FILE='%s'", names[i]),
+                   *said = make_says(*state, "true", arguments), *ran = folder_path(*state, "ran");
+        text_has(said, "is no name of a machine");
+        assert_int_equal(access(ran, F_OK), -1);
+    }
+}
+
 TEST_WITH(warnings_end_the_build_in_ci_alone, tree_create, folder_remove)
 {
     static const struct {

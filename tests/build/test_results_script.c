@@ -39,8 +39,14 @@ TEST_IN_FOLDER(what_strangers_send_stays_in_its_folder)
         {"echo 1 >\"$PWD/abs.csv\" && tar czPf box.tar.gz \"$PWD/abs.csv\"", "no plain file"},
         {"echo 1 >'box/a b.csv' && tar czf box.tar.gz box/a*", "no plain file"},
         {"mkdir -p other && echo 1 >other/x.csv && tar czf box.tar.gz other/x.csv", "no plain file"},
+        {"echo 1 >box/report.html && tar czf box.tar.gz box/report.html",
+         "nothing that make pack packs: box/report.html"},
+        {"mkdir box/x && echo 1 >box/x/report.md && tar czf box.tar.gz box/x/report.md",
+         "nothing that make pack packs"},
+        {"echo 1 >box/gemm_choices.csv && tar czf box.tar.gz box/gemm_choices.csv", "nothing that make pack packs"},
+        {"(cd box && seq -f %g.csv 17000 | xargs touch) && tar czf box.tar.gz box/*.csv", "holds more than 64 MiB"},
         {"truncate -s 70M box/x.csv && tar czf box.tar.gz box/x.csv", "holds more than 64 MiB"},
-        {"echo nonsense >box.tar.gz", "can't be read"},
+        {"echo nonsense >box.tar.gz", "can't be read: gzip: stdin: not in gzip format"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         OWNED char *said = NULL,

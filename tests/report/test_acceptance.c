@@ -57,6 +57,20 @@ TEST_IN_FOLDER(a_strange_run)
     remove(machine);
 }
 
+/* So are the files that figures are drawn from. */
+TEST_IN_FOLDER(a_strange_log)
+{
+    static const char *const folders[] = {"pipeline", "run"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        OWNED char *folder = folder_path(*state, folders[i]), *log = xasprintf("%s/log.csv", folder),
+                   *said = xasprintf("%s/log.csv: row 1 has a character in column 2", folders[i]);
+        mkdir(folder, 0777);
+        file_write(log, "# a run\nstep,loss\n1,`date`\n");
+        found(*state, "", said);
+        remove(log);
+    }
+}
+
 TEST_IN_FOLDER(reasons)
 {
     found(*state, ROW("fail", "4096", "nan", "GPU-a", "aaaaaaaaaaaa", "0", "1"), "1 rows failed, the first with: why");

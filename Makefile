@@ -401,13 +401,13 @@ $(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 
-# The first line of --help says what a program asks.
+# The first line of --help says what a program asks. Examples, and what values an option takes, have lines of their own.
 man: $(PROGRAMS)
 	@command -v help2man >/dev/null || { echo 'make man: help2man is missing; on Debian or Ubuntu: apt-get install help2man' >&2; exit 1; }
 	@mkdir -p $(BUILD)/man
-	@for program in $(BENCHES) $(BIN)/stepcmp $(BIN)/stepckpt; do \
-	    help2man --no-info --version-string='stepbench $(VERSION)' --name="$$($$program --help | sed -n '1s/^[^:]*: *//p')" \
-	        --output=$(BUILD)/man/$${program##*/}.1 $$program || exit; \
+	@for program in $(BENCHES) $(BIN)/stepcmp $(BIN)/stepckpt; do name=$${program##*/}; \
+	    help2man --no-info --version-string="$$name (stepbench) $(VERSION)" --name="$$($$program --help | sed -n '1s/^[^:]*: *//p')" \
+	        $$program | sed -e 's|^\\&\./|.br\n&|' -e 's|^.*\[default .*\]$$|.br\n&|' >$(BUILD)/man/$$name.1 || exit; \
 	done
 
 BINDIR     := $(DESTDIR)$(PREFIX)/bin

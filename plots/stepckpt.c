@@ -11,6 +11,8 @@
 #include "common/core/version.h"
 
 static const char usage[] =
+    "stepckpt: Which checkpoints are there, and are they whole?\n"
+    "\n"
     "usage: stepckpt list FOLDER\n"
     "       stepckpt verify CHECKPOINT\n"
     "       stepckpt export [--to cs336|llama] CHECKPOINT OUT\n"

@@ -10,9 +10,11 @@
 #include "common/compare/compare.h"
 
 static const char usage[] =
+    "stepcmp: What is slower, faster or the same in another run?\n"
+    "\n"
     "usage: stepcmp [OPTION ...] A B\n"
-    "Compares two runs of the suite case by case. A and B are folders of results, CSV files of a bench, or\n"
-    "COMMIT:PATH, a folder or file as git has it at a commit (PATH from the root of the repository).\n"
+    "A and B are folders of results, CSV files of a bench, or COMMIT:PATH, a folder or file as git has it at a commit\n"
+    "(PATH from the root of the repository).\n"
     "\n"
     "A time of B is SAME, FASTER, SLOWER or UNCLEAR, with a 95 % interval of its change. Bytes and counts are equal\n"
     "or CHANGED. A case that was ok in A and failed in B is BROKEN. Cases that only one side has, and those of\n"

@@ -154,3 +154,20 @@ TEST_IN_FOLDER(a_browser_shows_it_without_a_word)
             fail_msg("on the console: %s", strstr(said, "CONSOLE"));
     }
 }
+
+/* On a phone, the table over many machines keeps what its lines are of in sight, in whole words. */
+TEST_IN_FOLDER(many_machines_on_a_phone)
+{
+    if (!browser())
+        skip();
+    OWNED char *self = build_folder(), *page = folder_path(*state, "frames.html"),
+               *all = xasprintf("'%s/report' --all '%s' results/h*-x* >/dev/null", self, (char *)*state);
+    assert_int_equal(system(all), 0);
+    file_write(page, "<!DOCTYPE html><iframe src=\"report-all.html\" width=\"390\" height=\"800\"></iframe><p></p>\n"
+                     "<script>onload=()=>{const f=document.querySelector('iframe').contentDocument,\n"
+                     "w=f.querySelector('.wide'),c=w.querySelector('td');w.scrollLeft=500;\n"
+                     "document.querySelector('p').textContent=(w.scrollLeft>400)+' '+(c.offsetWidth>=80)+' '+\n"
+                     "(c.getBoundingClientRect().left==w.getBoundingClientRect().left)}</script>\n");
+    OWNED char *dom = shown(*state, 1);
+    text_has(dom, "<p>true true true</p>");
+}

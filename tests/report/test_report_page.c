@@ -511,9 +511,36 @@ TEST_IN_FOLDER(ranks_of_the_cpu_have_a_page)
     folder_write(*state, "machine.csv", "run_id,key,value\nr-1,cpu,A CPU\n");
     folder_write(*state, "bench_allreduce.csv", none);
     OWNED char *alone = report_text(*state);
-    text_has(alone, "The fixed cases of a first screen need a GPU, so none of them ran here.");
+    text_has(alone, "None of the fixed cases of a first screen ran here.");
     text_lacks(alone, "| bf16 matrix product");
     text_lacks(alone, "Limits:");
+}
+
+/* A machine without a GPU has cases of its own on the first screen, and a last line of them. */
+TEST_IN_FOLDER(a_cpu_has_its_cases)
+{
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,cpu,A CPU\n");
+    folder_write(*state, "bench_roofline.csv",
+                 "schema,method,bench,variant,status,reason,dtype,bytes,tflops,gb_s" RUN
+#define OF_CPU ",r-1,c-1,box,A CPU,,cpu,1,aaaaaaaaaaaa,0,2026-11-21T10:00:00Z\n"
+                 "3,1,bench_roofline,gemm,ok,,fp32,nan,0.05,nan" OF_CPU
+                 "3,1,bench_roofline,gemm,ok,,fp32,nan,0.25,nan" OF_CPU
+                 "3,1,bench_roofline,copy_kernel,ok,,,67108864,nan,9" OF_CPU
+                 "3,1,bench_roofline,copy_kernel,ok,,,268435456,nan,7" OF_CPU);
+    folder_write(*state, "bench_transformer.csv",
+                 "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,attention,warmup,"
+                 "step_ms,tokens_per_s,peak_bytes,params" RUN
+                 "3,1,bench_transformer,kernels,ok,,tiny,2,32,fp32,train-step,none,flash,5,4,16000,100,2000" OF_CPU
+                 "3,1,bench_transformer,kernels,ok,,tiny,2,16,fp32,train-step,none,flash,5,2,17000,100,2000" OF_CPU);
+    OWNED char *build = build_folder(), *said_of = xasprintf("'%s/report' '%s'", build, (char *)*state);
+    int code;
+    OWNED char *said = command_text(said_of, &code), *text = folder_text(*state, "report.md");
+    text_has(text, "| fp32 matrix product on the CPU, best of all shapes | 250 GFLOP/s |");
+    text_has(text, "| copy of 256 MiB | 7.00 GB/s |");
+    text_has(text, "| training step, tiny S 32 batch 2, fp32 | 16000 tokens/s |");
+    text_lacks(text, "| bf16 matrix product");
+    text_lacks(text, "Limits:");
+    text_has(said, "\nCPU: A CPU: fp32 250 GFLOP/s, copy 7.00 GB/s, tiny 16000 tokens/s; ");
 }
 
 /* ---- several folders ---- */

@@ -95,6 +95,22 @@ FROM (SELECT 10, n(1e3 * median_ms) || ' us on ' || ranks, NULL, '', 'bench_allr
 UNION ALL SELECT 11, n(1e3 / tokens_per_j) || ' mJ per token', NULL, '', '', NULL, '%', NULL
 FROM steps
 WHERE size = 'xl' AND seq = 1024 AND tokens_per_j > 0
+-- What every run without a GPU has.
+UNION ALL SELECT * FROM (SELECT 12, n(1e3 * tflops) || ' GFLOP/s', NULL, '', 'bench_roofline', id, '%', NULL
+FROM bench_roofline
+WHERE status = 'ok' AND device = 'cpu' AND variant GLOB 'gemm*' AND dtype = 'fp32' ORDER BY tflops DESC LIMIT 1)
+UNION ALL SELECT 13, n(gb_s) || ' GB/s', NULL, '', 'bench_roofline', id, '%', NULL
+FROM bench_roofline
+WHERE status = 'ok' AND device = 'cpu' AND variant = 'copy_kernel' AND bytes = 268435456
+UNION ALL SELECT * FROM (SELECT 14, n(tokens_per_s) || ' tokens/s', NULL, '', 'bench_transformer', id, '%', NULL
+FROM default_steps
+WHERE status = 'ok' AND device = 'cpu' AND variant = 'kernels' AND precision = 'fp32' AND mode = 'train-step'
+    AND size = 'tiny' AND seq = 32 AND batch = 2 AND attention = 'flash' AND recompute = 'none' AND warmup = 5
+    AND coalesce(custom, 0) = 0 LIMIT 1)
+UNION ALL SELECT * FROM (SELECT 15, n(busbw_gb_s) || ' GB/s on ' || ranks, NULL, '', 'bench_allreduce', id, '%', NULL
+FROM bench_allreduce
+WHERE status = 'ok' AND device = 'cpu' AND variant = 'all-reduce' AND bytes = 100000000 AND dtype = 'fp32' AND ranks = 2
+    LIMIT 1)
 
 -- How far several runs of these cases are apart, and how long one takes on a GPU that is busy for longer.
 @view of_rows
@@ -138,7 +154,11 @@ FROM (VALUES
     (8, 'FSDP, 2.7b S 2048 batch 2 per GPU'),
     (9, 'all-reduce of 1 GiB, bus bandwidth'),
     (10, 'all-reduce of 1 KiB'),
-    (11, 'energy of the xl step above')) c
+    (11, 'energy of the xl step above'),
+    (12, 'fp32 matrix product on the CPU, best of all shapes'),
+    (13, 'copy of 256 MiB'),
+    (14, 'training step, tiny S 32 batch 2, fp32'),
+    (15, 'all-reduce of 100 MB, bus bandwidth')) c
 LEFT JOIN measured m ON m.nth = c.column1
 LEFT JOIN again a ON a.nth = m.nth
 LEFT JOIN long l ON l.nth = m.nth
@@ -151,10 +171,12 @@ LEFT JOIN judged r ON r.why IS NOT NULL AND r.table_ = m.table_ AND r.work LIKE 
 @into last_line
 SELECT group_concat(column2 || ' ' || substr(value, 1, instr(value || ', median', ', median') - 1)
     || iif(nth = 5 AND share <> '', ' (' || share || ')', ''), ', ') AS said
-FROM (SELECT * FROM first JOIN (VALUES (1, 'bf16'), (2, 'copy'), (5, 'xl'), (8, 'FSDP 2.7b'), (9, 'all-reduce'))
+FROM (SELECT * FROM first JOIN (VALUES (1, 'bf16'), (2, 'copy'), (5, 'xl'), (8, 'FSDP 2.7b'), (9, 'all-reduce'),
+    (12, 'fp32'), (13, 'copy'), (14, 'tiny'), (15, 'all-reduce'))
     ON column1 = nth WHERE value <> '' ORDER BY nth)
+WHERE NOT EXISTS (SELECT 1 FROM main_device WHERE other AND device = 'cpu')
 
--- None of these cases is of CPU ranks on a machine with GPUs, and a machine without a GPU seldom runs one.
+-- None of these cases is of CPU ranks on a machine with GPUs; a machine without a GPU has cases of its own.
 @view cases_stand
 SELECT 1 FROM main_device WHERE device <> 'cpu' OR NOT other AND EXISTS (SELECT 1 FROM first WHERE value <> '')
 
@@ -162,15 +184,17 @@ SELECT 1 FROM main_device WHERE device <> 'cpu' OR NOT other AND EXISTS (SELECT 
 SELECT what AS "what (fixed cases)", value AS "value:", share AS "of its limit:",
     peer AS "strongest peer, its time over ours", runs AS "other runs?"
 FROM first
-WHERE EXISTS (SELECT 1 FROM cases_stand) ORDER BY nth
+WHERE EXISTS (SELECT 1 FROM cases_stand)
+    AND (value <> '' OR (nth > 11) = ((SELECT device FROM main_device) = 'cpu')) ORDER BY nth
 
 Limits: the data sheet for products, copies and MFU; the measured product for attention; the measured copy between GPUs
 for all-reduce. The efficiency of a data-parallel step is the time that it would take without communication over the
 time it takes. Brackets hold the smallest and the largest ratio of the rounds, or of the steps. Throughput and MFU are
 means over all steps, and MFU counts the causal half of attention. An empty cell was not run.
-@from cases_stand
+@from cases_stand WHERE EXISTS (SELECT 1 FROM main_device WHERE device <> 'cpu')
+    OR EXISTS (SELECT 1 FROM first WHERE share <> '')
 
-The fixed cases of a first screen need a GPU, so none of them ran here.
+None of the fixed cases of a first screen ran here.
 @from main_device WHERE device = 'cpu' AND NOT other AND NOT EXISTS (SELECT 1 FROM cases_stand)
 
 -- ---- at most ten lines ----

@@ -147,7 +147,7 @@ TEST(sound_with_other_axes)
         SHAPE MESH "--variant copy,push --strategy ddp,zero1,fsdp --heads-kv 1 --micro-batches 2 --clip 0.01",
         SHAPE SEQUENCES "--variant nccl,push --strategy fsdp --heads-kv 1 --micro-batches 2 --clip 0.01",
         SHAPE MESH "--variant nccl --strategy fsdp --recompute block", SHAPE ALL_AXES "--variant nccl --clip 1",
-        "--seq 24 --d-model 128 --heads 8 --heads-kv 2 --iters 0 --ranks 4 --variant nccl,push " FP32};
+        FP32 "--seq 24 --d-model 128 --heads 8 --heads-kv 2 --iters 0 --ranks 4 --variant nccl,push"};
     needs_gloo();
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         int code;

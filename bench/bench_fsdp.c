@@ -205,11 +205,6 @@ static bool applies(const char *option, const char *variant)
            (units && strcmp(variant, "zero2") != 0);
 }
 
-static bool validate(const options *o, char *msg, size_t msg_bytes)
-{
-    return model_steps_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
-}
-
 static const bench_info info = {
     .name = "bench_fsdp",
     .summary = "What does it cost to shard the whole model among the ranks, and what does it save?",
@@ -222,7 +217,7 @@ static const bench_info info = {
                 "./bench_fsdp --ranks 2 --cp 2 --size 2.7b --seq 32768 --batch 1 --variant fsdp\n"
                 "./bench_fsdp --device cpu --ranks 2,3",
     BENCH_TABLES,
-    .validate = validate,
+    .validate = model_shared_steps_validate,
     .applies = applies,
     .order = 125,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",

@@ -126,11 +126,6 @@ static bool applies(const char *option, const char *variant)
     return strcmp(option, "chunks") != 0 || strcmp(variant, "interleaved") == 0;
 }
 
-static bool validate(const options *o, char *msg, size_t msg_bytes)
-{
-    return model_steps_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
-}
-
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 512 --variant 1f1b,zb-v --iters 5"},
     /* torch.distributed.pipelining runs the same (tests/peers/pp.py). */
@@ -172,7 +167,7 @@ static const bench_info info = {
                 "./bench_pp --ranks 2 --variant zb-v --balance even,measured --clip 0,1\n"
                 "./bench_pp --device cpu --ranks 2,4 --layers 8",
     BENCH_TABLES,
-    .validate = validate,
+    .validate = model_shared_steps_validate,
     .applies = applies,
     .order = 128,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1 --layers 4 --micro-batches 4",

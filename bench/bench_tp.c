@@ -91,11 +91,6 @@ static const bench_run run_table[] = {
     {RUN_CPU, 0, 2, "--ranks 3 --seq 30 --d-model 96 --heads 6 --precision fp32,bf16 --variant nccl --loss gathered"},
     {0}};
 
-static bool validate(const options *o, char *msg, size_t msg_bytes)
-{
-    return model_steps_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
-}
-
 static bool applies(const char *option, const char *variant)
 {
     const team_way *w = team_way_find(variant);
@@ -116,7 +111,7 @@ static const bench_info info = {
                 "./bench_tp --size 2.7b --seq 2048 --variant nccl --loss parallel,gathered\n"
                 "./bench_tp --device cpu --ranks 2,4",
     BENCH_TABLES,
-    .validate = validate,
+    .validate = model_shared_steps_validate,
     .applies = applies,
     .order = 127,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",

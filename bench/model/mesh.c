@@ -113,3 +113,8 @@ bool model_mesh_validate(const options *o, char *msg, size_t msg_bytes)
         snprintf(msg, msg_bytes, "%s", first);
     return possible;
 }
+
+bool model_shared_steps_validate(const options *o, char *msg, size_t msg_bytes)
+{
+    return model_steps_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);
+}

@@ -28,3 +28,5 @@ bool model_mesh_of(const bench_case *c, const step_options *o, int chunks, model
 /* For bench_info.validate: false with the sentence of the first case if no case has a mesh that is possible, or with one
  * for a list whose meshes are the axes of one. */
 bool model_mesh_validate(const options *o, char *msg, size_t msg_bytes);
+/* The same behind model_steps_validate. */
+bool model_shared_steps_validate(const options *o, char *msg, size_t msg_bytes);

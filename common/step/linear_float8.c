@@ -358,35 +358,32 @@ static void make_input(step *s, int layer, const matrix *m, bool output, arena_s
          turned ? step_pointer(s, *turned) : NULL, s->main);
 }
 
+/* Whether the input of a layer, and the gradient of its output, may be cast both ways at once. */
+static bool casts_both_ways(const step *s, int which)
+{
+    int out, in;
+    float8_weight_shape(s, which, &out, &in);
+    return s->float8 && !s->eager && s->float8->products[PASS_DW] && layer_fits(s, out, in);
+}
+
 void float8_input(step *s, int which, int layer, arena_slot x, arena_slot *turned)
 {
-    struct step_float8 *f = s->float8;
     int out, in;
-    if (!f || s->eager || *turned >= 0 || !f->products[PASS_DW])
+    if (*turned >= 0 || !casts_both_ways(s, which))
         return;
     float8_weight_shape(s, which, &out, &in);
-    if (!layer_fits(s, out, in))
-        return;
-    const matrix m = operand_of(step_pointer(s, x), s->tokens, in, in, false, f->products[PASS_Y]->a.format,
+    const matrix m = operand_of(step_pointer(s, x), s->tokens, in, in, false, s->float8->products[PASS_Y]->a.format,
                                 word_of(which, layer, OF_X));
     make_input(s, layer, &m, true, turned);
 }
 
 /* ---- norms, RoPE and SwiGLU within casts ---- */
 
-/* Ranks that have rows of their own gather what a norm makes. */
-static bool holds_norm(const step *s, int which)
-{
-    int out, in;
-    float8_weight_shape(s, which, &out, &in);
-    return s->float8 && !s->eager && s->float8->products[PASS_DW] && s->rows == s->tokens &&
-           s->param_dtype == s->dtype && layer_fits(s, out, in);
-}
-
 bool float8_norm(step *s, int which, int layer, arena_slot x, arena_slot rstd, bool output, arena_slot *turned)
 {
     const param_kind gain = which == LINEAR_QKV ? PARAM_LN1 : PARAM_LN2;
-    if (!holds_norm(s, which))
+    if (!casts_both_ways(s, which) || s->param_dtype != s->dtype ||
+        s->rows != s->tokens) /* ranks that have rows of their own gather what a norm makes */
         return false;
     if (output)
         norm_make(s, gain, layer, x, -1, rstd);
@@ -404,9 +401,7 @@ bool float8_norm(step *s, int which, int layer, arena_slot x, arena_slot rstd, b
 
 bool float8_rope_backward(step *s, int layer, arena_slot d_qkv)
 {
-    const struct step_float8 *f = s->float8;
-    if (!f || s->eager || !f->products[PASS_DW] || s->micro->split || !layer_fits(s, s->qkv, s->d) ||
-        s->head_dim % TURNED_UNIT != 0)
+    if (!casts_both_ways(s, LINEAR_QKV) || s->micro->split || s->head_dim % TURNED_UNIT != 0)
         return false;
     const matrix d = {.from = {.source = SB_FROM_ROPE_GRADIENT,
                                .table = s->rope_table,
@@ -417,7 +412,7 @@ bool float8_rope_backward(step *s, int layer, arena_slot d_qkv)
                       .rows = s->tokens,
                       .columns = s->qkv,
                       .ld = s->qkv,
-                      .format = f->products[PASS_DX]->a.format,
+                      .format = s->float8->products[PASS_DX]->a.format,
                       .word = word_of(LINEAR_QKV, layer, OF_DY)};
     make_gradient(s, LINEAR_QKV, layer, &d);
     return true;
@@ -425,10 +420,9 @@ bool float8_rope_backward(step *s, int layer, arena_slot d_qkv)
 
 static bool holds_swiglu(const step *s)
 {
-    const struct step_float8 *f = s->float8;
-    if (!f || s->eager || !f->products[PASS_DW] || !layer_fits(s, s->f, s->d))
+    if (!casts_both_ways(s, LINEAR_W2))
         return false;
-    const sb_scaling scaling = f->products[PASS_DX]->a.scaling;
+    const sb_scaling scaling = s->float8->products[PASS_DX]->a.scaling;
     return scaling == SB_SCALE_TENSOR || scaling == SB_SCALE_ROW || s->f % BLOCK == 0;
 }
 

@@ -110,8 +110,8 @@ static sqlite3 *empty_database(void)
 static void make_views(sqlite3 *db)
 {
     db_run(db, "report",
-           "CREATE VIEW all_first AS SELECT place_ AS place, nth, what, substr(value, 1, instr(value || ', median', "
-           "', median') - 1) AS value, share, peer FROM all_first_;" /* medians are on the page of each machine */
+           "CREATE VIEW all_first AS SELECT place_ AS place, nth, what, coalesce(brief, '') AS value, share, peer "
+           "FROM all_first_;" /* medians are on the page of each machine */
            "CREATE VIEW folder AS SELECT f.*, n.date, n.version FROM folders f JOIN newest n ON n.place_ = f.place");
 }
 

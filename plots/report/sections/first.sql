@@ -138,6 +138,7 @@ JOIN minutes s USING (bench, variant, options) WHERE s.part IS w.part AND longer
 
 @into first
 SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value,
+    substr(m.value, 1, instr(m.value || ', median', ', median') - 1) AS brief,
     iif(m.share IS NULL, '', trim(m.more || printf(' %.0f %%', m.share))) AS share,
     coalesce(p.peer || printf(' %.2f', p.ratio) || iif(p.low IS NULL, '', printf(' [%.2f, %.2f]', p.low, p.high)),
     r.peer || ': not compared, ' || substr(r.why, 1, instr(r.why || ':', ':') - 1), '') AS peer,
@@ -169,8 +170,7 @@ LEFT JOIN judged r ON r.why IS NOT NULL AND r.table_ = m.table_ AND r.work LIKE 
 
 -- Five of them on one line, which ./run_all.sh ends with.
 @into last_line
-SELECT group_concat(column2 || ' ' || substr(value, 1, instr(value || ', median', ', median') - 1)
-    || iif(nth = 5 AND share <> '', ' (' || share || ')', ''), ', ') AS said
+SELECT group_concat(column2 || ' ' || brief || iif(nth = 5 AND share <> '', ' (' || share || ')', ''), ', ') AS said
 FROM (SELECT * FROM first JOIN (VALUES (1, 'bf16'), (2, 'copy'), (5, 'xl'), (8, 'FSDP 2.7b'), (9, 'all-reduce'),
     (12, 'fp32'), (13, 'copy'), (14, 'tiny'), (15, 'all-reduce'))
     ON column1 = nth WHERE value <> '' ORDER BY nth)

@@ -324,8 +324,8 @@ static void fill_within(train_case *c)
         fill_x(c, p->dtype, p->rows, p->columns, p->ld, VALUES_EDGES);
         slot *beside = slot_input(c, turns ? "table" : "gain", turns ? SB_FP32 : p->dtype,
                                   turns ? (size_t)p->from.seq * (size_t)p->from.head_dim : columns, 1);
-        for (size_t i = 0; i < beside->n;
-             i++) /* products of 16 bits are exact in fp32, so that both backends make the same */
+        /* Products of 16 bits are exact in fp32, so that both backends make the same. */
+        for (size_t i = 0; i < beside->n; i++)
             slot_set(beside, i, bf16_to_float(bf16_from_float(slot_get(beside, i))));
     } else {
         fill_gates(slot_input(c, "gate_up", p->dtype, rows * ld, 1), rows, ld / 2);

@@ -132,6 +132,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 20, "--ranks {gpus} --size small --batch 2 --strategy fsdp --variant async --saves 1 --iters 3 --load-into ddp --load-ranks 1"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --variant device --saves 1 --iters 3 --load-into ddp,fsdp"},
     {RUN_FULL, 2, 95, "--ranks {gpus} --size xl --batch 2 --strategy fsdp --saves 3"},
+    {RUN_FULL, 2, 50, "--ranks {gpus} --size small,xl --batch 2 --strategy fsdp --variant async,device --fusion graph --saves 3"},
     /* Its forward and backward are longer than the copy. */
     {RUN_FULL, 2, 40, "--ranks {gpus} --size xl --seq 4096 --batch 4 --recompute block --strategy fsdp --variant lazy --saves 2 --iters 5"},
     /* A step of seconds hides its copy. 98 GB are pinned and two checkpoints lie in memory: 293 GB, skipped where /dev/shm has less. */

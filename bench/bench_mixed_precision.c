@@ -174,12 +174,12 @@ static const bench_run run_table[] = {
      "--variant float8 --shape 4096x12800x1600,8192x8192x8192 --product "
      "bf16,tensor-fast,tensor,row-fast,row,block"},
     /* The twelve products of a layer of xl. */
-    {RUN_FULL, 1, 18,
+    {RUN_FULL, 1, 25,
      "--variant float8 --shape 4096x4800x1600,4096x1600x1600,4096x12800x1600,4096x1600x6400 --product "
-     "bf16,tensor-fast"},
-    {RUN_FULL, 1, 34,
+     "bf16,tensor-fast,block"},
+    {RUN_FULL, 1, 68,
      "--variant float8 --shape 4096x1600x4800,4096x1600x1600,4096x1600x12800,4096x6400x1600,4800x1600x4096,"
-     "1600x1600x4096,12800x1600x4096,1600x6400x4096 --product bf16,tensor-e5m2"},
+     "1600x1600x4096,12800x1600x4096,1600x6400x4096 --product bf16,tensor-e5m2,block,block-dw"},
     {RUN_FULL, 1, 140, "--variant float8"},
     {RUN_FULL, 1, 50, FLOAT8_ERRORS " --settle 0"},
     {RUN_FULL, 1, 60, "--variant timing --size large --seq 128,512,1024"},

@@ -137,6 +137,8 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 30, "--ranks {gpus} --variant 1f1b --max-ctas 0,1,4"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --transport copy --update after --variant 1f1b,zb-h1,zb-v"},
     {RUN_FULL, 2, 40, "--ranks {gpus} --variant 1f1b,zb-h1 --fusion graph"},
+    {RUN_FULL, 2, 40,
+     "--ranks {gpus} --variant 1f1b --precision bf16-pure,fp8-tensorwise,fp8-block --transport copy --iters 10"},
     {RUN_CPU, 0, 3, "--ranks 4 --mesh pp2+tp2,pp2+dp_shard2 --variant 1f1b,zb-v --clip 1"},
     /* bench_mesh --variant measured predicts these. */
     {RUN_FULL, 2, 36, "--ranks 2 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},

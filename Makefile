@@ -29,6 +29,7 @@
 ## make pack RESULTS=results/<machine>: checks it and packs it as <machine>.tar.gz, to be sent
 ## make unpack FILE=<machine>.tar.gz: unpacks what somebody sent to results/, however hostile, and checks it
 ## make columns       docs/columns.md: every column of every bench, as --list explains it
+## make judged        builds, and notes that nothing spilled, so that CI need not ask that again
 ## make choices       times all matrix products of bench_transformer on this GPU, for common/train/tune/choices/; takes minutes
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, tidy (clang-tidy over the C code), clean
@@ -66,7 +67,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib dist man install test-install test-launchers test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results pack unpack choices \
+.PHONY: all lib dist man install test-install test-launchers test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results pack unpack choices judged \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -287,17 +288,24 @@ $(BUILD)/%.cu.o: %.cu
 	    2>$(ptxas_log) || { cat $(ptxas_log) >&2; exit 1; }
 	@grep -vE '^ptxas info |bytes stack frame|^$$' $(ptxas_log) >&2 || true
 
+# An nvcc that hurries spills, and is not asked whether it does.
+HURRIES := $(findstring -Ofc,$(NVCCFLAGS))
 # Fails when a kernel listed as spill-free spills where it must not, or when ptxas had to serialize the tensor-core pipeline.
 check_ptxas = NVCC_VERSION='$(NVCC_VERSION)' WERROR='$(WERROR)' bash $(SCRIPTS)/check_ptxas.sh $(1) kernels/cuda/spill_free.txt \
               $(foreach k,$(patsubst kernels/cuda/%.cu,%,$(2)),$(BUILD)/ptxas/$(subst /,.,$(k)).txt)
 $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
 	@mkdir -p $(@D)
-	@$(call check_ptxas,,$(KERNEL_CU))
+	@$(if $(HURRIES),,$(call check_ptxas,,$(KERNEL_CU)))
 	@touch $@
+# Writes into spill_free.txt what has been seen not to spill, so that CI may compile it in a hurry.
+judged: $(BUILD)/ptxas/ok
+	@$(if $(NVCCFLAGS)$(if $(HAVE_CUDA),$(filter-out 1,$(words $(filter 90,$(subst $(comma), ,$(CUDA_ARCHS))))),none), \
+	    echo 'make judged: only a build with CUDA for sm_90 and without NVCCFLAGS tells what spills' >&2; exit 2, \
+	    bash $(SCRIPTS)/judged.sh --write)
 # make test-archs: host code tells no architecture from another, and Hopper kernels are for one only.
 $(BUILD)/ptxas/portable: $(call object,$(PORTABLE_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
 	@mkdir -p $(@D)
-	@$(if $(findstring -Ofc,$(NVCCFLAGS)),,$(call check_ptxas,--some,$(PORTABLE_CU))) # nvcc that hurries spills
+	@$(if $(HURRIES),,$(call check_ptxas,--some,$(PORTABLE_CU)))
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(COMMON_O) $(KERNEL_O) \

@@ -37,7 +37,7 @@ awk -v list="$list" -v some="$some" -v toolkit="${NVCC_VERSION:-}" -v strict="${
                 measured_with = word[2]
                 measured_on = word[3]
                 for (i = 3; i <= words; i++) measured[word[i]] = 1
-            } else if (words) patterns[++n] = word[1]
+            } else if (words && word[1] != "judged") patterns[++n] = word[1]
         }
     }
     FNR == 1 { arch = "" }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The check for kernels that must not spill (common/build/check_ptxas.sh), on made-up logs: it ends the build where the
- * list was measured, and warns in one line elsewhere. Run from the project's root. */
+ * list was measured, and warns in one line elsewhere; and what of it need not be asked again (judged.sh). Run from the
+ * project's root. */
 #include "tests/support/test.h"
 
-static const char list[] = "# kernels\nmeasured 13.0 sm_90 sm_90a\nadamw_kernel # of both\nsoftmax_kernel\n";
+static const char list[] =
+    "# kernels\nmeasured 13.0 sm_90 sm_90a\njudged 0123\nadamw_kernel # of both\nsoftmax_kernel\n";
 
 #define KERNEL(name, arch, bytes)                                                                                      \
     "ptxas info    : Compiling entry function '" name "' for '" arch "'\n"                                             \
@@ -71,6 +73,50 @@ TEST_IN_FOLDER(a_spill_ends_the_build_where_it_was_measured)
             fail_msg("case %zu: exit code %d: %s", i, code, said);
         free(said);
     }
+}
+
+/* Whether judged.sh, in a tree of a few files with an nvcc of its own, finds its hash; first it may write that. */
+static bool judged(const char *tree, const char *option)
+{
+    OWNED char *command = xasprintf("PATH='%s/bin':$PATH bash '%s/common/build/judged.sh' %s", tree, tree, option);
+    return system(command) == 0;
+}
+
+TEST_IN_FOLDER(what_was_judged_is_these_sources_by_these_flags)
+{
+    static const struct {
+        const char *path, *before, *after;
+    } parts[] = {
+        {"Makefile", "COMPILE_CU := nvcc -O3 $(NVCCFLAGS)\nall:\n", "COMPILE_CU := nvcc -O2 $(NVCCFLAGS)\nall:\n"},
+        {"kernels/cuda/a.cu", "1", "2"},
+        {"kernels/cuda/a.cuh", "1", "2"},
+        {"common/core/numeric.h", "1", "2"},
+        {"bin/nvcc", "#!/bin/sh\necho release 13.0", "#!/bin/sh\necho release 13.1"},
+    };
+    OWNED char *folders = xasprintf("cd '%s' && mkdir -p bin common/build common/core kernels/cuda && "
+                                    "touch common/core/rng.h bin/nvcc && chmod +x bin/nvcc",
+                                    (char *)*state),
+               *script = folder_path(*state, "common/build/judged.sh"), *text = file_text("common/build/judged.sh"),
+               *list_path = folder_path(*state, "kernels/cuda/spill_free.txt");
+    assert_int_equal(system(folders), 0);
+    file_write(script, text);
+    file_write(list_path, "judged 0\nadamw_kernel\n");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        OWNED char *path = folder_path(*state, parts[i].path);
+        file_write(path, parts[i].before);
+    }
+    assert_false(judged(*state, ""));
+    assert_true(judged(*state, "--write"));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        OWNED char *path = folder_path(*state, parts[i].path);
+        file_write(path, parts[i].after);
+        if (judged(*state, ""))
+            fail_msg("%s has changed since", parts[i].path);
+        file_write(path, parts[i].before);
+        assert_true(judged(*state, ""));
+    }
+    file_write(list_path, "adamw_kernel\n");
+    assert_false(judged(*state, "--write"));
 }
 
 TEST_IN_FOLDER(each_architecture_has_its_line)

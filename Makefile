@@ -394,8 +394,8 @@ $(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $
 $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
 # Tests of checkpoints share a state that no trainer made.
 $(addprefix $(BUILD)/tests/checkpoint/test_,checkpoint crash kills stepckpt): $(BUILD)/tests/checkpoint/saved_state.c.o
-# Saves whose writes are counted.
-$(BUILD)/tests/checkpoint/test_checkpoint: LIBS += -Wl,--wrap=pwrite
+# Saves whose writes are counted, and of a device that is behind.
+$(BUILD)/tests/checkpoint/test_checkpoint: LIBS += $(addprefix -Wl$(comma)--wrap=,pwrite device_stream_follow device_sync)
 # Packed documents of bench_flash beside those of its peers.
 $(BUILD)/tests/peers/test_peers: $(call object,bench/attention/documents.c)
 # Saves whose changes of files are recorded, and replayed up to any point.

@@ -3,6 +3,7 @@
  * is wrong with them is one sentence, and the last complete one stays. */
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -529,6 +530,23 @@ TEST_IN_FOLDER(a_full_disk_loses_nothing)
     expect_loaded(*state, 3, 2);
 }
 
+static bool full; /* the disk, behind the headers of files */
+
+/* As most disks are: they give a file its size, and then have no room for its blocks. */
+TEST_IN_FOLDER(a_disk_that_fills_up_loses_nothing)
+{
+    open_folder(*state);
+    assert_true(save(*state, 2, 1).ok);
+    full = true;
+    const checkpoint_saved saved = save(*state, 2, 2);
+    full = false;
+    assert_false(saved.ok);
+    assert_non_null(strstr(saved.why, "can't write"));
+    assert_non_null(strstr(saved.why, "No space left on device"));
+    assert_int_equal(checkpoint_folder_partial(*state), 0);
+    expect_loaded(*state, 1, 2);
+}
+
 /* A rank that never comes: the others' save ends with a sentence. */
 TEST_IN_FOLDER(a_missing_rank_is_named)
 {
@@ -548,6 +566,61 @@ TEST_IN_FOLDER(a_missing_rank_is_named)
     assert_int_equal(checkpoint_folder_partial(*state), 0);
     checkpoint_saver_free(s);
     saved_rank_free(&r);
+    device_close(d);
+    checkpoint_layout_free(l);
+}
+
+/* ---- a device that is behind ---- */
+
+static const saved_rank *behind; /* its last update has not run yet */
+
+static void catch_up(void)
+{
+    if (behind)
+        saved_fill(behind, 2);
+    behind = NULL;
+}
+
+void __real_device_stream_follow(device *d, void *to, void *from);
+void __wrap_device_stream_follow(device *d, void *to, void *from);
+void __real_device_sync(device *d);
+void __wrap_device_sync(device *d);
+
+void __wrap_device_stream_follow(device *d, void *to, void *from)
+{
+    if (from == device_stream(d))
+        catch_up();
+    __real_device_stream_follow(d, to, from);
+}
+
+void __wrap_device_sync(device *d)
+{
+    catch_up();
+    __real_device_sync(d);
+}
+
+/* What a CPU is asked to do is done at once. This one updates its state only when something waits for its own stream. */
+TEST_IN_FOLDER(copies_begin_behind_the_last_update)
+{
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    device *d = device_open(DEVICE_CPU, 0);
+    open_folder(*state);
+    for (int way = CHECKPOINT_SYNC; way <= CHECKPOINT_DEVICE; way++) {
+        checkpoint_save_options o = plain(*state);
+        o.way = (checkpoint_way)way;
+        o.ranks = 1;
+        saved_rank r = saved_rank_create(l, 0, 1);
+        checkpoint_saver *s = checkpoint_saver_create(&o, d, l, &r.pieces, why, sizeof why);
+        const checkpoint_state note = saved_note(2, 1);
+        saved_fill(&r, 1);
+        behind = &r;
+        checkpoint_save(s, &note);
+        assert_true(checkpoint_save_wait(s).ok);
+        expect_loaded(*state, 2, 1);
+        behind = NULL;
+        checkpoint_saver_free(s);
+        saved_rank_free(&r);
+    }
     device_close(d);
     checkpoint_layout_free(l);
 }
@@ -582,6 +655,10 @@ static int count_write(int file, int by, bool *first)
 ssize_t __wrap_pwrite(int fd, const void *from, size_t bytes, off_t offset)
 {
     bool first, ignored;
+    if (full && offset > 0) {
+        errno = ENOSPC;
+        return -1;
+    }
     if (!counted || bytes < BIG)
         return __real_pwrite(fd, from, bytes, offset);
     assert_true(fd < FILES);
@@ -680,6 +757,13 @@ TEST_IN_FOLDER(damaged_manifests_never_crash)
     const size_t bytes = file_bytes(*state, 2, "manifest.json", &text);
     OWNED char *copy = xmalloc(bytes + 1);
     int read = 0;
+    for (size_t at = 0; at < bytes; at++) {
+        checkpoint_manifest m;
+        text[at] ^= (char)(1 << at % 5);
+        assert_false(checkpoint_manifest_read(text, bytes, &m, why, sizeof why));
+        checkpoint_manifest_free(&m);
+        text[at] ^= (char)(1 << at % 5);
+    }
     for (uint64_t i = 0; i < 3000; i++) {
         checkpoint_manifest m;
         memcpy(copy, text, bytes + 1);

@@ -403,8 +403,8 @@ $(BUILD)/tests/checkpoint/test_crash: LIBS += $(addprefix -Wl$(comma)--wrap=,ope
 # GPUs and drivers that are not here.
 $(BUILD)/tests/device/test_misfit: LIBS += $(addprefix -Wl$(comma)--wrap=,\
     cudaGetDeviceCount cudaDriverGetVersion cudaGetDeviceProperties cudaGetDeviceProperties_v2)
-# Three benches with a GPU's sensors on the CPU.
-$(BUILD)/tests/bench/test_energy: $(patsubst %,$(BUILD)/tests/bench/%_main.o,transformer flash roofline) $(BENCH_O)
+# Four benches with a GPU's sensors on the CPU.
+$(BUILD)/tests/bench/test_energy: $(patsubst %,$(BUILD)/tests/bench/%_main.o,transformer flash roofline run) $(BENCH_O)
 $(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)

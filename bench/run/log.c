@@ -57,7 +57,9 @@ static void note_outliers(run *x, int64_t step, double loss, double norm)
         warn_outlier(step, "gradient norm", norm, z_norm);
 }
 
-/* What ranks exchange for a record: PER_STEP numbers of each step, then free bytes and the wait for data. */
+/* What ranks exchange for a record: PER_STEP numbers of each step, then these. */
+enum { RANK_FREE, RANK_PEAK, RANK_WAITED, RANK_MHZ, RANK_POWER, PER_RANK };
+
 typedef struct shared_record {
     int64_t first, n;
     size_t stride;
@@ -67,13 +69,16 @@ typedef struct shared_record {
 static shared_record exchange(run *x, int64_t first, int64_t until)
 {
     const int64_t n = until - first;
-    shared_record s = {first, n, (size_t)n * PER_STEP + 2, NULL};
+    shared_record s = {first, n, (size_t)n * PER_STEP + PER_RANK, NULL};
     OWNED double *mine = xcalloc(s.stride, sizeof *mine);
+    double *of = mine + n * PER_STEP;
     run_times(x, until);
     read_losses(x, first, until);
     memcpy(mine, x->per_step + first * PER_STEP, (size_t)n * PER_STEP * sizeof *mine);
-    mine[s.stride - 2] = (double)device_free_bytes(x->r->at.d);
-    mine[s.stride - 1] = x->waited_s - x->log.last_wait_s;
+    of[RANK_FREE] = (double)device_free_bytes(x->r->at.d);
+    of[RANK_PEAK] = x->r->member ? (double)trainer_memory_of(x->r->t).allocated : 0;
+    of[RANK_WAITED] = x->waited_s - x->log.last_wait_s;
+    device_sense_lately(x->r->at.d, &of[RANK_MHZ], &of[RANK_POWER]);
     x->log.last_wait_s = x->waited_s;
     s.all = launch_gathered(x->k.l, "log", mine, s.stride * sizeof *mine);
     return s;
@@ -114,21 +119,33 @@ static void sum_step(run *x, const shared_record *s, int64_t i, journal_record *
     note_outliers(x, step, p.loss, p.norm);
 }
 
+/* Takes in what ranks say of their devices. Returns how long the slowest one has waited for data. */
+static double sum_ranks(const run *x, const shared_record *s, journal_record *r)
+{
+    double waited_s = 0;
+    r->free_bytes = INFINITY, r->sm_mhz = NAN;
+    for (int k = 0; k < x->k.ranks; k++) {
+        const double *of = s->all + (size_t)k * s->stride + s->n * PER_STEP;
+        r->free_bytes = fmin(r->free_bytes, of[RANK_FREE]);
+        r->peak_bytes = fmax(r->peak_bytes, of[RANK_PEAK]);
+        r->power_w += of[RANK_POWER] / x->k.ranks;
+        r->sm_mhz = fmin(r->sm_mhz, of[RANK_MHZ]);
+        waited_s = fmax(waited_s, of[RANK_WAITED]);
+    }
+    return waited_s;
+}
+
 static void write_record(run *x, int64_t until)
 {
     const int64_t first = x->log.written;
     const shared_record s = exchange(x, first, until);
     const double step_tokens = (double)(x->batch * x->k.o.seq) * (x->fault == FAULT_TOKENS ? 1 : (double)x->ranks);
-    journal_record r = {.step = until, .loss_max = -INFINITY, .free_bytes = INFINITY, .norm = NAN, .mfu_pct = NAN};
+    journal_record r = {.step = until, .loss_max = -INFINITY, .norm = NAN, .mfu_pct = NAN};
     samples ms = {0};
     for (int64_t i = 0; i < s.n; i++)
         sum_step(x, &s, i, &r, &ms);
     const stats time = stats_of(&ms);
-    double waited_s = 0;
-    for (int k = 0; k < x->k.ranks; k++) {
-        r.free_bytes = fmin(r.free_bytes, s.all[(size_t)(k + 1) * s.stride - 2]);
-        waited_s = fmax(waited_s, s.all[(size_t)(k + 1) * s.stride - 1]);
-    }
+    const double waited_s = sum_ranks(x, &s, &r);
     r.tokens = (int64_t)(step_tokens * (double)until);
     r.rate = x->rung >= RUNG_SCHEDULE ? schedule_rate(&x->schedule, until - 1) : x->k.o.lr;
     r.norm = x->rung >= RUNG_CLIP && x->r->member ? r.norm : NAN;

@@ -39,6 +39,8 @@ bool run_all_steps(run *x)
             x->start_s = host_seconds();
             x->waited_before_s = x->waited_s;
             x->log.waited_s = 0;
+            if (x->rung >= RUNG_LOG)
+                device_sense_begin(x->r->at.d);
         }
         run_step(x);
         if (i == x->first && x->k.graph) {
@@ -58,6 +60,7 @@ bool run_all_steps(run *x)
         x->all =
             launch_gathered(x->k.l, "steps of a run", x->per_step, (size_t)x->steps * PER_STEP * sizeof *x->per_step);
     }
+    device_sense_end(x->r->at.d, true);
     if (ok && x->rung == RUNG_SAVE)
         ok = run_save_last(x);
     launch_defer(x->k.l, false);
@@ -72,12 +75,14 @@ typedef enum block_kind { BLOCK_BARE, BLOCK_FED, BLOCK_SAVING } block_kind;
 /* Returns the milliseconds of all steps. The first one of BLOCK_SAVING comes behind a save; its steps are no samples. */
 static double block(run *x, block_kind kind, int n)
 {
-    const bool fed = kind != BLOCK_BARE;
+    const bool fed = kind != BLOCK_BARE, logs = fed && x->rung >= RUNG_LOG;
     double sum = 0;
     device *d = x->r->at.d;
     device_event **begin = marks_begin(d, n);
     OWNED double *mine = xcalloc((size_t)n, sizeof *mine);
     launch_barrier(x->k.l, "block");
+    if (logs)
+        device_sense_begin(d);
     for (int i = -1; i < n; i++) { /* the first one leads in */
         if (i >= 0)
             device_event_record(d, begin[i]);
@@ -87,11 +92,12 @@ static double block(run *x, block_kind kind, int n)
             run_step(x);
         else
             replica_step(x->r);
-        if (fed && x->rung >= RUNG_LOG)
+        if (logs)
             run_log_step(x);
     }
     device_event_record(d, begin[n]);
     replica_settle(x->r);
+    device_sense_end(d, false);
     marks_end(d, begin, n, x->r->member ? mine : NULL);
     OWNED double *slowest = launch_most_each(x->k.l, "block of steps", mine, n, x->k.ranks);
     for (int i = 0; i < n; i++) {

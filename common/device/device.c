@@ -304,6 +304,11 @@ device_window device_sense_end(device *d, bool counts)
     return w;
 }
 
+void device_sense_lately(device *d, double *sm_mhz, double *power_w)
+{
+    sampler_lately(d->sampler, sm_mhz, power_w);
+}
+
 double device_idle_w(device *d)
 {
     if (!d->sampler)

@@ -120,6 +120,8 @@ void device_sense(device *d, double every_s); /* from here on, by a thread; 0: n
 double device_idle_w(device *d);              /* median power of the next 0.2 s, in which it waits; NAN unknown */
 void device_sense_begin(device *d);
 device_window device_sense_end(device *d, bool counts); /* whether it is part of the case's conditions */
+/* Without a wait; see sampler_lately. */
+void device_sense_lately(device *d, double *sm_mhz, double *power_w);
 void device_state_note(device *d);
 void device_state_hold(device *d); /* what runs from here on, such as the steady state, is no part of the case's */
 device_conditions device_state(device *d); /* since the last call */

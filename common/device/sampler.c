@@ -21,6 +21,7 @@ struct sampler {
     unsigned window; /* counts begins: a reading that began in one does not count in another */
     double begun_s;
     sampled seen;
+    size_t told_mhz, told_w; /* readings of it that sampler_lately has told */
     energy_reading *energy;
     size_t energy_n, energy_room;
 };
@@ -141,11 +142,34 @@ void sampler_begin(sampler *s)
     pthread_mutex_lock(&s->lock);
     sampled_free(&s->seen);
     s->seen = (sampled){.energy_w = NAN};
-    s->energy_n = 0;
+    s->energy_n = s->told_mhz = s->told_w = 0;
     s->window++;
     s->begun_s = host_seconds();
     s->on = true;
     pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static double lately(const samples *x, size_t *told)
+{
+    double sum = 0;
+    const size_t first = *told < x->n ? *told : x->n - 1;
+    if (x->n == 0)
+        return NAN;
+    for (size_t i = first; i < x->n; i++)
+        sum += x->x[i];
+    *told = x->n;
+    return sum / (double)(x->n - first);
+}
+
+void sampler_lately(sampler *s, double *sm_mhz, double *power_w)
+{
+    *sm_mhz = *power_w = NAN;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    *sm_mhz = lately(&s->seen.sm_mhz, &s->told_mhz);
+    *power_w = lately(&s->seen.power_w, &s->told_w);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -22,6 +22,8 @@ sampler *sampler_start(const clocks *c, double every_s);
 void sampler_stop(sampler *s);
 void sampler_begin(sampler *s);
 sampled sampler_end(sampler *s); /* at once: a reading under way is dropped */
+/* Within a window, at once: means of the readings since the last call; where there is none, the last one; NAN: none yet. */
+void sampler_lately(sampler *s, double *sm_mhz, double *power_w);
 void sampled_free(sampled *x);
 
 typedef struct energy_reading {

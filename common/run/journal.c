@@ -40,6 +40,9 @@ static const struct {
     NUMBER(step_max_ms, "speed/step_max_ms"),
     NUMBER(data_wait_pct, "speed/data_wait_pct"),
     NUMBER(free_bytes, "memory/free_bytes"),
+    NUMBER(peak_bytes, "memory/peak_bytes"),
+    NUMBER(power_w, "device/power_w"),
+    NUMBER(sm_mhz, "device/sm_mhz"),
 #undef NUMBER
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers };

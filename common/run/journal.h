@@ -16,6 +16,8 @@ typedef struct journal_record { /* what is not known is NAN */
     double step_ms, step_max_ms; /* median and longest of the slowest rank's */
     double data_wait_pct;        /* of the time since the last record */
     double free_bytes;           /* of the device, smallest of all ranks */
+    double peak_bytes;           /* that a rank has allocated there, largest of all */
+    double power_w, sm_mhz;      /* since the last record: mean of the devices, and the slowest one's mean */
     int outliers;                /* steps whose loss or norm stood out, since the first */
 } journal_record;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Columns of energy, without a GPU: the linker gives the CPU backend a GPU's sensors, whose counter grows by a known power.
- * Run as bench_transformer, bench_flash or bench_roofline, this program is that bench. */
+ * Run as bench_transformer, bench_flash, bench_roofline or bench_run, this program is that bench. */
 #include "tests/support/test.h"
 
 #include "common/device/device.h"
@@ -12,6 +12,7 @@ enum { POWER_W = 500 };
 int bench_main_transformer(int argc, char **argv); /* of bench_transformer.c, and so on */
 int bench_main_flash(int argc, char **argv);
 int bench_main_roofline(int argc, char **argv);
+int bench_main_run(int argc, char **argv);
 
 device *__real_device_cpu_open(void);
 device *__wrap_device_cpu_open(void);
@@ -89,6 +90,27 @@ TEST_IN_RANKS_FOLDER(joules_of_a_product)
     by_the_counter(c, "sustained_j", "sustained_us", 1e-6);
 }
 
+/* The log of a run; two ranks have the same GPU. */
+TEST_IN_RANKS_FOLDER(power_and_clock_of_a_log)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    const int code =
+        ranks_run("bench_run", "--device cpu --machine test-x1 --csv rows.csv --quiet --check 0 --sensors 5 "
+                               "--size tiny --seq 16 --layers 1 --d-model 32 --heads 2 --vocab 32 "
+                               "--precision fp32 --ranks 2 --batch 2 --variant log --steps 200 "
+                               "--data-delay 2 --iters 0");
+    if (code != EXIT_CODE_OK)
+        fail_msg("exit code %d: %s", code, ranks_text("err.txt"));
+    OWNED_CSV csv *rows = csv_read("rows.csv"), *log = csv_read("run/log-ddp-2-tiny-16-fp32.csv");
+    assert_true(rows && log && log->rows == 20);
+    assert_true(csv_real(log, 19, "power_w") == POWER_W && csv_real(log, 19, "sm_mhz") == 1980);
+    assert_true(csv_real(log, 19, "peak_bytes") == csv_real(rows, 0, "peak_bytes"));
+    assert_true(csv_real(rows, 0, "sm_median_mhz") == 1980);
+}
+
 PROGRAM("bench_transformer", bench_main_transformer)
 PROGRAM("bench_flash", bench_main_flash)
 PROGRAM("bench_roofline", bench_main_roofline)
+PROGRAM("bench_run", bench_main_run)

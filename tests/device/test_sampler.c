@@ -97,6 +97,31 @@ TEST(windows_make_the_conditions_of_a_case)
     close_fake(d);
 }
 
+/* Each reading is told once; if there is no new one, the last is told again. */
+TEST(a_window_tells_what_was_read_lately)
+{
+    device *d = open_fake(0.002);
+    double mhz, w;
+    fake.sm_mhz[0] = fake.sm_mhz[1] = fake.sm_mhz[2] = 1500;
+    device_sense_lately(d, &mhz, &w);
+    assert_true(isnan(mhz) && isnan(w));
+    device_sense_begin(d);
+    device_sense_lately(d, &mhz, &w);
+    assert_true(isnan(mhz) && isnan(w)); /* the sensors may still show what was before */
+    usleep(250 * 1000);
+    device_sense_lately(d, &mhz, &w);
+    assert_true(mhz == 1500 && w == 650);
+    fake.power_w = 200;
+    usleep(50 * 1000);
+    device_sense_lately(d, &mhz, &w);
+    device_sense_lately(d, &mhz, &w); /* at once */
+    assert_true(mhz == 1500 && w == 200);
+    assert_true(device_sense_end(d, true).power_w == 650);
+    device_sense_lately(d, &mhz, &w);
+    assert_true(isnan(mhz) && isnan(w));
+    close_fake(d);
+}
+
 /* A case has one power: that of the counter, which its energy is made of, though readings were others. Above the limit the
  * GPU has not settled. */
 TEST(power_is_the_counters_and_may_be_above_the_cap)
@@ -192,6 +217,9 @@ TEST(without_sensors_everything_is_unknown)
     device_sense(d, 0); /* --sensors 0 */
     device_sense_begin(d);
     usleep(20 * 1000);
+    double mhz, w;
+    device_sense_lately(d, &mhz, &w);
+    assert_true(isnan(mhz) && isnan(w));
     assert_true(isnan(device_sense_end(d, true).power_w) && fake_readings == 0);
     close_fake(d);
 }

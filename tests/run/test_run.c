@@ -184,8 +184,8 @@ TEST(events_are_what_tensorboard_reads)
 TEST(a_log_is_three_files_that_agree)
 {
     static const journal_record records[] = {
-        {10, 5120, 3.25, 3.5, 1.2, 0.5, 1e-3, 1000, 41.5, 2.5, 9.75, 0.125, 1e9, 0},
-        {20, 10240, 2.25, 2.5, NAN, NAN, 2e-3, 2000, NAN, 3.5, 4.5, 0, NAN, 2}};
+        {10, 5120, 3.25, 3.5, 1.2, 0.5, 1e-3, 1000, 41.5, 2.5, 9.75, 0.125, 1e9, 2e9, 650, 1980, 0},
+        {20, 10240, 2.25, 2.5, NAN, NAN, 2e-3, 2000, NAN, 3.5, 4.5, 0, NAN, NAN, NAN, NAN, 2}};
     char why[300] = "", *folder = folder_path(*state, "run"), *csv_path = folder_path(*state, "run/small.csv");
     OWNED char *old = folder_path(*state, "run/small/events.out.tfevents.1.old");
     scalar got[32];
@@ -205,16 +205,20 @@ TEST(a_log_is_three_files_that_agree)
     assert_true(csv_real(c, 0, "step") == 10 && csv_real(c, 1, "tokens") == 10240);
     assert_true(csv_real(c, 0, "loss_max") == 3.5 && csv_real(c, 1, "rate") == 2e-3);
     assert_true(isnan(csv_real(c, 1, "entropy")) && csv_real(c, 1, "outliers") == 2);
+    assert_true(csv_real(c, 0, "peak_bytes") == 2e9 && csv_real(c, 0, "power_w") == 650 &&
+                csv_is(c, 1, "sm_mhz", "nan"));
     OWNED char *json_path = folder_path(*state, "run/small.jsonl"), *json = file_text(json_path);
     assert_non_null(strstr(json, "{\"step\":10,\"tokens\":5120,\"loss\":3.25,\"loss_max\":3.5,\"entropy\":1.2,"));
-    assert_non_null(strstr(json, "\"mfu_pct\":null") && strstr(json, "\"outliers\":2}"));
+    assert_non_null(strstr(json, "\"mfu_pct\":null") && strstr(json, "\"sm_mhz\":null,\"outliers\":2}"));
     int code;
     OWNED char *command = xasprintf("ls '%s'/run/small/events.out.tfevents.*", (char *)*state);
     OWNED char *events_path = command_text(command, &code);
     events_path[strcspn(events_path, "\n")] = 0;
-    assert_int_equal(read_events(events_path, got, 32), 1 + 11 + 7);
+    assert_int_equal(read_events(events_path, got, 32), 1 + 14 + 7);
     assert_string_equal(got[1].tag, "loss/mean");
     assert_true(got[1].step == 10 && got[1].value == 3.25);
+    assert_string_equal(got[13].tag, "device/power_w");
+    assert_true(got[13].step == 10 && got[13].value == 650);
     free(csv_path);
     free(folder);
     assert_null(journal_open("/no/such/folder", "x", "", 0, &last, why, sizeof why));
@@ -251,8 +255,8 @@ TEST(a_log_goes_on_behind_a_step)
     assert_non_null(strstr(json, "{\"step\":6,\"tokens\":0,\"loss\":2,"));
     OWNED char *events_path = command_text(command, &code);
     events_path[strcspn(events_path, "\n")] = 0;
-    assert_int_equal(read_events(events_path, got, 64), 1 + 3 * 10);
-    assert_true(got[10].step == 2 && got[11].step == 4 && got[21].step == 6 && got[21].value == 2);
+    assert_int_equal(read_events(events_path, got, 64), 1 + 3 * 13);
+    assert_true(got[13].step == 2 && got[14].step == 4 && got[27].step == 6 && got[27].value == 2);
     free(folder);
 }
 

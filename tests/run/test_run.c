@@ -163,6 +163,14 @@ TEST(events_are_what_tensorboard_reads)
     assert_true(got[1].step == 300 && got[1].value == 0.25);
     assert_true(got[2].step == 1000000 && got[2].value == (float)-1e30);
     assert_true(events_check(path, why, sizeof why));
+    /* Its fields have the numbers of event.proto and summary.proto, which the reader above takes for granted. */
+    static const char second[] =
+        "\x09\0\0\0\0\0\0\x04\x40\x10\xac\x02\x2a\x12\x0a\x10\x0a\x09loss/mean\x15\0\0\x80\x3e";
+    unsigned char all[200] = "";
+    FILE *f = fopen(path, "rb");
+    const size_t n = fread(all, 1, sizeof all, f);
+    fclose(f);
+    assert_non_null(memmem(all, n, second, sizeof second - 1));
 
     OWNED char *command = xasprintf("head -c -1 '%s' >'%s'", path, cut);
     assert_int_equal(system(command), 0);
@@ -223,6 +231,39 @@ TEST(a_log_is_three_files_that_agree)
     free(folder);
     assert_null(journal_open("/no/such/folder", "x", "", 0, &last, why, sizeof why));
     assert_non_null(strstr(why, "can't be written: No such file"));
+}
+
+static char *tensorboard_says(const char *folder, int *code)
+{
+    OWNED char *command = xasprintf("python3 tests/run/tensorboard_reader.py '%s/small'", folder);
+    return command_text(command, code);
+}
+
+/* Where Python has TensorBoard, which stops at the first record that is damaged. */
+TEST(tensorboard_reads_a_log)
+{
+    char why[300] = "", *folder = folder_path(*state, "board");
+    int64_t last;
+    int code;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        journal *j = journal_open(folder, "small", "a run", 0, &last, why, sizeof why);
+        journal_write(j, &(journal_record){.step = 300, .loss = 0.1, .mfu_pct = NAN});
+        if (wrong)
+            events_plant(journal_events(j));
+        journal_write(j, &(journal_record){.step = 1000000, .loss = 3.25, .power_w = 650});
+        journal_close(j, NULL, 0);
+        char *text = tensorboard_says(folder, &code);
+        if (code == EXIT_CODE_UNSUPPORTED || code == 127) {
+            free(text), free(folder);
+            skip();
+        }
+        assert_int_equal(code, 0);
+        const bool later = strstr(text, "loss/mean 1000000 3.25\n") && strstr(text, "device/power_w 1000000 650\n");
+        if (!strstr(text, "loss/mean 300 0.100000001\n") || strstr(text, "mfu_pct 300 ") || later == (bool)wrong)
+            fail_msg("%s", text);
+        free(text);
+    }
+    free(folder);
 }
 
 /* Records of step 5 and before stay as they are; later ones, and a line that a kill has cut, are gone from all three. */

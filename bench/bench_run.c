@@ -80,6 +80,10 @@ static option_spec option_table[] = {
      .help =
          "continue from the newest complete checkpoint in this folder, and save there; one of bf16 continues in "
          "fp8-*, and the other way round; if --folder names the folder, too, a run without a checkpoint begins anew"},
+    {"from", OPTION_INT, 0, "0",
+     .help = "with --resume-run, continue from the checkpoint of this step, and from no other if it is damaged; where "
+             "there are later ones, --folder must name a new folder",
+     .max = 10000000, .unset = "0: from the newest"},
     {"dump", OPTION_TEXT, 0, "",
      .help = "a folder for what another program needs to make the same run: start.safetensors, tokens.npy, run.json "
              "(tests/peers/run.py)"},
@@ -151,6 +155,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         wrong = "--peak-tflops is that of one precision, and --precision has more";
     else if (!option_flag(o, "check") && !text_is(option_text(o, "plant-error"), "none"))
         wrong = "--plant-error is for the check, which --check 0 leaves out";
+    else if (option_int(o, "from") && !*option_text(o, "resume-run"))
+        wrong = "--from says which checkpoint of --resume-run a run continues from: give --resume-run as well";
     else if (*option_text(o, "resume-run") || *option_text(o, "folder"))
         wrong = folder_problem(o);
     else if (strncmp(option_text(o, "plant-error"), "lost-", 5) == 0)

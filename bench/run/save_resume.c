@@ -130,13 +130,17 @@ static bool load(run *x, const checkpoint *c, replica_problem *first)
     return replica_agree(&x->k.at, "load", ok, why, first);
 }
 
+/* That of --from, or the newest one before `before`. */
 static void open_or_end(run *x, const char *folder, int64_t before, checkpoint *c)
 {
     char why[1200] = "", text[800];
-    checkpoint_model want;
-    if (x->r->member)
-        want = replica_model(x->r);
-    bool ok = checkpoint_open_before(folder, before, x->r->member ? &want : NULL, c, why, sizeof why);
+    const int64_t from = option_int(x->k.s->opt, "from");
+    checkpoint_model m;
+    const checkpoint_model *want = x->r->member ? &m : NULL;
+    if (want)
+        m = replica_model(x->r);
+    bool ok = from ? checkpoint_open_in(folder, from, want, c, why, sizeof why)
+                   : checkpoint_open_before(folder, before, want, c, why, sizeof why);
     if (ok && differs(x, &c->m.state, text, sizeof text)) {
         snprintf(why, sizeof why, "%s is of another run: %s", c->path, text);
         ok = false;
@@ -223,10 +227,16 @@ bool run_resume(run *x, const char *folder)
     char why[800] = "";
     int64_t *steps;
     const int n = checkpoint_folder_list(folder, &steps, why, sizeof why);
-    const int64_t oldest = n > 0 ? steps[0] : 0;
+    const int64_t from = option_int(x->k.s->opt, "from"), oldest = from ? from : n > 0 ? steps[0] : 0;
+    const int64_t newest = n > 0 ? steps[n - 1] : 0;
     if (n >= 0)
         free(steps);
-    if (n == 0 && text_is(folder, x->save.folder) && option_given(x->k.s->opt, "folder")) {
+    if (from && newest > from && text_is(folder, x->save.folder))
+        launch_fail(
+            x->k.l, EXIT_CODE_USAGE,
+            "--from %lld: %s has later checkpoints, the last of step %lld; give a new --folder for those of this run",
+            (long long)from, folder, (long long)newest);
+    if (n == 0 && !from && text_is(folder, x->save.folder) && option_given(x->k.s->opt, "folder")) {
         if (launch_rank(x->k.l) == 0)
             warn("%s has no checkpoint yet: the run begins", folder);
         return true;

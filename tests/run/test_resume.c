@@ -201,6 +201,28 @@ static void a_damaged_checkpoint_is_passed_over(void **state)
     csv_free(go(damaged, TWO, EXIT_CODE_FAILURE)); /* no other is there */
 }
 
+static void expect_words(const char *folder, const char *options, int code, const char *words);
+
+/* From any checkpoint, into a folder of its own; the one that is named, or none. */
+static void a_run_goes_on_from_a_step(void **state)
+{
+#define FROM(folder, step)                                                                                             \
+    "--precision fp32 --variant save --resume-run old --folder " folder " --from " step " " TWO_RANKS
+    OWNED char *whole = below(*state, "whole"), *branch = below(*state, "branch");
+    OWNED char *copy = xasprintf("cp -r '%s/ck' '%s/old'", whole, branch);
+    assert_int_equal(system(copy), 0);
+    expect_words(branch, FROM("old", "14"), EXIT_CODE_USAGE, "old has later checkpoints, the last of step 40");
+    expect_words(branch, FROM("ck", "15"), EXIT_CODE_USAGE, "old/step-00000015/manifest.json: No such file");
+    OWNED_CSV csv *c = go(branch, FROM("ck", "14"), EXIT_CODE_OK);
+    assert_true(csv_real(c, 0, "first_step") == 14);
+    assert_true(!there(branch, 14) && there(branch, 21));
+    same_file(whole, branch, "ck/losses.bin");
+    same_file(whole, branch, "ck/step-00000040/optim-00002-of-00003.safetensors");
+    flip(branch, "../old/step-00000021/optim-00002-of-00003.safetensors");
+    expect_words(branch, FROM("new", "21"), EXIT_CODE_FAILURE, "00021/optim-00002-of-00003.safetensors is damaged");
+    expect_words(branch, "--variant save --precision fp32 --from 14", EXIT_CODE_USAGE, "give --resume-run as well");
+}
+
 /* Nothing is lost, and nothing is done twice. */
 static void a_signal_saves_first(void **state)
 {
@@ -383,13 +405,11 @@ static void any_strategy_at_any_time(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_killed_run_goes_on_bit_for_bit),
-                                       cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
-                                       cmocka_unit_test(a_signal_saves_first),
-                                       cmocka_unit_test(a_run_goes_on_on_other_ranks),
-                                       cmocka_unit_test(what_is_lost_or_wrong_has_a_name),
-                                       cmocka_unit_test(three_failed_saves_end_a_run),
-                                       cmocka_unit_test(a_run_goes_on_in_float8_and_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_run_goes_on_bit_for_bit), cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
+        cmocka_unit_test(a_run_goes_on_from_a_step),        cmocka_unit_test(a_signal_saves_first),
+        cmocka_unit_test(a_run_goes_on_on_other_ranks),     cmocka_unit_test(what_is_lost_or_wrong_has_a_name),
+        cmocka_unit_test(three_failed_saves_end_a_run),     cmocka_unit_test(a_run_goes_on_in_float8_and_back)};
     const struct CMUnitTest more[] = {cmocka_unit_test(any_strategy_at_any_time)};
     return getenv("STEPBENCH_RESUMES") ? cmocka_run_group_tests(more, folder_create, folder_remove)
                                        : cmocka_run_group_tests(tests, folder_create, folder_remove);

@@ -139,7 +139,7 @@ else ifeq ($(SANITIZE),thread)
 SANITIZERS := -fsanitize=thread -fno-omit-frame-pointer
 endif
 COMPILE_C  := $(strip $(CC) -std=c11 -D_GNU_SOURCE -I. -include $(BUILD)/config.h $(CUDA_CFLAGS) $(BLAS_CFLAGS) \
-              $(CPPFLAGS) $(OPT) -fPIC -Wall -Wextra $(WERROR) $(SANITIZERS) $(CFLAGS))
+              $(CPPFLAGS) $(OPT) -fno-math-errno -fno-trapping-math -fPIC -Wall -Wextra $(WERROR) $(SANITIZERS) $(CFLAGS))
 COMPILE_CC := $(strip $(CXX) -std=c++17 -D_GNU_SOURCE -I. -include $(BUILD)/config.h $(CPPFLAGS) $(OPT) -fPIC -Wall \
               -Wextra $(WERROR) $(SANITIZERS) $(CXXFLAGS))
 # Source lines would be two thirds of the kernels' size.

@@ -87,13 +87,12 @@ static void write_params(const sb_adamw *p, size_t first, int n, const float *in
 /* Scalars are computed in double and rounded once, as where Python holds them. */
 static void update(const sb_adamw *p, int n, float *param, const float *grad, float *m, float *v)
 {
-    const sb_optimizer_state *s = p->state;
-    const float decay = (float)(1 - s->lr * p->weight_decay), step_size = (float)((double)s->lr / s->correction1);
+    const sb_optimizer_state s = *p->state; /* not in the loops' way: they become vector instructions */
+    const float decay = (float)(1 - s.lr * p->weight_decay), step_size = (float)((double)s.lr / s.correction1);
     const float beta2 = (float)p->beta2, new1 = (float)(1 - p->beta1), new2 = (float)(1 - p->beta2);
     const float eps = (float)p->eps;
     for (int i = 0; i < n; i++) {
-        const float g = grad[i] * s->grad_factor;
-        param[i] *= decay;
+        const float g = grad[i] * s.grad_factor;
         if (p->stochastic) { /* fused as on a GPU, so that m and v have its bits */
             m[i] = fmaf(new1, g - m[i], m[i]);
             v[i] = fmaf(v[i], beta2, new2 * g * g);
@@ -101,7 +100,10 @@ static void update(const sb_adamw *p, int n, float *param, const float *grad, fl
             m[i] += new1 * (g - m[i]);
             v[i] = v[i] * beta2 + new2 * g * g;
         }
-        param[i] -= step_size * (m[i] / (sqrtf(v[i]) / s->correction2 + eps));
+    }
+    for (int i = 0; i < n; i++) {
+        param[i] *= decay;
+        param[i] -= step_size * (m[i] / (sqrtf(v[i]) / s.correction2 + eps));
     }
 }
 

@@ -16,16 +16,17 @@ enum { TILE = 32, DEPTH = SB_FLOAT8_BLOCK, STEP = 32, FRACTION = 13, NO_EXPONENT
 /* Rows of an operand, DEPTH of k: zeros beyond the matrix. */
 typedef struct strip {
     float value[TILE][DEPTH];
-    int exponent[TILE][DEPTH]; /* NO_EXPONENT of zero */
+    int16_t exponent[TILE][DEPTH]; /* NO_EXPONENT of zero */
     bool finite[TILE];
 } strip;
 
 typedef struct operand {
-    sb_dtype dtype;
     const uint8_t *codes;
     int rows, ld;
     sb_scaling scaling;
     const float *scales;
+    float value[256]; /* of each code */
+    int16_t exponent[256];
 } operand;
 
 static float power_of_two(int exponent)
@@ -33,30 +34,37 @@ static float power_of_two(int exponent)
     return float_of_bits((uint32_t)(exponent + 127) << 23);
 }
 
+static void decode(sb_dtype dtype, operand *x)
+{
+    const int bias = dtype == SB_E4M3 ? 7 : 15, mantissa = dtype == SB_E4M3 ? 3 : 2;
+    for (int code = 0; code < 256; code++) {
+        const int bits = code & 0x7f, stored = bits >> mantissa;
+        cpu_load(dtype, &x->value[code], &(uint8_t){(uint8_t)code}, 1);
+        x->exponent[code] = (int16_t)(bits == 0 ? NO_EXPONENT : (stored > 0 ? stored : 1) - bias);
+    }
+}
+
 static void load(const operand *x, int row, int k0, int k, strip *out)
 {
-    const int bias = x->dtype == SB_E4M3 ? 7 : 15, mantissa = x->dtype == SB_E4M3 ? 3 : 2;
     for (int i = 0; i < TILE; i++) {
         const int there = row + i < x->rows ? (k - k0 < DEPTH ? k - k0 : DEPTH) : 0;
         const uint8_t *code = x->codes + (size_t)(row + i) * (size_t)x->ld + (size_t)k0;
         out->finite[i] = true;
         for (int j = 0; j < DEPTH; j++) {
-            const int bits = j < there ? code[j] & 0x7f : 0, stored = bits >> mantissa;
-            out->value[i][j] = 0;
-            if (j < there)
-                cpu_load(x->dtype, &out->value[i][j], code + j, 1);
-            out->exponent[i][j] = bits == 0 ? NO_EXPONENT : (stored > 0 ? stored : 1) - bias;
-            out->finite[i] = out->finite[i] && isfinite(out->value[i][j]);
+            const uint8_t of = j < there ? code[j] : 0;
+            out->value[i][j] = x->value[of];
+            out->exponent[i][j] = x->exponent[of];
+            out->finite[i] &= isfinite(x->value[of]) != 0;
         }
     }
 }
 
 /* One step of the tensor core: `sum` and 32 products. */
-static float step(const float *a, const int *exponent_a, const float *b, const int *exponent_b, float sum)
+static float step(const float *a, const int16_t *exponent_a, const float *b, const int16_t *exponent_b, float sum)
 {
-    int most = sum == 0 ? 2 * NO_EXPONENT : (int)(float_bits(sum) >> 23 & 0xff) - 127;
+    int16_t most = sum == 0 ? 2 * NO_EXPONENT : (int16_t)((float_bits(sum) >> 23 & 0xff) - 127);
     for (int i = 0; i < STEP; i++) {
-        const int exponent = exponent_a[i] + exponent_b[i];
+        const int16_t exponent = (int16_t)(exponent_a[i] + exponent_b[i]);
         most = exponent > most ? exponent : most;
     }
     if (most <= NO_EXPONENT + 127) /* every product is zero, and so is the sum */
@@ -127,8 +135,10 @@ static void tile(const sb_matmul *p, const operand *a, const operand *b, int i0,
 
 void cpu_float8_matmul(const sb_matmul *p)
 {
-    const operand a = {p->dtype, p->a, p->m, p->lda, p->scaling_a, p->scale_a};
-    const operand b = {p->dtype_b, p->b, p->n, p->ldb, p->scaling_b, p->scale_b};
+    operand a = {p->a, p->m, p->lda, p->scaling_a, p->scale_a, {0}, {0}};
+    operand b = {p->b, p->n, p->ldb, p->scaling_b, p->scale_b, {0}, {0}};
+    decode(p->dtype, &a);
+    decode(p->dtype_b, &b);
     for (int i = 0; i < p->m; i += TILE)
         for (int j = 0; j < p->n; j += TILE)
             tile(p, &a, &b, i, j);

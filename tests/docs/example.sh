@@ -39,8 +39,10 @@ bin=$build
 [ "$build" != build ] || bin=.
 cuda=1
 grep -q '^HAVE_CUDA' "$build/config.mk" || cuda=0
-# Variables that this build was given (CUDA_ARCH=80,90 ...) hold here, too, or everything would be built again.
-case ${MAKEFLAGS:-} in *'-- '*) export MAKEFLAGS=" -- ${MAKEFLAGS#*-- }" ;; *) unset MAKEFLAGS ;; esac
+# Variables that this build was given (CUDA_ARCH=80,90 ...) hold here, too, or everything would be built again; but which
+# tests there are is asked anew.
+case ${MAKEFLAGS:-} in *'-- '*) MAKEFLAGS=" -- $(sed -E 's/(^| )TESTS=(\\.|[^ \\])*//' <<<"${MAKEFLAGS#*-- }")" ;; *) MAKEFLAGS= ;; esac
+export MAKEFLAGS
 unset MAKELEVEL
 make -j2 --no-print-directory BUILD="$build" CUDA=$cuda STEPBENCH_COMMIT=example STEPBENCH_DIRTY=0 \
     "$bin/bench_fill" "$bin/bench_ddp_bucketed" "$build/report" \

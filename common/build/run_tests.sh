@@ -23,6 +23,8 @@ trap 'trap "" INT TERM; kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 # meanwhile, one less at a time.
 alone=' test_sampler test_measure test_clock test_lanes '
 patient=' test_launch '
+# These take longest, and go first: the last one would run alone.
+long=' test_strange_files test_fsdp test_example test_course test_columns_tp test_float8_step test_figures_seen test_damaged_files '
 
 count() { grep -oE "\[  $1 *\] [0-9]+ test" "$2" | grep -oE '[0-9]+' | awk '{ n += $1 } END { print n + 0 }'; } # WORD LOG
 
@@ -79,8 +81,12 @@ for program; do
         ;;
     esac
 done
+first=() others=()
 for program; do
     case "$alone$patient" in *" $(basename "$program") "*) continue ;; esac
+    case $long in *" $(basename "$program") "*) first+=("$program") ;; *) others+=("$program") ;; esac
+done
+for program in "${first[@]}" "${others[@]}"; do
     until is_room; do wait -n; done
     one "$program" &
 done

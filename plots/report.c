@@ -246,6 +246,10 @@ static int keep(const char *dir, const char *path)
 int main(int argc, char **argv)
 {
     program_name_set(argv[0]);
+    /* One thread asks, nobody asks how much memory SQLite has, and statements are large. */
+    sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
+    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+    sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 2000);
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(usage, stdout);
         return EXIT_CODE_OK;

@@ -152,10 +152,10 @@ void sampler_begin(sampler *s)
 
 static double lately(const samples *x, size_t *told)
 {
-    double sum = 0;
-    const size_t first = *told < x->n ? *told : x->n - 1;
     if (x->n == 0)
         return NAN;
+    double sum = 0;
+    const size_t first = *told < x->n ? *told : x->n - 1;
     for (size_t i = first; i < x->n; i++)
         sum += x->x[i];
     *told = x->n;

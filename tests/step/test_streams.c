@@ -336,7 +336,7 @@ TEST(the_fastest_way_is_chosen)
     choose((double[]){1, 0.89, 0.9}, false, OVERLAP_GRADIENTS);
     choose((double[]){1, 0.9, 0.8}, true, OVERLAP_GRADIENTS); /* AdamW waits for the norm of all gradients */
     choose((double[]){1, 1.1, 1.2}, false, OVERLAP_NONE);
-    choose((double[]){1, 0.995, 1.2}, false, OVERLAP_NONE); /* not worth the memory */
+    choose((double[]){1, 0.985, 1.2}, false, OVERLAP_NONE); /* not worth the memory, and perhaps noise */
     choose((double[]){1, 1, 1000}, false, OVERLAP_ALL);     /* not worth measuring */
 }
 

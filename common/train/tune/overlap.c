@@ -9,8 +9,9 @@
 
 enum { WAYS = 3, ROUNDS = 2 };
 static const double long_step_ms = 400; /* not worth measuring: AdamW is a small part of such a step */
-static const double worth = 0.99;       /* of the time without overlap, which takes less memory */
-static const double hopeless = 1.02;    /* times the fastest after the first round: noise is less */
+/* Of the time without overlap, which takes less memory. At the power limit a block has few steps, and 1 % is noise. */
+static const double worth = 0.98;
+static const double hopeless = 1.02; /* times the fastest after the first round: noise is less */
 
 /* Ways that do not even look better than none, or are far from the fastest, are out: INFINITY. Whether any is left. */
 static bool drop_hopeless(double ms[WAYS], int ways)

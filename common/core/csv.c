@@ -15,6 +15,11 @@ static bool is_control(char c)
     return (unsigned char)c < ' ' ? c != '\t' && c != '\n' && c != '\r' : c == 0x7f;
 }
 
+static bool ends_cell(char c)
+{
+    return c == ',' || c == '\r' || c == '\n' || c == '\0';
+}
+
 /* The cells of the record, 0 when it is torn: a quote is not closed, or something follows it, or there is a control character. */
 static size_t count_cells(const char *at)
 {
@@ -24,10 +29,10 @@ static size_t count_cells(const char *at)
                 if (!*at || is_control(*at))
                     return 0;
         } else {
-            while (!strchr(",\r\n", *at) && !is_control(*at))
+            while (!ends_cell(*at) && !is_control(*at))
                 at++;
         }
-        if (!strchr(",\r\n", *at))
+        if (!ends_cell(*at))
             return 0;
         if (*at != ',')
             return n;
@@ -41,7 +46,7 @@ static char *read_cell(char **at, size_t *line)
     if (*in == '"')
         for (in++; *in != '"' || *++in == '"'; *out++ = *in++)
             *line += *in == '\n';
-    while (!strchr(",\r\n", *in))
+    while (!ends_cell(*in))
         *out++ = *in++;
     const char end = *in;
     in += end != '\0';

@@ -123,10 +123,10 @@ static bool is_key(const char *table, const char *column)
 static bool is_strange(const char *text, bool key, bool any_language)
 {
     static const char words[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:_+-/=()%";
-    if (key && text[strspn(text, words)])
+    if ((key && text[strspn(text, words)]) || strpbrk(text, "`$\\{}"))
         return true;
     for (; *text; text++)
-        if (strchr("`$\\{}", *text) || (*text == '<' && (isalpha((unsigned char)text[1]) || strchr("/!?", text[1]))) ||
+        if ((*text == '<' && (isalpha((unsigned char)text[1]) || strchr("/!?", text[1]))) ||
             (*text & 0x80 && !any_language))
             return true;
     return false;

@@ -237,8 +237,8 @@ $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 	$(call say,CXX,$<)
 	$(Q)$(COMPILE_CC) $(EXTRA) -MMD -MP -c $< -o $@
 
-# Under a sanitizer these loops are most of the tests' time.
-$(BUILD)/kernels/cpu/%.c.o: EXTRA := $(if $(SANITIZERS),-O3)
+# Without optimizations these loops would be most of the tests' time.
+$(BUILD)/kernels/cpu/%.c.o: EXTRA := $(if $(filter -O1,$(OPT)),-O3)
 
 # What the report knows: the columns of every bench, and its texts.
 $(BUILD)/schema.tsv: $(BENCHES) plots/report/tables.txt $(SCRIPTS)/schema.sh
@@ -284,11 +284,11 @@ $(call object,$(PORTABLE_CU)): $(BUILD)/nvcc.flags
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D) $(BUILD)/ptxas
 	$(call say,NVCC,$<)
-	$(Q)$(COMPILE_CU) $(if $(findstring /hopper/,$*),$(GENCODE_SM90),$(GENCODE)) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ \
+	$(Q)$(if $(HURRIES),$(subst -O3,-O0,$(COMPILE_CU)),$(COMPILE_CU)) $(if $(findstring /hopper/,$*),$(GENCODE_SM90),$(GENCODE)) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ \
 	    2>$(ptxas_log) || { cat $(ptxas_log) >&2; exit 1; }
 	@grep -vE '^ptxas info |bytes stack frame|^$$' $(ptxas_log) >&2 || true
 
-# An nvcc that hurries spills, and is not asked whether it does.
+# An nvcc that hurries spills, and is not asked whether it does; its host code need not be fast, either.
 HURRIES := $(findstring -Ofc,$(NVCCFLAGS))
 # Fails when a kernel listed as spill-free spills where it must not, or when ptxas had to serialize the tensor-core pipeline.
 check_ptxas = NVCC_VERSION='$(NVCC_VERSION)' WERROR='$(or $(STRICT),$(WERROR))' bash $(SCRIPTS)/check_ptxas.sh $(1) kernels/cuda/spill_free.txt \

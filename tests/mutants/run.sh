@@ -4,7 +4,7 @@
 #        run.sh --apply
 # Breaks a copy of the tree in one place after another, as list.txt says, builds what is needed without CUDA, and runs the
 # tests that must fail then. All mutants; those marked ci; or those whose title has a PATTERN. The copy and its build stay
-# in FOLDER for the next time. First the tests must pass on the unbroken copy. Ends with "N passed, N failed": passed are
+# in FOLDER for the next time. First the tests must pass on the unbroken copy, unless TREE_PASSED says that they have. Ends with "N passed, N failed": passed are
 # mutants that were caught; one that survives, does not change its file or does not compile, has failed. --apply prints
 # those that would not change a line.
 set -u
@@ -63,7 +63,7 @@ copy() {
 
 programs_of() { # TEST...
     local t
-    for t; do printf 'build/tests/%s ' "$t"; done
+    for t; do printf 'build/cpu/tests/%s ' "$t"; done
     # Those that run benches, the report, stepcmp or stepckpt.
     case " $*" in *' bench/'* | *' report/'*) printf all && return ;; esac
     for t; do ! grep -qsE 'STEPBENCH_BIN|bench_run\.h|ddp_rows\.h' "tests/$t.c" || { printf all && return; }; done
@@ -71,7 +71,7 @@ programs_of() { # TEST...
 
 build() { # TEST...
     # shellcheck disable=SC2046
-    (cd "$tree" && make -j"$jobs" CUDA=0 BUILD=build BIN=build OPT=-O1 WERROR= $(programs_of "$@")) >"$log" 2>&1
+    (cd "$tree" && make -j"$jobs" CUDA=0 BUILD=build/cpu OPT=-O1 WERROR= $(programs_of "$@")) >"$log" 2>&1
 }
 
 # Exit code 0: all pass. 1: one fails. 2: it does not build.
@@ -79,7 +79,7 @@ try() { # TEST...
     local t
     build "$@" || return 2
     for t; do
-        (cd "$tree" && STEPBENCH_BIN=build timeout -k 5 300 "build/tests/$t") >"$log" 2>&1 </dev/null || return 1
+        (cd "$tree" && STEPBENCH_BIN=build/cpu timeout -k 5 300 "build/cpu/tests/$t") >"$log" 2>&1 </dev/null || return 1
     done
 }
 
@@ -91,8 +91,8 @@ for i in "${!titles[@]}"; do
     for t in ${tests[$i]}; do whole[$t]=yes; done
 done
 needed=("${!whole[@]}")
-if [ ${#needed[@]} -gt 0 ] && ! { build "${needed[@]}" && (cd "$tree" && STEPBENCH_BIN=build \
-    bash common/build/run_tests.sh build/tests "${needed[@]/#/build/tests/}") >"$log" 2>&1; }; then
+if [ ${#needed[@]} -gt 0 ] && [ -z "${TREE_PASSED-}" ] && ! { build "${needed[@]}" && (cd "$tree" && STEPBENCH_BIN=build/cpu \
+    bash common/build/run_tests.sh build/cpu/tests "${needed[@]/#/build/cpu/tests/}") >"$log" 2>&1; }; then
     echo '  the tree as it is does not build, or a test fails:' >&2
     tail -n 40 "$log" >&2
     exit 1

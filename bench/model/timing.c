@@ -122,9 +122,12 @@ void model_sustain(session *s, row *w, trainer *t)
         row_status_set(w, ROW_FAIL, "sustained step: %s", sb_last_message());
 }
 
-/* The GEMMs of this run that a step's products and attention are compared with. What the CPU makes of fp32 are plain products. */
+/* The GEMMs of this run that a step's products and attention are compared with; bench_roofline has none of float8. What the
+ * CPU makes of fp32 are plain products. */
 static double ceiling_of(const session *s, const step_options *o)
 {
+    if (o->precision->float8)
+        return NAN;
     const transformer_shape shape = model_shape(o);
     const bool plain = device_kind_of(s->dev) == DEVICE_CPU && o->precision->compute == SB_FP32;
     const char *products = plain ? "fp32" : model_product_dtype(o),

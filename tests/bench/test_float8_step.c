@@ -127,6 +127,17 @@ TEST(every_step_says_what_float8_gained)
     }
 }
 
+/* The best product that bench_roofline knows is of 16 bits, and a float8 step may be faster than it. */
+TEST(no_share_of_a_wider_product)
+{
+    csv_free(bench_rows(*state, "bench_roofline", "STEPBENCH_RUN=one",
+                        "--variant gemm --dtype bf16 --size 64 --iters 3", 0));
+    OWNED_CSV csv *c = bench_rows(*state, "bench_transformer", "STEPBENCH_RUN=one",
+                                  "--size tiny --seq 16 --batch 2 --iters 3 --precision bf16,fp8-block", EXIT_CODE_OK);
+    bench_all_ok(c, 2);
+    assert_true(csv_real(c, 0, "ceiling_pct") > 0 && isnan(csv_real(c, 1, "ceiling_pct")));
+}
+
 /* Scales by row serve one order alone, delayed ones are no slice's, and slices of `tiny` end within squares. Ranks agree on
  * histories: two steps have the bits of one rank. */
 TEST(other_recipes_gather_parameters)

@@ -125,6 +125,25 @@ TEST_IN_FOLDER(shares_of_the_measured_product)
     free(text);
 }
 
+/* ... but not of a float8 step, whose share is that of a bf16 product in early rows. */
+TEST_IN_FOLDER(shares_of_float8_steps)
+{
+    static const char row[] =
+        "schema,method,bench,variant,status,reason,size,precision,ceiling_pct,gpu,device,commit,dirty,check,utc\n3,1,"
+        "bench_transformer,graph,ok,,xl,%s,150,NVIDIA H200,cuda,aaaaaaaaaaaa,0,1,2026-11-22T10:00:00Z\n";
+    static const char *const cases[][2] = {{"fp8-tensorwise", "verified"},
+                                           {"bf16", "bench_transformer: ceiling_pct is 150"}};
+    OWNED char *path = folder_path(*state, "bench_transformer.csv");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *said, *text = xasprintf(row, cases[i][0]);
+        file_write(path, text);
+        complaints(*state, "", &said);
+        text_has(said, cases[i][1]);
+        free(said);
+        free(text);
+    }
+}
+
 /* Both copies use the same memory. */
 TEST_IN_FOLDER(a_copy_that_is_far_behind)
 {

@@ -19,7 +19,8 @@ and its peak memory over ours: above 1, ours is faster or smaller.
 SELECT status, precision, size, seq AS "S:", pm(fwd_mean_ms, fwd_std_ms) AS "forward ms:",
     pm(bwd_mean_ms, bwd_std_ms) AS "backward ms:", pm(opt_mean_ms, opt_std_ms) AS "AdamW ms:",
     pm(step_mean_ms, step_std_ms) AS "step ms:", tokens_per_s AS "tokens/s:", tflops AS "TFLOP/s:",
-    mfu_causal_pct AS "MFU %?:", mfu_full_pct AS "full?:", ceiling_pct AS "% of GEMM ceiling?:",
+    mfu_causal_pct AS "MFU %?:", mfu_full_pct AS "full?:",
+    iif(precision LIKE 'fp8%', NULL, ceiling_pct) AS "% of GEMM ceiling?:",
     peak_bytes / gib() AS "peak GiB:", (SELECT n(min(ratio)) FROM judged j WHERE j.row_id = s.id
     AND table_ = 'bench_transformer' AND memory IS NOT NULL AND why IS NULL) AS "PyTorch time?:",
     (SELECT n(memory) FROM judged j WHERE j.row_id = s.id AND table_ = 'bench_transformer' AND memory IS NOT NULL

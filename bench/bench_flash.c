@@ -209,28 +209,18 @@ static void baseline_set(const char *key, double fwd_ms, double bwd_ms, double f
     snprintf(baseline.key, sizeof baseline.key, "%s", key);
 }
 
-static bool is_unfused_of(const csv *t, size_t r, const session *s, const bench_case *c)
-{
-    const options *o = s->opt;
-    bool is = csv_is(t, r, "variant", "unfused") && csv_is(t, r, "status", "ok") && same_run(s, t, r);
-    for (size_t i = 0; is && i < options_param_count(o); i++)
-        is = csv_is(t, r, options_param_name(o, i), case_cell(c, i));
-    return is;
-}
-
 /* When unfused was measured by another program of the same ./run_all.sh, its newest row of the case serves. */
 static void baseline_load(const session *s, const bench_case *c, const char *key)
 {
+    static const char *const no_others[][2] = {{NULL}};
     if (strcmp(baseline.key, key) == 0)
         return;
     baseline_set(key, NAN, NAN, NAN, NAN);
-    OWNED_CSV csv *t = s->csv_path ? rows_read(s->csv_path) : NULL;
-    size_t r = t ? t->rows : 0;
-    while (r > 0 && !is_unfused_of(t, r - 1, s, c))
-        r--;
-    if (r > 0)
-        baseline_set(key, csv_real(t, r - 1, "fwd_ms"), csv_real(t, r - 1, "bwd_ms"), csv_real(t, r - 1, "fwd_bwd_ms"),
-                     csv_real(t, r - 1, "err_fwd"));
+    size_t r;
+    OWNED_CSV csv *t = row_beside(s, c, "unfused", no_others, &r);
+    if (t)
+        baseline_set(key, csv_real(t, r, "fwd_ms"), csv_real(t, r, "bwd_ms"), csv_real(t, r, "fwd_bwd_ms"),
+                     csv_real(t, r, "err_fwd"));
 }
 
 static attention_problem problem_of(const bench_case *c)

@@ -292,7 +292,7 @@ static bool time_all(float8_case *f)
     const double peak = peak_tflops(device_get_info(m->s->dev)->name, f->product ? "fp8" : "bf16");
     row_real(m->w, "product_tflops", flops / (product * 1e9));
     row_real(m->w, "product_peak_pct", 100 * flops / (product * 1e9) / peak);
-    const double of_16 = of_bf16(m->s, m->c, "product of bf16", product), gain = f->product ? 1 / of_16 : 1;
+    const double of_16 = of_bf16(m->s, m->c, "product_ms", product), gain = f->product ? 1 / of_16 : 1;
     row_real(m->w, "speedup_bf16", gain);
     row_real(m->w, "speedup_with_cast", gain * product / (product + cast_ms + amax_ms));
     return true;

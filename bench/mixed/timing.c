@@ -56,30 +56,16 @@ static void baseline_forget(const session *s, const bench_case *c)
     forget(baseline_of(s, c, &added));
 }
 
-static bool is_baseline_of(const csv *t, size_t r, const session *s, const bench_case *c)
-{
-    const options *o = s->opt;
-    bool is = csv_is(t, r, "variant", "timing") && csv_is(t, r, "status", "ok") && same_run(s, t, r) &&
-              csv_is(t, r, "precision", "fp32") && csv_is(t, r, "fp32_products", "fma");
-    for (size_t i = 0; is && i < options_param_count(o); i++) {
-        const char *name = options_param_name(o, i);
-        is = text_is(name, compared[0]) || text_is(name, compared[1]) || csv_is(t, r, name, case_cell(c, i));
-    }
-    return is;
-}
-
 /* When fp32 was measured by another program of the same ./run_all.sh, its newest row of the shape serves. */
 static void baseline_load(const session *s, const bench_case *c, baseline *b)
 {
-    csv *t = s->csv_path ? rows_read(s->csv_path) : NULL;
-    size_t r = t ? t->rows : 0;
-    while (r > 0 && !is_baseline_of(t, r - 1, s, c))
-        r--;
-    for (int i = 0; r > 0 && i < PHASES; i++) {
+    static const char *const fp32[][2] = {{"precision", "fp32"}, {"fp32_products", "fma"}, {NULL}};
+    size_t r;
+    OWNED_CSV csv *t = row_beside(s, c, "timing", fp32, &r);
+    for (int i = 0; t && i < PHASES; i++) {
         OWNED char *column = xasprintf("%s_ms", phases[i]);
-        b->ms[i] = csv_real(t, r - 1, column);
+        b->ms[i] = csv_real(t, r, column);
     }
-    csv_free(t);
 }
 
 /* ---- steps ---- */

@@ -7,6 +7,7 @@
 
 #include "common/core/cache.h"
 #include "common/core/error.h"
+#include "common/session/ceiling.h"
 
 char *key_without(const bench_case *c, const char *const *columns)
 {
@@ -20,15 +21,27 @@ char *key_without(const bench_case *c, const char *const *columns)
     return key;
 }
 
-double of_bf16(session *s, const bench_case *c, const char *what, double value)
+/* That of another program of the same ./run_all.sh, or of a run that --resume continues. */
+static double stored(const session *s, const bench_case *c, const char *kind, const char *column)
+{
+    const char *const bf16[][2] = {{kind, "bf16"}, {"precision", NULL}, {"gather_dtype", NULL}, {NULL}};
+    size_t r;
+    OWNED_CSV csv *t = row_beside(s, c, case_variant(c), bf16, &r);
+    return t ? csv_real(t, r, column) : NAN;
+}
+
+double of_bf16(session *s, const bench_case *c, const char *column, double value)
 {
     /* A case of bf16 has no gathers of codes to compare with. */
     OWNED char *key = key_without(c, (const char *const[]){"precision", "product", "gather_dtype", NULL});
-    double *of_16 = cache_find(s->kept, what, key);
-    if (strcmp(case_text(c, case_has(c, "product") ? "product" : "precision"), "bf16") != 0)
-        return of_16 ? value / *of_16 : NAN;
-    if (!of_16)
-        of_16 = cache_add(s->kept, what, key, sizeof *of_16, NULL);
-    *of_16 = value;
-    return NAN;
+    const char *kind = case_has(c, "product") ? "product" : "precision";
+    const bool is_16 = strcmp(case_text(c, kind), "bf16") == 0;
+    double *of_16 = cache_find(s->kept, column, key);
+    if (!of_16) {
+        of_16 = cache_add(s->kept, column, key, sizeof *of_16, NULL);
+        *of_16 = is_16 ? value : stored(s, c, kind, column);
+    }
+    if (is_16)
+        *of_16 = value;
+    return is_16 ? NAN : value / *of_16;
 }

@@ -173,7 +173,7 @@ void model_fill_float8(session *s, const bench_case *c, row *w, const step_optio
         2 * transformer_matmul_parameters(&shape) * transformer_tokens(&shape) * (o->mode == STEP_FORWARD ? 1 : 3);
     row_real(w, "fp8_share_pct", 100 * model_float8_share(o) * products / causal);
     row_real(w, "mfu_bf16_pct", 100 * tflops / model_peak16_tflops(o, device_get_info(s->dev)->name));
-    const double gain = 1 / of_bf16(s, c, "step of bf16", step_ms);
+    const double gain = 1 / of_bf16(s, c, "step_ms", step_ms);
     if (!o->precision->float8)
         return;
     row_real(w, "speedup_bf16", gain);

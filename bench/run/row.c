@@ -84,7 +84,7 @@ static void fill_loss(run *x, const run_result *out)
     row_real(w, "loss_last", out->loss_last);
     row_real(w, "floor_loss", out->floor);
     row_real(w, "above_floor_pct", 100 * (out->loss_last / out->floor - 1));
-    row_real(w, "loss_gap_pct", 100 * (of_bf16(x->k.s, x->k.c, "loss of bf16", out->loss_last) - 1));
+    row_real(w, "loss_gap_pct", 100 * (of_bf16(x->k.s, x->k.c, "loss_last", out->loss_last) - 1));
     row_real(w, "entropy_pair", out->entropy[2]);
     row_real(w, "entropy_token", out->entropy[1]);
     row_real(w, "entropy_none", out->entropy[0]);

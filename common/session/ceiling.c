@@ -9,6 +9,7 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/core/results.h"
+#include "common/core/text.h"
 
 csv *rows_read(const char *path)
 {
@@ -22,6 +23,29 @@ bool same_run(const session *s, const csv *c, size_t row)
 {
     return csv_is(c, row, "campaign", rows_campaign(s->rows)) && csv_is(c, row, "gpu_uuid", rows_gpu_uuid(s->rows)) &&
            csv_is(c, row, "device", option_text(s->opt, "device"));
+}
+
+static bool has_value(const csv *t, size_t r, const char *name, const char *value, const char *const (*others)[2])
+{
+    for (; (*others)[0]; others++)
+        if (text_is(name, (*others)[0]))
+            return !(*others)[1] || csv_is(t, r, name, (*others)[1]);
+    return csv_is(t, r, name, value);
+}
+
+csv *row_beside(const session *s, const bench_case *c, const char *variant, const char *const (*others)[2], size_t *row)
+{
+    csv *t = s->csv_path ? rows_read(s->csv_path) : NULL;
+    for (size_t r = t ? t->rows : 0; r-- > 0;) {
+        bool is = csv_is(t, r, "status", "ok") && csv_is(t, r, "variant", variant) && same_run(s, t, r);
+        for (size_t i = 0; is && i < options_param_count(s->opt); i++)
+            is = has_value(t, r, options_param_name(s->opt, i), case_cell(c, i), others);
+        *row = r;
+        if (is)
+            return t;
+    }
+    csv_free(t);
+    return NULL;
 }
 
 /* A row that went well, and that counts for the session. */

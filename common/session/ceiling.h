@@ -10,6 +10,10 @@
  * compare such rows alone: another GPU of the same name, or the same one on another day, is a few percent off. */
 csv *rows_read(const char *path); /* csv_read of stored rows, with what same_run wants to know of their runs */
 bool same_run(const session *s, const csv *c, size_t row);
+/* The rows of the session's file, *row being the newest `ok` one from the same run that has this variant and the case's parameters,
+ * but for those in `others`: pairs of a parameter and the value it has (NULL: any), up to a pair of NULL. NULL: there is none. */
+csv *row_beside(const session *s, const bench_case *c, const char *variant, const char *const (*others)[2],
+                size_t *row);
 
 /* The best `ok` row of <results_dir>/bench_roofline.csv from the same run as `s` (NULL: of any run); NAN when
  * there is none. `dtype` is the precision of the products: fp32 by three 16-bit products ("fp16x3", "bf16x3") has a third of

@@ -138,6 +138,19 @@ TEST(no_share_of_a_wider_product)
     assert_true(csv_real(c, 0, "ceiling_pct") > 0 && isnan(csv_real(c, 1, "ceiling_pct")));
 }
 
+/* Its step in bf16 is a row by then. */
+TEST(a_resumed_run_compares_with_bf16)
+{
+#define STEP "--csv results/test-x1/kept.csv --size tiny --seq 16 --batch 2 --iters 3 --precision "
+    bench_rows(*state, "bench_transformer", "STEPBENCH_RUN=two", STEP "bf16", EXIT_CODE_OK);
+    bench_rows(*state, "bench_transformer", "STEPBENCH_RUN=two", STEP "bf16,fp8-block --resume", EXIT_CODE_OK);
+    OWNED char *path = folder_path(*state, "results/test-x1/kept.csv");
+    OWNED_CSV csv *c = csv_read(path);
+    bench_all_ok(c, 2);
+    const double gain = csv_real(c, 0, "step_ms") / csv_real(c, 1, "step_ms");
+    assert_true(fabs(csv_real(c, 1, "speedup_bf16") / gain - 1) < 1e-6);
+}
+
 /* Scales by row serve one order alone, delayed ones are no slice's, and slices of `tiny` end within squares. Ranks agree on
  * histories: two steps have the bits of one rank. */
 TEST(other_recipes_gather_parameters)

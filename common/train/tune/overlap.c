@@ -9,7 +9,8 @@
 
 enum { WAYS = 3, ROUNDS = 2 };
 static const double long_step_ms = 400; /* not worth measuring: AdamW is a small part of such a step */
-/* Of the time without overlap, which takes less memory. At the power limit a block has few steps, and 1 % is noise. */
+/* A way must take at most this share of the time without overlap, which takes less memory: at the power limit a block has few
+ * steps, and 1 % is noise. */
 static const double worth = 0.98;
 static const double hopeless = 1.02; /* times the fastest after the first round: noise is less */
 
@@ -27,7 +28,8 @@ static bool drop_hopeless(double ms[WAYS], int ways)
     return left;
 }
 
-/* Fills ms[way] with the median step. Where there is no time for a second round, the first one decides. */
+/* Fills ms[way] with the median step. Where there is no time for a second round, the first one decides. A GPU at its power limit
+ * lowers its clock too far and takes seconds to raise it again, so what is measured later looks faster: that is none. */
 static bool measure(trainer *t, const tune_wait *wait, int ways, double ms[WAYS])
 {
     step *s = &t->step;
@@ -42,11 +44,11 @@ static bool measure(trainer *t, const tune_wait *wait, int ways, double ms[WAYS]
     overlap_use(s, OVERLAP_NONE);
     ok = ok && steps_warm(t, graphs[0], &step_ms); /* overlap can gain on a cool GPU and lose at its power limit */
     for (int r = 0; r < ROUNDS && ok && left && (r == 0 || tune_left(t, wait) > ways * tune_block_s(step_ms)); r++) {
-        for (int w = 0; w < ways && ok; w++) {
+        for (int w = ways - 1; w >= 0 && ok; w--) {
             if (!isfinite(ms[w]))
                 continue;
             overlap_use(s, (overlap)w);
-            ok = steps_block(t, graphs[w], step_ms, w ? ms[0] : INFINITY, &times[w]);
+            ok = steps_block(t, graphs[w], step_ms, w && r ? ms[0] : INFINITY, &times[w]);
             ms[w] = ok ? stats_of(&times[w]).median : 0;
         }
         left = ok && drop_hopeless(ms, ways);

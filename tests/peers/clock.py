@@ -5,6 +5,8 @@ import time
 
 import torch
 
+import load
+
 SETTLE_S = 0.15  # as the benches' --settle: for products, copies and attention; steps have their warm-up
 SETTLED = f"samples after {SETTLE_S} s"
 SAMPLE_S = 0.05  # of a turn
@@ -65,6 +67,12 @@ def capture(call, stream, fill_ms=6.0):
     graph.replay()
     torch.cuda.synchronize()
     return graph, calls
+
+
+def call_times(graph, calls):
+    """Of one of the calls in the graph: the columns of its time."""
+    times = load.spread([ms / calls for ms in samples_ms(graph.replay, 2, 10, SETTLE_S)])
+    return {"median_ms": times["step_ms"], "p10_ms": times["step_p10_ms"], "p90_ms": times["step_p90_ms"]}
 
 
 def in_turn(graphs, rounds):

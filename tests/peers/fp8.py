@@ -7,7 +7,6 @@ import torch
 from torch.nn import functional
 
 import clock
-import load
 from record import reason_of
 
 SHAPES = ((4096, 4800, 1600), (4096, 1600, 1600), (4096, 12800, 1600), (4096, 1600, 6400), (12800, 1600, 4096), (8192, 8192, 8192))
@@ -116,6 +115,5 @@ def fp8(rows, small):
             if not wrong < 0.2:
                 rows.add(**case, err_rel=wrong, note="its product is wrong, so it was not timed")
                 continue
-            times = load.spread([ms / calls for ms in clock.samples_ms(graph.replay, 2, 10, clock.SETTLE_S)])
-            ms = times["step_ms"]
-            rows.add(**case, median_ms=ms, p10_ms=times["step_p10_ms"], p90_ms=times["step_p90_ms"], tflops=2 * m * n * k / ms / 1e9, err_rel=wrong)
+            times = clock.call_times(graph, calls)
+            rows.add(**case, **times, tflops=2 * m * n * k / times["median_ms"] / 1e9, err_rel=wrong)

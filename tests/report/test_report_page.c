@@ -403,6 +403,19 @@ TEST_IN_FOLDER(no_ratio_across_timers_and_settling)
     }
 }
 
+TEST_IN_FOLDER(a_copy_with_its_percentiles)
+{
+    machine(*state);
+    folder_write(*state, "bench_roofline.csv",
+                 "schema,method,bench,variant,status,reason,bytes,time_us,time_p10_us,time_p90_us,settle_s,timer" RUN
+                 "3,1,bench_roofline,copy_kernel,ok,,1073741824,500,490,510,0.15,graph" END);
+    folder_write(*state, "peer_gemm.csv",
+                 "bench,dtype,size,mode,policy,median_ms,p10_ms,p90_ms" ORIGIN
+                 "copy,fp32,1073741824,graph,samples after 0.15 s,0.6,0.55,0.7" OF("GPU-a", "c-1"));
+    OWNED char *text = report_text(*state);
+    text_has(text, "PyTorch 1.20 [1.08, 1.43]");
+}
+
 TEST_IN_FOLDER(attention_with_its_rounds)
 {
 #define FLASH(impl, batch, heads, seq, ratio, lo, hi, diff)                                                            \

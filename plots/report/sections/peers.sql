@@ -64,7 +64,8 @@ WHERE bwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
 -- ---- products and copies ----
 @into pairs
 SELECT iif(p.bench = 'copy', 'memory copy', 'matrix product, ' || p.dtype), iif(p.bench = 'copy', NULL, 'cuBLAS'),
-    'PyTorch', iif(p.bench = 'copy', bytes(p.size), 'n ' || p.size), 1e3 * p.median_ms / o.time_us, NULL, NULL,
+    'PyTorch', iif(p.bench = 'copy', bytes(p.size), 'n ' || p.size), 1e3 * p.median_ms / o.time_us,
+    1e3 * p.p10_ms / o.time_p90_us, 1e3 * p.p90_ms / o.time_p10_us,
     'bench_roofline', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id),
     iif(p.mode IN ('eager', 'event', 'host'), 'calls', 'graph'),
     iif(o.timer IN ('eager', 'event', 'host'), 'calls', 'graph'),

@@ -4,9 +4,9 @@
 #        run.sh --apply
 # Breaks a copy of the tree in one place after another, as list.txt says, builds what is needed without CUDA, and runs the
 # tests that must fail then. All mutants; those marked ci; or those whose title has a PATTERN. The copy and its build stay
-# in FOLDER for the next time. First the tests must pass on the unbroken copy, unless TREE_PASSED says that they have. Ends with "N passed, N failed": passed are
-# mutants that were caught; one that survives, does not change its file or does not compile, has failed. --apply prints
-# those that would not change a line.
+# in FOLDER for the next time. First the tests must pass on the unbroken copy, unless TREE_PASSED says that they have. Ends
+# with "N passed, N failed": passed are mutants that were caught; one that survives, does not change its file or does not
+# compile, has failed. --apply prints those that would not change a line.
 set -u
 export LC_ALL=C
 list=$(cd "$(dirname "$0")" && pwd)/list.txt

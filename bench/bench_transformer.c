@@ -61,6 +61,8 @@ static const column_spec column_table[] = {
     MODEL_STEP_COLUMNS,
     {"first_step_ms", COLUMN_REAL, false, "the first step of this trainer, by the host's clock"},
     {"opt_alone_ms", COLUMN_REAL, false, "AdamW over all parameters with nothing else running, median"},
+    {"opt_alone_p10_ms", COLUMN_REAL, false, "10th percentile of it"},
+    {"opt_alone_p90_ms", COLUMN_REAL, false, "90th percentile of it"},
     {"opt_tb_s", COLUMN_REAL, false, "its necessary traffic / opt_alone_ms, in 10^12 bytes per second"},
     MODEL_RATE_COLUMNS,
     MODEL_FLOAT8_COLUMNS,

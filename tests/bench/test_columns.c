@@ -347,7 +347,7 @@ static double float8_speedup(const csv *c, size_t row)
 static const column_rule transformer_rules[] = {
     {"fwd_ms fwd_mean_ms", MEASURED, model_fwd, 0},
     {"bwd_ms bwd_mean_ms", MEASURED, model_bwd, 0},
-    {"opt_ms opt_mean_ms opt_alone_ms", MEASURED, model_opt, 0},
+    {"opt_ms opt_mean_ms opt_alone_ms opt_alone_p10_ms opt_alone_p90_ms", MEASURED, model_opt, 0},
     {"step_ms step_mean_ms host_step_ms host_step_mean_ms sustained_step_ms", MEASURED, model_step, 0},
     {"fwd_std_ms step_std_ms host_step_std_ms", MEASURED, model_deviation, 0},
     {"step_p10_ms", MEASURED, model_step_p10, 0},

@@ -69,10 +69,15 @@ def capture(call, stream, fill_ms=6.0):
     return graph, calls
 
 
-def call_times(graph, calls):
-    """Of one of the calls in the graph: the columns of its time."""
-    times = load.spread([ms / calls for ms in samples_ms(graph.replay, 2, 10, SETTLE_S)])
+def spread(samples):
+    """The columns of a call's time."""
+    times = load.spread(samples)
     return {"median_ms": times["step_ms"], "p10_ms": times["step_p10_ms"], "p90_ms": times["step_p90_ms"]}
+
+
+def call_times(graph, calls):
+    """Of one of the calls in the graph."""
+    return spread([ms / calls for ms in samples_ms(graph.replay, 2, 10, SETTLE_S)])
 
 
 def in_turn(graphs, rounds):

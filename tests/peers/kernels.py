@@ -34,6 +34,6 @@ def adamw(rows, small):
     compiled = optimizers.Compiled([weight], halves=False)
     for impl, policy, step in (("fused", "torch.optim.AdamW", torch.optim.AdamW([weight], lr=1e-4, fused=True).step),
                                ("compiled", "torch.compile of AdamW's formula", lambda: (compiled.begin(), compiled.step()))):
-        ms = clock.median_ms(step, 3, 10, clock.SETTLE_S)
-        rows.add(bench="adamw", impl=impl, params=count, mode="event", policy=f"{policy}, all fp32; {clock.SETTLED}", median_ms=ms,
-                 gb_s=28 * count / ms / 1e6)
+        times = clock.spread(clock.samples_ms(step, 3, 10, clock.SETTLE_S))
+        rows.add(bench="adamw", impl=impl, params=count, mode="event", policy=f"{policy}, all fp32; {clock.SETTLED}", **times,
+                 gb_s=28 * count / times["median_ms"] / 1e6)

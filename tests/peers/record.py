@@ -15,7 +15,7 @@ PROVENANCE = ("torch", "cuda", "cudnn", "nccl", "driver", "gpu", "gpu_uuid", "ut
 # column with a unit in its name, so every result begins with one.
 COLUMNS = {
     "gemm": (("bench", "dtype", "size", "mode", "policy"), ("median_ms", "p10_ms", "p90_ms", "tflops", "gb_s")),
-    "adamw": (("bench", "impl", "params", "mode", "policy"), ("median_ms", "gb_s")),
+    "adamw": (("bench", "impl", "params", "mode", "policy"), ("median_ms", "p10_ms", "p90_ms", "gb_s")),
     "fp8": (("bench", "product", "shape", "mode", "policy"), ("median_ms", "p10_ms", "p90_ms", "tflops", "err_rel", "note")),
     "flash": (("bench", "impl", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "head_dim_v", "causal", "window", "documents", "lengths",
                "deterministic", "layout", "mode", "policy"),

@@ -368,15 +368,16 @@ TEST_IN_FOLDER(updates_by_bytes_per_second)
 {
     machine(*state);
     folder_write(*state, "bench_transformer.csv",
-                 "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,params,step_ms,opt_tb_s" RUN
-                 "3,1,bench_transformer,graph,ok,,xl,4,512,fp32,train-step,400000000,9,3" END
-                 "3,1,bench_transformer,graph,ok,,small,4,512,fp32,train-step,100000000,9,1" END);
+                 "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,params,step_ms,opt_alone_ms,"
+                 "opt_alone_p10_ms,opt_alone_p90_ms,opt_tb_s" RUN
+                 "3,1,bench_transformer,graph,ok,,xl,4,512,fp32,train-step,400000000,9,4,3.75,5,3" END
+                 "3,1,bench_transformer,graph,ok,,small,4,512,fp32,train-step,100000000,9,4,3.75,5,1" END);
     folder_write(*state, "peer_adamw.csv",
-                 "bench,impl,params,mode,policy,median_ms,gb_s" ORIGIN "adamw,fused,500000000,event,p,5,2000" OF(
-                     "GPU-a", "c-1") "adamw,compiled,500000000,event,p,5,2500" OF("GPU-a", "c-1"));
+                 "bench,impl,params,mode,policy,median_ms,p10_ms,p90_ms,gb_s" ORIGIN
+                 "adamw,fused,500000000,event,p,5,4,6,2000" OF("GPU-a", "c-1")
+                     "adamw,compiled,500000000,event,p,5,4.5,6,2500" OF("GPU-a", "c-1"));
     OWNED char *text = report_text(*state);
-    text_has(text,
-             "| PyTorch compiled 1.20, 400 million parameters, theirs 500 million |"); /* one case, its best peer */
+    text_has(text, "| PyTorch compiled 1.20 [0.86, 1.54], 400 million parameters, theirs 500 million |"); /* its best */
 }
 
 TEST_IN_FOLDER(no_ratio_across_timers_and_settling)

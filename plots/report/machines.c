@@ -93,7 +93,7 @@ static void add_folder(sqlite3 *to, sqlite3 *from, const char *name, const char 
     copy(to, "all_strongest", from, "SELECT * FROM strongest", place);
     copy(to, "all_refused", from, "SELECT work, why FROM judged WHERE why IS NOT NULL", place);
     copy(to, "all_planned", from, "SELECT * FROM planned", place);
-    copy(to, "newest", from, "SELECT substr(max(utc), 1, 10) AS date, version FROM about", place);
+    copy(to, "newest", from, "SELECT max(utc) AS utc, substr(max(utc), 1, 10) AS date, version FROM about", place);
     db_run(to, "report", "INSERT INTO folders VALUES(%lld, %Q, %Q)", (long long)place, name, title);
 }
 
@@ -112,7 +112,8 @@ static void make_views(sqlite3 *db)
     db_run(db, "report",
            "CREATE VIEW all_first AS SELECT place_ AS place, nth, what, coalesce(brief, '') AS value, share, peer "
            "FROM all_first_;" /* medians are on the page of each machine */
-           "CREATE VIEW folder AS SELECT f.*, n.date, n.version FROM folders f JOIN newest n ON n.place_ = f.place");
+           "CREATE VIEW folder AS SELECT f.*, n.utc, n.date, n.version FROM folders f JOIN newest n ON n.place_ = "
+           "f.place");
 }
 
 sqlite3 *machines_open(const machine_folder *folders, size_t n)
@@ -138,7 +139,7 @@ sqlite3 *machines_empty(void)
     copy(db, "all_strongest", one, "SELECT * FROM strongest WHERE 0", 0);
     copy(db, "all_refused", one, "SELECT work, why FROM judged WHERE 0", 0);
     copy(db, "all_planned", one, "SELECT * FROM planned WHERE 0", 0);
-    copy(db, "newest", one, "SELECT '' AS date, '' AS version WHERE 0", 0);
+    copy(db, "newest", one, "SELECT '' AS utc, '' AS date, '' AS version WHERE 0", 0);
     sqlite3_close(one);
     make_views(db);
     return db;

@@ -374,8 +374,8 @@ TEST_IN_FOLDER(updates_by_bytes_per_second)
                  "3,1,bench_transformer,graph,ok,,small,4,512,fp32,train-step,100000000,9,4,3.75,5,1" END);
     folder_write(*state, "peer_adamw.csv",
                  "bench,impl,params,mode,policy,median_ms,p10_ms,p90_ms,gb_s" ORIGIN
-                 "adamw,fused,500000000,event,p,5,4,6,2000" OF("GPU-a", "c-1")
-                     "adamw,compiled,500000000,event,p,5,4.5,6,2500" OF("GPU-a", "c-1"));
+                 "adamw,fused,500000000,event,p,5,4,6,2000" OF(
+                     "GPU-a", "c-1") "adamw,compiled,500000000,event,p,5,4.5,6,2500" OF("GPU-a", "c-1"));
     OWNED char *text = report_text(*state);
     text_has(text, "| PyTorch compiled 1.20 [0.86, 1.54], 400 million parameters, theirs 500 million |"); /* its best */
 }
@@ -561,6 +561,9 @@ TEST_IN_FOLDER(a_cpu_has_its_cases)
 
 TEST_IN_FOLDER(folders_side_by_side)
 {
+#define ALL_REDUCE                                                                                                     \
+    "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,min_ms,max_ms,busbw_gb_s,"    \
+    "size" RUN "3,1,bench_allreduce,all-reduce,ok,,2,1073741824,fp32,1,graph,"
     OWNED char *a = folder_path(*state, "a"), *b = folder_path(*state, "b"), *readme = folder_path(*state, "README.md");
     mkdir(a, 0777);
     mkdir(b, 0777);
@@ -571,6 +574,12 @@ TEST_IN_FOLDER(folders_side_by_side)
                  ",GPU-a,cuda,1,ffffffffffff,0,2026-11-20T10:00:00Z\n");
     machine(b);
     steps(b);
+    for (int i = 0; i < 2; i++) /* only b has the link's rate, and so a share */
+        folder_write(i ? b : a, "bench_allreduce.csv",
+                     i ? ALL_REDUCE "0.003,0.003,0.003,310,1 GiB" END : ALL_REDUCE "0.003,0.003,0.003,300,1 GiB" END);
+    folder_write(b, "bench_roofline.csv",
+                 "schema,method,bench,variant,status,reason,bytes,gb_s" RUN
+                 "3,1,bench_roofline,p2p,ok,,1073741824,400" END);
     for (int i = 0; i < 2; i++) /* the step that both have is one of two */
         folder_write(i ? b : a, "peer_model.csv",
                      "bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct,planned" ORIGIN
@@ -592,6 +601,7 @@ TEST_IN_FOLDER(folders_side_by_side)
              "above\n<!-- begin table -->\n| on | 1 x NVIDIA H200 |\n"); /* one column for machines that are alike */
     text_has(text, "| copy of 1 GiB | 4200 GB/s (88 %) |\n");
     text_has(text, "| training step, xl S 1024 batch 4 | 38491 tokens/s (MFU 48 %) |\n");
+    text_has(text, "| all-reduce of 1 GiB, bus bandwidth | 310 GB/s on 2 (78 %) |\n");
     text_lacks(text, "ffffffffffff");
     text_has(
         text,
@@ -605,7 +615,7 @@ TEST_IN_FOLDER(folders_side_by_side)
     text_lacks(text, "old");
     OWNED char *page = report_text(a);
     text_has(page, "2026-11-21, stepbench aaaaaaaaaaaa, driver");
-    text_has(page, "- 4 of 5 cases ran; not supported: 1.");
+    text_has(page, "- 5 of 6 cases ran; not supported: 1.");
     free(arguments);
 }
 

@@ -22,8 +22,8 @@ GROUP BY kind ORDER BY min(ratio)
 reports. ]][[Where both sides call the same library, the ratio compares only the harnesses: {same.said}.]]
 @from (SELECT 1)
 LEFT JOIN (SELECT group_concat(ran || ' of ' || cases || ' ' || what, ' and ') AS said
-    FROM (SELECT what, count(DISTINCT ran) AS ran, cases FROM all_planned p WHERE cases = (SELECT cases
-    FROM all_planned f WHERE f.what = p.what ORDER BY place_ LIMIT 1) GROUP BY what)) ran
+    FROM (SELECT what, count(DISTINCT ran) AS ran, cases FROM all_planned p WHERE cases = (SELECT max(cases)
+    FROM all_planned f WHERE f.what = p.what) GROUP BY what)) ran
 LEFT JOIN (SELECT printf('%.2f to %.2f', min(ratio), max(ratio)) AS said FROM all_strongest
     WHERE work GLOB '*, one head' HAVING count(*)) one
 LEFT JOIN (SELECT group_concat(said, '; ') AS said FROM (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio),

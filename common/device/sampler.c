@@ -11,9 +11,11 @@
 #include "common/core/clock.h"
 #include "common/core/error.h"
 
+enum { MOST_READINGS = 1 << 14 }; /* of a sensor in a window: five minutes at one every 20 ms */
+
 struct sampler {
     const clocks *c;
-    double every_s;
+    double every_s, pace_s; /* pace_s: in this window */
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
@@ -49,6 +51,25 @@ static void keep_energy(sampler *s, double at_s, double j)
     LIST_ADD(s->energy, s->energy_n, s->energy_room, (energy_reading){at_s, j});
 }
 
+static void halve(samples *x, size_t *told)
+{
+    for (size_t i = 0; 2 * i < x->n; i++)
+        x->x[i] = x->x[2 * i];
+    x->n = (x->n + 1) / 2;
+    *told = (*told + 1) / 2;
+}
+
+/* A window of days keeps no more than one of minutes: every other reading goes, and the next ones come half as often. */
+static void thin_out(sampler *s)
+{
+    halve(&s->seen.sm_mhz, &s->told_mhz);
+    halve(&s->seen.power_w, &s->told_w);
+    for (size_t i = 0; 2 * i < s->energy_n; i++)
+        s->energy[i] = s->energy[2 * i];
+    s->energy_n = (s->energy_n + 1) / 2;
+    s->pace_s *= 2;
+}
+
 /* Under the lock, which is given up while the driver is asked. */
 static void read_sensors(sampler *s)
 {
@@ -73,6 +94,8 @@ static void read_sensors(sampler *s)
     if (!isnan(j))
         keep_energy(s, (asked_s + told_s) / 2, j);
     s->seen.throttle |= throttle;
+    if (s->seen.sm_mhz.n >= MOST_READINGS || s->seen.power_w.n >= MOST_READINGS || s->energy_n >= MOST_READINGS)
+        thin_out(s);
 }
 
 static struct timespec after(double s)
@@ -90,7 +113,7 @@ static void *sampler_run(void *arg)
             pthread_cond_wait(&s->changed, &s->lock);
             continue;
         }
-        const struct timespec next = after(s->every_s);
+        const struct timespec next = after(s->pace_s);
         read_sensors(s);
         const unsigned window = s->window;
         while (s->on && !s->stopping && s->window == window &&
@@ -144,6 +167,7 @@ void sampler_begin(sampler *s)
     s->seen = (sampled){.energy_w = NAN};
     s->energy_n = s->told_mhz = s->told_w = 0;
     s->window++;
+    s->pace_s = s->every_s;
     s->begun_s = host_seconds();
     s->on = true;
     pthread_cond_broadcast(&s->changed);

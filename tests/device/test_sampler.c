@@ -97,6 +97,23 @@ TEST(windows_make_the_conditions_of_a_case)
     close_fake(d);
 }
 
+/* Of a window of days, as many readings are kept as of one of minutes, from its begin to its end. */
+TEST(a_long_window_is_thinned_out)
+{
+    device *d = open_fake(1e-6);
+    const double begun_s = host_seconds();
+    fake_readings = 0;
+    device_sense_begin(d);
+    while (fake_readings < 40000 && host_seconds() - begun_s < 30)
+        usleep(10 * 1000);
+    const device_window w = device_sense_end(d, true);
+    const device_conditions c = device_state(d);
+    assert_true(fake_readings >= 40000);
+    assert_in_range(c.readings, 8192, 16384);
+    assert_true(fabs(w.energy_w / 650 - 1) < 0.05 && w.power_w == 650 && w.sm_mhz == 1800);
+    close_fake(d);
+}
+
 /* Each reading is told once; if there is no new one, the last is told again. */
 TEST(a_window_tells_what_was_read_lately)
 {

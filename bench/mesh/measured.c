@@ -42,22 +42,20 @@ static const way ways[] = {
     {"interleaved", "bench_pp", "mesh=pp variant=interleaved", MESH_DDP, REST, 1, 1, "interleaved", false, true},
     {"zb-h1", "bench_pp", "mesh=pp variant=zb-h1", MESH_DDP, REST, 1, 1, "zb-h1", false, true},
     {"zb-v", "bench_pp", "mesh=pp variant=zb-v", MESH_DDP, REST, 1, 1, "zb-v", false, true},
-    {"tp2-ddp", "bench_tp", "mesh=tp2+dp_shard2 strategy=ddp variant=nccl", MESH_DDP, 1, 1, 2, NULL, false, false},
-    {"tp2-fsdp", "bench_tp", "mesh=tp2+dp_shard2 strategy=fsdp variant=nccl", MESH_FSDP_FREE, 1, 1, 2, NULL, false,
-     false},
-    {"tp2-copy-ddp", "bench_tp", "mesh=tp2+dp_shard2 strategy=ddp variant=copy", MESH_DDP, 1, 1, 2, NULL, false, true},
-    {"tp2-copy-fsdp", "bench_tp", "mesh=tp2+dp_shard2 strategy=fsdp variant=copy", MESH_FSDP_FREE, 1, 1, 2, NULL, false,
+    {"tp2-ddp", "bench_tp", "mesh=tp2 strategy=ddp variant=nccl", MESH_DDP, 1, 1, 2, NULL, false, false},
+    {"tp2-fsdp", "bench_tp", "mesh=tp2 strategy=fsdp variant=nccl", MESH_FSDP_FREE, 1, 1, 2, NULL, false, false},
+    {"tp2-copy-ddp", "bench_tp", "mesh=tp2 strategy=ddp variant=copy", MESH_DDP, 1, 1, 2, NULL, false, true},
+    {"tp2-copy-fsdp", "bench_tp", "mesh=tp2 strategy=fsdp variant=copy", MESH_FSDP_FREE, 1, 1, 2, NULL, false, true},
+    {"1f1b2-ddp", "bench_pp", "mesh=pp2 strategy=ddp variant=1f1b", MESH_DDP, 2, 1, 1, "1f1b", false, true},
+    {"1f1b2-fsdp", "bench_pp", "mesh=pp2 strategy=fsdp-keep variant=1f1b", MESH_FSDP_KEEP, 2, 1, 1, "1f1b", false,
      true},
-    {"1f1b2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=1f1b", MESH_DDP, 2, 1, 1, "1f1b", false, true},
-    {"1f1b2-fsdp", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-keep variant=1f1b", MESH_FSDP_KEEP, 2, 1, 1, "1f1b",
-     false, true},
-    {"1f1b2-no-sync", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-no-sync variant=1f1b", MESH_FSDP_KEEP, 2, 1, 1,
-     "1f1b", false, true},
-    {"1f1b2-tp2", "bench_pp", "mesh=pp2+tp2 variant=1f1b", MESH_DDP, 2, 1, 2, "1f1b", false, false},
-    {"zb-v2-ddp", "bench_pp", "mesh=pp2+dp_shard2 strategy=ddp variant=zb-v", MESH_DDP, 2, 1, 1, "zb-v", false, true},
-    {"zb-v2-no-sync", "bench_pp", "mesh=pp2+dp_shard2 strategy=fsdp-no-sync variant=zb-v", MESH_FSDP_KEEP, 2, 1, 1,
-     "zb-v", false, true},
-    {"zb-v2-tp2", "bench_pp", "mesh=pp2+tp2 variant=zb-v", MESH_DDP, 2, 1, 2, "zb-v", false, false},
+    {"1f1b2-no-sync", "bench_pp", "mesh=pp2 strategy=fsdp-no-sync variant=1f1b", MESH_FSDP_KEEP, 2, 1, 1, "1f1b", false,
+     true},
+    {"1f1b2-tp2", "bench_pp", "mesh=pp2+tp2 strategy=ddp variant=1f1b", MESH_DDP, 2, 1, 2, "1f1b", false, false},
+    {"zb-v2-ddp", "bench_pp", "mesh=pp2 strategy=ddp variant=zb-v", MESH_DDP, 2, 1, 1, "zb-v", false, true},
+    {"zb-v2-no-sync", "bench_pp", "mesh=pp2 strategy=fsdp-no-sync variant=zb-v", MESH_FSDP_KEEP, 2, 1, 1, "zb-v", false,
+     true},
+    {"zb-v2-tp2", "bench_pp", "mesh=pp2+tp2 strategy=ddp variant=zb-v", MESH_DDP, 2, 1, 2, "zb-v", false, false},
     {"cp-zero2", "bench_fsdp", "update=buckets cp_way=gather variant=zero2", MESH_ZERO2, 1, REST, 1, NULL, false, true},
     {"cp-fsdp", "bench_fsdp", "update=buckets cp_way=gather variant=fsdp", MESH_FSDP_FREE, 1, REST, 1, NULL, false,
      true},
@@ -86,7 +84,7 @@ static bool plan_of(const way *x, int gpus, const mesh_job *j, bool again, mesh_
     const bool two = (x->pp == 2 || x->cp == 2 || x->tp == 2), hybrid = text_is(x->name, "hsdp");
     const int pp = x->pp == REST ? gpus : x->pp, cp = x->cp == REST ? gpus : x->cp, tp = x->tp == REST ? gpus : x->tp;
     const int data = gpus / (pp * cp * tp);
-    if (two ? gpus != 4 : hybrid && (gpus < 4 || gpus % 2))
+    if (two ? gpus % 4 : hybrid && (gpus < 4 || gpus % 2))
         return false;
     *p = (mesh_plan){.axes = {pp, 1, data, cp, tp},
                      .strategy = x->strategy,
@@ -126,6 +124,16 @@ static bool all_ranks(const char *column, const char *value)
     return text_is(column, "mesh") && strlen(value) == 2;
 }
 
+/* Whether the mesh of a row is that of a way on as many ranks; what neither of them names, dp_shard takes. */
+static bool same_mesh(const csv *c, size_t i, const char *of)
+{
+    const int ranks = (int)csv_real(c, i, "ranks");
+    char why[256];
+    mesh a, b;
+    return mesh_parse(of, ranks, &a, why, sizeof why) &&
+           mesh_parse(csv_cell(c, i, "mesh"), ranks, &b, why, sizeof why) && memcmp(&a, &b, sizeof a) == 0;
+}
+
 /* Whether the row has these values in these columns; where `some`, a column may be absent or empty. */
 static bool has(const csv *c, size_t i, const char *pairs, bool some)
 {
@@ -137,7 +145,9 @@ static bool has(const csv *c, size_t i, const char *pairs, bool some)
             continue;
         char *end;
         const double number = strtod(value, &end);
-        if (*end ? !text_is(cell, value) : !(fabs(csv_real(c, i, column) - number) <= 0))
+        if (text_is(column, "mesh") ? !same_mesh(c, i, value)
+            : *end                  ? !text_is(cell, value)
+                                    : !(fabs(csv_real(c, i, column) - number) <= 0))
             return false;
     }
     return true;
@@ -222,7 +232,7 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
     char pairs[320], command[400], why[256];
     if (!plan_of(x, q->gpus, &q->job, q->again, &out->plan)) {
         snprintf(out->why, sizeof out->why, "%s is a mesh of %s", x->name,
-                 text_is(x->name, "hsdp") ? "4 GPUs or more" : "4 GPUs");
+                 text_is(x->name, "hsdp") ? "4 GPUs or more" : "4 GPUs, or 8 and so on");
         return;
     }
     if (out->plan.micro_batch == 0 || mesh_plan_problem(&q->job, &out->plan, why, sizeof why)) {

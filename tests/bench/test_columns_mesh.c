@@ -278,6 +278,39 @@ TEST_WITH(rows_of_this_machine, open_file, close_file)
     csv_free(c);
 }
 
+#define PAIR(mesh, ranks, batch, step) mesh ",ddp," RANK("ok", "nccl", "abc", ranks, batch, "", step)
+
+/* A pair on eight GPUs leaves a rest to dp_shard, named in its row or not; tp4 is another mesh. */
+TEST_WITH(pairs_of_axes, open_file, close_file)
+{
+    static const struct {
+        const char *gpus, *way;
+        double ms; /* 0: skip, for this reason */
+        const char *reason;
+    } wants[] = {{"4", "tp2-ddp", 40, ""},
+                 {"8", "tp2-ddp", 20, ""},
+                 {"8", "cp2-tp2", 30, ""},
+                 {"8", "1f1b2-tp2", 0, "--ranks 8 --batch 1 --seq 32 --micro-batches 4 "},
+                 {"8", "1f1b2-tp2", 0, "--mesh pp2+tp2 --strategy ddp --variant 1f1b measures it"},
+                 {"6", "tp2-ddp", 0, "tp2-ddp is a mesh of 4 GPUs, or 8 and so on"}};
+    make_rows(state);
+    folder_write(*state, MADE "bench_tp.csv",
+                 "mesh,strategy," RANKS PAIR("tp2+dp_shard2", "4", "4", "40") PAIR("tp2+dp_shard", "8", "2", "20")
+                     PAIR("tp4+dp_shard2", "8", "2", "95") PAIR("cp2+tp2", "8", "4", "30"));
+    OWNED_CSV csv *c = bench_rows(*state, "bench_mesh", "",
+                                  "--variant measured --model tiny --gpus 4,6,8 --seq 32 --global-batch 8 --way "
+                                  "tp2-ddp,cp2-tp2,1f1b2-tp2",
+                                  EXIT_CODE_OK);
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        size_t r = 0;
+        while (r < c->rows && !(csv_is(c, r, "gpus", wants[i].gpus) && csv_is(c, r, "way", wants[i].way)))
+            r++;
+        assert_true(r < c->rows && csv_is(c, r, "status", wants[i].ms > 0 ? "ok" : "skip"));
+        assert_true(wants[i].ms <= 0 || csv_real(c, r, "measured_ms") == wants[i].ms);
+        text_has(csv_cell(c, r, "reason"), wants[i].reason);
+    }
+}
+
 /* The variant measured has no other rates to fall back on, so it does not send its reader there. */
 TEST_IN_FOLDER(rates_that_are_missing)
 {

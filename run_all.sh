@@ -18,7 +18,7 @@ the report of this machine, results/<machine>/report.html and report.md. The las
 five numbers that you can pass on, and names the page. A bench that fails does not stop the others.
 
   --quick            at least one row in every section of the report: under 4 minutes on one H200
-  --full             everything that the benches list, not only the default: about 50 minutes on one GPU, two hours on several
+  --full             everything that the benches list, not only the default: over an hour on one GPU, almost three on several
   --only A,B         only these benches, such as --only roofline,flash
   --match REGEX      only runs of them whose options match, such as --match 'precision bf16|seq 2048'
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)

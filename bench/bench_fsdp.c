@@ -148,14 +148,14 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 36,
      "--ranks 2 --cp 2 --size 8b --seq 4096 --batch 4 --precision bf16-pure --grad-dtype policy --recompute block "
      "--variant zero2,fsdp --iters 3 --warmup 1"},
-    {RUN_FULL, 4, 46,
-     "--ranks 4 --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --grad-dtype policy --variant "
-     "ddp,zero2,fsdp,hsdp --iters 8"},
-    {RUN_FULL, 4, 18,
-     "--ranks 4 --cp 4 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --grad-dtype policy --variant zero2 "
-     "--iters 8"},
+    {RUN_FULL, 4, 69,
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 1 --precision bf16-pure --grad-dtype policy --variant "
+     "ddp,zero1,zero2,fsdp-keep,fsdp,hsdp --iters 8"},
+    {RUN_FULL, 4, 32,
+     "--ranks {gpus} --cp {gpus} --size 2.7b --seq 2048 --batch {gpus} --precision bf16-pure --grad-dtype policy "
+     "--variant zero2,fsdp --iters 8"},
     {RUN_FULL, 4, 16,
-     "--ranks 4 --cp 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp "
+     "--ranks {gpus} --cp 2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp "
      "--iters 8"},
     {RUN_FULL, 2, 26,
      "--ranks 2 --cp 2 --size 2.7b --seq 2048 --batch 4 --precision bf16-pure --grad-dtype policy --variant zero2,fsdp "
@@ -163,6 +163,9 @@ static const bench_run run_table[] = {
     {RUN_FULL, 4, 40,
      "--ranks 1,4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp,hsdp "
      "--iters 8"},
+    {RUN_FULL, 8, 40,
+     "--ranks 8 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp,hsdp "
+     "--replicas 2,4 --iters 8"},
     {RUN_FULL, 4, 19,
      "--ranks 4 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --grad-dtype policy --variant fsdp --small "
      "replicated --iters 8"},

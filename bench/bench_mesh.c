@@ -208,7 +208,11 @@ static const bench_run run_table[] = {
      "--variant measured --model 8b --gpus 2 --seq 4096 --global-batch 4 --precision bf16-pure --grad-dtype policy "
      "--recomputed block"},
     {RUN_FULL, 4, 1,
-     "--variant measured --model 2.7b --gpus 4 --seq 2048 --global-batch 4 --precision bf16-pure --grad-dtype policy"},
+     "--variant measured --model 2.7b --gpus {gpus} --seq 2048 --global-batch {gpus} --precision bf16-pure "
+     "--grad-dtype policy"},
+    {RUN_FULL, 4, 1,
+     "--variant measured --model 8b --gpus {gpus} --seq 4096 --global-batch {gpus} --precision bf16-pure --grad-dtype "
+     "policy --recomputed block"},
     {RUN_CPU, 0, 6, ""},
     {0}};
 

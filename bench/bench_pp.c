@@ -145,13 +145,18 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 100,
      "--ranks 2 --size 8b --seq 4096 --micro-batches 4 --transport copy --recompute block --balance measured --iters 4 "
      "--warmup 1"},
-    {RUN_FULL, 4, 36, "--ranks 4 --seq 2048 --micro-batches 4 --transport copy --balance measured --iters 8"},
+    {RUN_FULL, 4, 36, "--ranks {gpus} --seq 2048 --micro-batches {gpus} --transport copy --balance measured --iters 8"},
     {RUN_FULL, 4, 28,
-     "--ranks 4 --mesh pp2+tp2 --seq 2048 --micro-batches 4 --transport copy --variant 1f1b,zb-v --iters 8"},
+     "--ranks {gpus} --mesh pp2+tp2 --seq 2048 --micro-batches 4 --transport copy --variant 1f1b,zb-v --iters 8"},
     {RUN_FULL, 4, 50,
-     "--ranks 4 --mesh pp2+dp_shard2 --strategy ddp,fsdp-keep,fsdp-no-sync --seq 2048 --micro-batches 2 --transport "
-     "copy --variant "
-     "1f1b,zb-v --iters 8"},
+     "--ranks {gpus} --mesh pp2+dp_shard --strategy ddp,fsdp-keep,fsdp-no-sync --seq 2048 --micro-batches 2 "
+     "--transport copy --variant 1f1b,zb-v --iters 8"},
+    {RUN_FULL, 4, 45,
+     "--ranks {gpus} --mesh pp2+tp2 --size 8b --seq 4096 --micro-batches 4 --transport copy --recompute block "
+     "--variant 1f1b,zb-v --iters 4 --warmup 1"},
+    {RUN_FULL, 4, 45,
+     "--ranks {gpus} --mesh pp2+dp_shard --strategy fsdp-keep --size 8b --seq 4096 --micro-batches 2 --transport copy "
+     "--recompute block --variant 1f1b,zb-v --iters 4 --warmup 1"},
     {RUN_FULL, 4, 62, "--ranks 4 --micro-batches 8,16 --transport copy --iters 8"},
     {RUN_CPU, 0, 10, "--ranks 2,4 --micro-batches 4 --layers 8"},
     {0}};

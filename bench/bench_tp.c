@@ -53,7 +53,7 @@ static variant_spec variant_table[8];
 static const column_spec column_table[] = {SHARE_COLUMNS, {0}};
 
 static const bench_run run_table[] = {
-    {RUN_QUICK, 2, 7, "--ranks {gpus} --size small --seq 1024 --fusion graph --variant nccl"},
+    {RUN_QUICK, 2, 10, "--ranks {gpus} --size medium --seq 1024 --fusion graph --variant nccl"},
     /* PyTorch runs the same (tests/peers/tp.py). */
     {RUN_DEFAULT | RUN_LOAD, 2, 40,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --overlap none --variant "
@@ -72,16 +72,22 @@ static const bench_run run_table[] = {
      "--ranks 2 --size 2.7b --layers 4 --d-ff 640,2560,10240 --seq 2048 --precision bf16-pure --fusion graph --overlap "
      "none --variant nccl,copy,push --iters 8"},
     /* bench_mesh --variant measured predicts these and the first run of 2.7b. */
-    {RUN_FULL, 4, 52, "--ranks 4 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --iters 8"},
     {RUN_FULL, 4, 52,
-     "--ranks 4 --mesh tp2+dp_shard2 --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --fusion graph --variant "
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch {gpus} --precision bf16-pure --fusion graph --iters 8"},
+    {RUN_FULL, 4, 52,
+     "--ranks {gpus} --mesh tp2+dp_shard --size 2.7b --seq 2048 --batch 2 --precision bf16-pure --fusion graph "
+     "--variant "
      "nccl,copy --strategy ddp,fsdp --iters 8"},
     {RUN_FULL, 4, 34,
-     "--ranks 4 --mesh cp2+tp2 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --variant nccl,copy --iters "
+     "--ranks {gpus} --mesh cp2+tp2 --size 2.7b --seq 2048 --precision bf16-pure --fusion graph --variant nccl,copy "
+     "--iters "
      "8"},
-    {RUN_FULL, 4, 40,
-     "--ranks 4 --mesh tp2+dp_shard2 --size 8b --seq 4096 --batch 1 --precision bf16-pure --recompute block --variant "
-     "nccl --strategy fsdp --iters 4 --warmup 2"},
+    {RUN_FULL, 4, 80,
+     "--ranks {gpus} --mesh tp2+dp_shard --size 8b --seq 4096 --batch 2 --precision bf16-pure --recompute block "
+     "--variant nccl,copy --strategy fsdp --iters 4 --warmup 2"},
+    {RUN_FULL, 4, 45,
+     "--ranks {gpus} --mesh cp2+tp2 --size 8b --seq 4096 --batch 4 --precision bf16-pure --recompute block --variant "
+     "nccl --iters 4 --warmup 2"},
     {RUN_FULL, 2, 65,
      "--ranks 2 --size 8b --seq 4096 --batch 4 --precision bf16-pure --recompute block --fusion graph --iters 3 "
      "--warmup 1"},

@@ -33,6 +33,16 @@ TEST_IN_FOLDER(several_calls_are_checked)
     }
 }
 
+/* On all numbers of ranks up to eight GPUs that are measured; send-recv has no in place. */
+TEST_IN_FOLDER(many_ranks_are_checked)
+{
+    OWNED_CSV csv *c = rows_of(*state, "--ranks 3,4,6,8 --bytes 30K --in-place 0 --variant all-reduce,all-gather,"
+                                       "reduce-scatter,broadcast,reduce,all-to-all,send-recv");
+    bench_all_ok(c, 4 * 7);
+    for (size_t r = 0; r < c->rows; r++)
+        assert_true(csv_real(c, r, "err_elements") == 0);
+}
+
 /* Calls back to back take no longer each than calls apart; a sample that is not divided would be 30 calls long. */
 TEST_IN_FOLDER(a_sample_is_divided_by_its_calls)
 {

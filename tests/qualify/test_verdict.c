@@ -56,10 +56,12 @@ static int slow_one(const char *name, const double *values, size_t n)
 TEST(a_slow_gpu_among_its_peers)
 {
     const double healthy[] = {700, 690, 705, 698}, planted[] = {700, 690, 650, 698}, near[] = {700, 699, 683, 700};
+    const double eight[] = {700, 690, 705, 698, 702, 668, 694, 701};
     const double steps[] = {40, 40.2, 39.9, 44}, lost[] = {700, NAN, 600, 701, 699, 698}, three[] = {700, 700, 500};
     assert_int_equal(slow_one("gemm_together_tflops", healthy, 4), -1);
     assert_int_equal(slow_one("gemm_together_tflops", planted, 4), 2);
     assert_int_equal(slow_one("gemm_together_tflops", near, 4), -1); /* 2.4 % is not 3 % */
+    assert_int_equal(slow_one("gemm_together_tflops", eight, 8), 5);
     assert_int_equal(slow_one("step_ms", steps, 4), 3);
     assert_int_equal(slow_one("gemm_together_tflops", lost, 6), 2); /* who was not measured counts for nobody */
     assert_int_equal(slow_one("gemm_together_tflops", three, 3), -1);
@@ -120,11 +122,11 @@ TEST(a_wrong_bit)
     assert_false(qualify_odd(same, 1, odd));
 }
 
-/* The word for GPU 2 of four after a change. */
-static verdict health_with(void (*change)(gpu_health *h), const char *throttle, char *why, size_t bytes)
+/* The word for GPU 2 of so many after a change. */
+static verdict health_with(size_t n, void (*change)(gpu_health *h), const char *throttle, char *why, size_t bytes)
 {
-    gpu_health gpus[4];
-    for (int i = 0; i < 4; i++)
+    gpu_health gpus[8];
+    for (size_t i = 0; i < n; i++)
         gpus[i] = (gpu_health){.uuid = "GPU-x",
                                .used_bytes = 0.6e9,
                                .links = 18,
@@ -135,12 +137,12 @@ static verdict health_with(void (*change)(gpu_health *h), const char *throttle, 
                                .xids_known = true,
                                .who = "pid 7, alice, train"};
     change(&gpus[2]);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < n; i++)
         if (i != 2) {
-            assert_int_equal(qualify_health(gpus, 4, i, "power_cap", why, bytes), VERDICT_OK);
+            assert_int_equal(qualify_health(gpus, n, i, "power_cap", why, bytes), VERDICT_OK);
             assert_string_equal(why, "");
         }
-    return qualify_health(gpus, 4, 2, throttle, why, bytes);
+    return qualify_health(gpus, n, 2, throttle, why, bytes);
 }
 
 /* A GPU of which a change is what the driver says. */
@@ -198,11 +200,12 @@ TEST(what_the_driver_says)
                  {no_nvml, "", VERDICT_NOT_CHECKED, "NVML"},
                  {all_at_once, "", VERDICT_BROKEN, "busy before"}};
     char why[512];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(health_with(cases[i].change, cases[i].throttle, why, sizeof why), cases[i].word);
-        if (!strstr(why, cases[i].why) || (!*cases[i].why && *why))
-            fail_msg("case %zu: '%s' does not say '%s'", i, why, cases[i].why);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t n = 4; n <= 8; n += 4) {
+            assert_int_equal(health_with(n, cases[i].change, cases[i].throttle, why, sizeof why), cases[i].word);
+            if (!strstr(why, cases[i].why) || (!*cases[i].why && *why))
+                fail_msg("case %zu of %zu GPUs: '%s' does not say '%s'", i, n, why, cases[i].why);
+        }
 }
 
 TEST(a_word_for_all)

@@ -79,6 +79,13 @@ TEST_IN_RANKS_FOLDER(replicas_of_slices)
     assert_non_null(strstr(csv_cell(c, 0, "reason"), "2 replicas of 2 ranks shard nothing"));
     assert_non_null(strstr(csv_cell(c, 1, "reason"), "3 ranks can't be 2 replicas of equal size"));
     csv_free(c);
+    c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
+                          "--ranks 8 --replicas 2,4 --iters 0 --precision fp32 --grad-dtype policy --variant hsdp",
+                          EXIT_CODE_OK);
+    bench_all_ok(c, 2);
+    for (size_t row = 0; row < c->rows; row++)
+        ddp_check_errors(c, row);
+    csv_free(c);
 }
 
 /* A norm over all gradients, of which each rank has slices: the check compares it on every rank. Slices are added up in another order

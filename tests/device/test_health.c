@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "common/device/health.h"
+#include "common/qualify/reference.h"
 
 TEST(xids_of_one_gpu)
 {
@@ -44,8 +45,8 @@ TEST(what_nvml_says)
                   cc && *cc ? cc : "cc", path);
     assert_int_equal(system(command), 0);
     assert_non_null(dlopen(path, RTLD_NOW | RTLD_LOCAL));
-    gpu_health before[4];
-    assert_int_equal(health_watch(before, 4, 0.01), 2);
+    gpu_health before[8];
+    assert_int_equal(health_watch(before, 8, 0.01), 4);
     assert_string_equal(before[1].uuid, "GPU-1");
     assert_true(before[0].nvlink_errors == 400 && before[0].nvlink_crc == 200 && before[0].pcie_replays == 5);
     assert_true(before[0].xids_known && isnan(before[0].ecc_uncorrected)); /* a function that is not there */
@@ -58,6 +59,14 @@ TEST(what_nvml_says)
     assert_true(after.seconds > 0 && after.seconds < 60);
     assert_string_equal(after.xids, "74"); /* 31 is the other GPU's */
     assert_string_equal(after.who, before[1].who);
+    for (size_t i = 0; i < 4; i++) { /* one of four is loaded, and it alone is named */
+        char why[512];
+        before[i].nvlink_errors = before[i].nvlink_crc = NAN;
+        assert_int_equal(qualify_health(before, 4, i, "", why, sizeof why), i == 1 ? VERDICT_BUSY : VERDICT_OK);
+        text_has(why, i == 1 ? "kept it 97 % busy before we began; 3.0 GiB of its memory were taken before we began; "
+                               "there was pid "
+                             : "");
+    }
     const gpu_health unknown = health_unknown(), still = health_since(&unknown);
     assert_true(isnan(still.nvlink_errors) && !still.xids_known);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A library in NVML's place, of a host with two GPUs: on the second one this process runs and a link errs, and an Xid comes
- * after it was asked to tell of them. tests/device/test_health.c loads it. Prototypes are NVML's. */
+/* A library in NVML's place, of a host with four GPUs: on the second one this process runs, keeps it busy and holds memory, a
+ * link errs, and an Xid comes after it was asked to tell of them. tests/device/test_health.c loads it. Prototypes are NVML's. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 typedef struct gpu {
     int number;
 } * handle;
-static struct gpu gpus[] = {{0}, {1}};
+static struct gpu gpus[] = {{0}, {1}, {2}, {3}};
 static unsigned long long asked; /* how often counters were read: they grow */
 static int told;
 
@@ -18,7 +18,7 @@ int nvmlInit_v2(void)
 }
 int nvmlDeviceGetCount_v2(unsigned *n)
 {
-    *n = 2;
+    *n = sizeof gpus / sizeof *gpus;
     return 0;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, handle *h)
@@ -29,6 +29,19 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, handle *h)
 int nvmlDeviceGetUUID(handle h, char *out, unsigned bytes)
 {
     snprintf(out, bytes, "GPU-%d", h->number);
+    return 0;
+}
+int nvmlDeviceGetUtilizationRates(handle h, void *out)
+{
+    const unsigned percent[] = {h->number == 1 ? 97 : 0, 0};
+    memcpy(out, percent, sizeof percent);
+    return 0;
+}
+int nvmlDeviceGetMemoryInfo(handle h, void *out)
+{
+    const unsigned long long used = h->number == 1 ? 3ull << 30 : 600ull << 20,
+                             all[] = {80ull << 30, (80ull << 30) - used, used};
+    memcpy(out, all, sizeof all);
     return 0;
 }
 int nvmlDeviceGetNvLinkErrorCounter(handle h, unsigned link, int counter, unsigned long long *out)

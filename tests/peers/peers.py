@@ -353,7 +353,9 @@ def test_ways_of_nccl_tests():
         found = [" ".join(nccl_tests.command_of(case, 4, False)) for case in (("process", 0, "eager"), ("thread", 1, "graph"))]
     common = "-b 1K -e 1G -f 2 -g 1 -w 5 -n 50 -N 3"
     wanted = [f"mpirun --allow-run-as-root --bind-to none -np 4 perf -t 1 {common}", f"perf -t 4 {common} -R 1 -G 4"]
-    return [] if found == wanted and said == ", NCCL_NVLS_ENABLE=0" else [f"nccl-tests: {found}, {said}"]
+    ranks = {gpus: [way[0] for way in nccl_tests.ways_of(gpus)] for gpus in (2, 4, 8)}
+    numbers = ranks == {2: [2] * 8, 4: [4] * 8 + [3] * 2, 8: [8] * 8 + [3, 3, 4, 4, 6, 6]}
+    return [] if found == wanted and numbers and said == ", NCCL_NVLS_ENABLE=0" else [f"nccl-tests: {found}, {ranks}, {said}"]
 
 
 def test_nccl_tests_that_fail():

@@ -148,7 +148,8 @@ WHERE o.status = 'ok' AND p.step_ms > 0 AND o.mode = 'train-step' AND o.recomput
 
 -- PyTorch updates as many fp32 parameters as it likes: rates are compared, with our update of the nearest number.
 @view updates
-SELECT p.gb_s, p.p10_ms / p.median_ms AS low, p.p90_ms / p.median_ms AS high, p.impl, p.params AS their_params, p.gpu_uuid AS their_gpu, p.run_id AS their_run, o.*,
+SELECT p.gb_s, p.p10_ms / p.median_ms AS low, p.p90_ms / p.median_ms AS high, p.impl, p.params AS their_params,
+    p.gpu_uuid AS their_gpu, p.run_id AS their_run, o.*,
     row_number() OVER (PARTITION BY p.id ORDER BY abs(o.params - p.params), o.id) AS nth
 FROM peer_adamw p
 JOIN default_steps o ON o.precision = 'fp32' AND o.opt_tb_s IS NOT NULL AND o.status = 'ok'

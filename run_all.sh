@@ -263,30 +263,42 @@ plan_bench() { # NAME
 }
 for name in "${chosen[@]}"; do plan_bench "$name"; done
 
-total=0
-for seconds in "${run_seconds[@]}"; do total=$((total + seconds)); done
-
 duration() { # SECONDS
     if [ "$1" -lt 100 ]; then echo "$1 s"; else echo "$((($1 + 30) / 60)) min"; fi
 }
 
-# The most that a case of each run holds, in GiB, by the closed forms of the benches, in no order: each program takes a
-# moment to load its libraries, so as many as there are cores are asked at a time.
-memory_of_runs() {
+# What a bench says of each run by --dry-run, in no order: its exit code, the most that a case holds, in GiB, by closed forms,
+# and its first line. Each program takes a moment to load its libraries, so as many as there are cores are asked at a time.
+ask_runs() {
     local i cores
     cores=$(nproc)
     for i in "${!run_bench[@]}"; do
         # shellcheck disable=SC2086 # options are words
-        printf '%s\t%s\n' "${run_bench[i]}" "$("./bench_${run_bench[i]}" ${run_options[i]} --dry-run 2>/dev/null |
-            sed -n 's/.*(about \([^ ]*\) GiB).*/\1/p' | sort -g | tail -n 1)" &
+        {
+            said=$("./bench_${run_bench[i]}" ${run_options[i]} --dry-run 2>&1)
+            printf '%s\t%s\t%s\t%s\n' "$i" $? \
+                "$(sed -n 's/.*(about \([^ ]*\) GiB).*/\1/p; $s/.*/0/p' <<<"$said" | sort -g | tail -n 1)" "${said%%$'\n'*}"
+        } &
         [ $(((i + 1) % cores)) != 0 ] || wait
     done
     wait
 }
 
+# Options that a bench refuses are not for this number of GPUs: three cannot share 32 heads.
+run_gib=() refused=0 why=''
+while IFS=$'\t' read -r i code gib said; do
+    run_gib[i]=$gib
+    [ "$code" = 2 ] || continue
+    unset "run_bench[i]" "run_seconds[i]" "run_options[i]" "run_suffix[i]" "run_gib[i]"
+    refused=$((refused + 1)) why=$said
+done < <(ask_runs)
+run_bench=("${run_bench[@]}") run_seconds=("${run_seconds[@]}") run_options=("${run_options[@]}")
+run_suffix=("${run_suffix[@]}") run_gib=("${run_gib[@]}")
+total=0
+for seconds in "${run_seconds[@]}"; do total=$((total + seconds)); done
+
 print_plan() {
-    local name i n seconds memory
-    memory=$(memory_of_runs)
+    local name i n seconds
     printf '\n%s: %s%s, commit %s; list: %s\n\n' "$machine" "$([ "$gpus" -le 1 ] || echo "$gpus x ")" "$(here device)" \
         "$commit" "$level"
     printf '  %-22s %5s %9s %12s\n' bench runs about memory
@@ -297,11 +309,12 @@ print_plan() {
             n=$((n + 1)) seconds=$((seconds + run_seconds[i]))
         done
         [ $n = 0 ] || printf '  %-22s %5d %9s %12s\n' "bench_$name" $n "$(duration $seconds)" \
-            "$(awk -F '\t' -v name="$name" '$1 == name && $2 > most { most = $2 }
-                END { if (most >= 0.05) printf "%.1f GiB", most; else print "-" }' <<<"$memory")"
+            "$(for i in "${!run_bench[@]}"; do [ "${run_bench[i]}" != "$name" ] || echo "${run_gib[i]}"; done |
+                awk '$1 > most { most = $1 } END { if (most >= 0.05) printf "%.1f GiB", most; else print "-" }')"
     done
     printf '  %-22s %5d %9s\n' together ${#run_bench[@]} "$(duration $total)"
     [ "$gpus" != 0 ] || echo '  (times are those of two cores)'
+    [ $refused = 0 ] || echo "  $refused left out, which $gpus GPUs can't run, such as $why"
 }
 print_plan
 [ -z "$peers" ] || echo '  and then the peers: 10 minutes or more on one GPU, 20 or more on several; less with --only or --cases'

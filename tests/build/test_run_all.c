@@ -17,7 +17,9 @@ static const char bench[] =
     "    printf 'machine\\tlab\\ncommit\\t%s\\ndirty\\t%s\\n' \"$COMMIT\" \"${DIRTY-0}\"\n"
     "    printf 'gpus\\t%s\\ndevice\\tG 1\\n' \"$(wc -w <<<\"$UUIDS\")\"\n"
     "    for uuid in $UUIDS; do printf 'gpu\\t%s\\n' \"$uuid\"; done; exit ;;\n"
-    "*' --dry-run '*) echo \"size=${#name} variant=a  (about 2.5 GiB)\"; exit ;;\n"
+    "*' --dry-run '*)\n"
+    "    case \" $* \" in *\" ${REFUSED-none} \"*) echo \"$name: 3 is odd\" >&2; exit 2 ;; esac\n"
+    "    echo \"size=${#name} variant=a  (about 2.5 GiB)\"; exit ;;\n"
     "esac\n"
     "echo $name $* >>calls; echo \"$STEPBENCH_RUN\" >>campaigns\n"
     "mkdir -p results/lab; echo \"results: results/lab/$name.csv\"\n"
@@ -141,6 +143,17 @@ TEST_WITH(a_machine_gets_its_runs, tree_create, folder_remove)
         assert_int_equal(run_all(*state, table[i].environment, table[i].arguments), EXIT_CODE_OK);
         expect_calls(*state, table[i].calls);
     }
+}
+
+/* Not everything can be shared by three: what a bench refuses does not run, and is no failure. */
+TEST_WITH(what_a_number_of_gpus_cannot_run_is_left_out, tree_create, folder_remove)
+{
+    static const char three[] = "UUIDS='a b c' REFUSED='--ranks 3'";
+    assert_int_equal(run_all(*state, three, "--only more,ranks"), EXIT_CODE_OK);
+    expect_calls(*state, "bench_more --two\nbench_ranks " BESIDE " --beside\n");
+    expect_said(*state, "  1 left out, which 3 GPUs can't run, such as bench_ranks: 3 is odd\n");
+    expect_said(*state, "  bench_ranks                1      20 s      2.5 GiB\n");
+    expect_said(*state, "  together                   2      40 s\n");
 }
 
 /* Each repeat of a headline is a run of its own, so that the report sees how far they are apart. */

@@ -97,7 +97,7 @@ TEST(windows_make_the_conditions_of_a_case)
     close_fake(d);
 }
 
-/* Of a window of days, as many readings are kept as of one of minutes, from its begin to its end. */
+/* A window of days keeps as many readings as one of minutes, from its begin to its end. */
 TEST(a_long_window_is_thinned_out)
 {
     device *d = open_fake(1e-6);

@@ -60,6 +60,12 @@ endif
 ifneq ($(words $(BUILD)),1)
 $(error BUILD must be one path without spaces)
 endif
+# Nobody sends the folders of all machines, and to check them takes a minute.
+ifneq ($(filter pack,$(MAKECMDGOALS)),)
+ifeq ($(and $(filter-out file,$(origin RESULTS)),$(strip $(RESULTS))),)
+$(error make pack packs the results of one machine: name it by RESULTS=results/<machine>)
+endif
+endif
 
 SCRIPTS := common/build
 BIN     := $(if $(filter build ./build,$(BUILD)),.,$(BUILD))
@@ -205,6 +211,7 @@ PROGRAMS   := $(BENCHES) $(REPORT) $(BIN)/stepcmp $(BIN)/stepckpt
 
 NO_REPORT   := SQLite was not found, so build/report is not built; install libsqlite3-dev, or set SQLITE_HOME
 needs_report = @$(if $(HAVE_SQLITE),,echo 'make $@: $(NO_REPORT)' >&2; exit 1)
+needs_results = @$(if $(strip $(RESULTS)),,echo 'make $@: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 
 all: $(PROGRAMS)
 	@$(if $(HAVE_SQLITE),,echo 'make: $(NO_REPORT)')
@@ -483,17 +490,17 @@ lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(if $(HAVE_SQLIT
 
 plots: $(REPORT) $(BENCHES)
 	$(needs_report)
-	@$(if $(strip $(RESULTS)),,echo 'make plots: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
+	$(needs_results)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do BENCHES=$(BIN) REPORT=$(BUILD)/report sh plots/draw.sh $$dir || exit; done
 
 report: $(REPORT)
 	$(needs_report)
-	@$(if $(strip $(RESULTS)),,echo 'make report: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
+	$(needs_results)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do $(BUILD)/report $$dir || exit; done
 
 report-all: $(REPORT)
 	$(needs_report)
-	@$(if $(strip $(RESULTS)),,echo 'make report-all: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
+	$(needs_results)
 	@$(BUILD)/report --all results $(patsubst %/,%,$(RESULTS))
 
 # A machine's results as one file, to be sent, and such a file from somebody else, into results/.
@@ -506,6 +513,7 @@ unpack:
 # A bench with its least number of GPUs, by its lists of runs; one that runs apart is in no list of run_all.sh.
 check-results: $(REPORT) $(BENCHES)
 	$(needs_report)
+	$(needs_results)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do \
 	    $(BUILD)/report --check $$dir $$(for bench in $(BENCHES); do \
 	        $$bench --list-runs | awk -F '\t' -v name=$${bench##*/} '$$1 == "apart" { apart = 1 } \

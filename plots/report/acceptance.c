@@ -16,17 +16,22 @@
 #include "plots/report/db.h"
 
 typedef struct verdict {
+    const char *dir;
     sqlite3 *db;
     FILE *out;
     size_t complaints, rows, files;
 } verdict;
 
-/* A sentence for each row of the query, which is its first column. Takes sql, from sqlite3_mprintf. */
+/* A sentence for each row of the query, which is its first column; the first follows the folder's name. Takes sql, from
+ * sqlite3_mprintf. */
 static void complain(verdict *v, char *sql)
 {
     OWNED_ROWS sqlite3_stmt *s = db_prepare(v->db, "report --check", sql);
-    for (; sqlite3_step(s) == SQLITE_ROW; v->complaints++)
-        fprintf(v->out, "%s\n", (const char *)sqlite3_column_text(s, 0));
+    for (; sqlite3_step(s) == SQLITE_ROW; v->complaints++) {
+        if (!v->complaints)
+            fprintf(v->out, "%s is not ready to be sent:\n", v->dir);
+        fprintf(v->out, "  %s\n", (const char *)sqlite3_column_text(s, 0));
+    }
     sqlite3_free(sql);
 }
 
@@ -228,7 +233,7 @@ static void check_whole(verdict *v, const char *const *benches, size_t count)
 
 size_t results_accept(const char *dir, const char *const *benches, size_t count, FILE *out)
 {
-    verdict v = {.db = db_open(dir, NULL), .out = out};
+    verdict v = {.dir = dir, .db = db_open(dir, NULL), .out = out};
     const double ceiling = most_of_ceiling(&v);
     check_copies(&v);
     size_t n;

@@ -68,6 +68,18 @@ TEST_WITH(a_file_to_unpack_may_have_any_name, tree_create, folder_remove)
     }
 }
 
+/* Without a name, make asks for one before it looks for anything or builds. */
+TEST_WITH(who_packs_names_the_machine, tree_create, folder_remove)
+{
+    static const char *const ways[] = {"", "RESULTS="};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        OWNED char *arguments = xasprintf("pack %s 2>&1 || [ $? = 2 ]", ways[i]),
+                   *said = make_says(*state, "mkdir -p results/box && touch results/box/bench_flash.csv", arguments);
+        text_has(said, "make pack packs the results of one machine: name it by RESULTS=results/<machine>");
+        text_lacks(said, "Found on this machine");
+    }
+}
+
 TEST_WITH(warnings_end_the_build_in_ci_alone, tree_create, folder_remove)
 {
     static const struct {

@@ -103,3 +103,23 @@ TEST_IN_FOLDER(the_readme_is_current)
     expect_same(".", "README.md", "build/report --readme results/h*-x* README.md", committed, now);
     text_lacks(now, "median step"); /* a phone has no room for it */
 }
+
+/* The README's table names no commit: results/README.md, to which it refers, does, for each folder. */
+TEST_IN_FOLDER(origins_name_every_folders_commit)
+{
+    OWNED char *origins = file_text("results/README.md");
+    glob_t found;
+    assert_int_equal(glob("results/h*-x*/report.md", 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        *strrchr(found.gl_pathv[i], '/') = '\0';
+        if (is_committed(found.gl_pathv[i])) {
+            OWNED char *page = folder_text(found.gl_pathv[i], "report.md");
+            const char *before = strstr(page, ", stepbench ");
+            OWNED char *commit = before ? xasprintf("%.12s", before + strlen(", stepbench ")) : NULL;
+            if (!commit || !strstr(origins, commit))
+                fail_msg("results/README.md lacks the commit of %s, %s", found.gl_pathv[i],
+                         commit ? commit : "unknown");
+        }
+    }
+    globfree(&found);
+}

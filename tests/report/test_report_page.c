@@ -591,6 +591,7 @@ TEST_IN_FOLDER(folders_side_by_side)
     text_has(all, "| copy of 1 GiB | 4200 GB/s (88 %) | |");
     text_has(all, "| training step, xl S 1024 batch 4 | | 38491 tokens/s (MFU 48 %) |");
     text_lacks(all, "all-reduce of 1 KiB"); /* which ran nowhere */
+    text_has(all, "| a | 1 x NVIDIA H200 | 2026-11-21 | aaaaaaaaaaaa |");
     file_write(readme, "above\n<!-- begin table -->\nold\n<!-- end table -->\nbetween\n<!-- begin peers -->\nold\n<!-- "
                        "end peers -->\nbelow\n");
     free(arguments);
@@ -603,16 +604,14 @@ TEST_IN_FOLDER(folders_side_by_side)
     text_has(text, "| training step, xl S 1024 batch 4 | 38491 tokens/s (MFU 48 %) |\n");
     text_has(text, "| all-reduce of 1 GiB, bus bandwidth | 310 GB/s on 2 (78 %) |\n");
     text_lacks(text, "ffffffffffff");
-    text_has(
-        text,
-        "\nOrigin of the rows, by date and commit: NVIDIA H200: 2026-11-21 (aaaaaaaaaaaa) `a` `b`.\n<!-- end table "
-        "-->\nbetween\n<!-- begin peers "
-        "-->\n| work |");
+    text_has(text,
+             "\nOrigin of the rows: NVIDIA H200, 2 folders of 2026-11-21. How each folder came about, and its commit: "
+             "[results/README.md](results/README.md).\n<!-- end table -->\nbetween\n<!-- begin peers -->\n| work |");
     text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4, `b` "
                    "|\n");
     text_has(text, "\nOf PyTorch's listed steps, 1 of 2 on one GPU ran.");
     text_has(text, "<!-- end peers -->\nbelow\n");
-    text_lacks(text, "old");
+    text_lacks(text, "\nold\n");
     OWNED char *page = report_text(a);
     text_has(page, "2026-11-21, stepbench aaaaaaaaaaaa, driver");
     text_has(page, "- 5 of 6 cases ran; not supported: 1.");

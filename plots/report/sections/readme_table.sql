@@ -10,9 +10,9 @@ SELECT what AS "on", title || ':' AS across, cell FROM (SELECT a.nth, a.what, f.
     AND a.place IN (SELECT place FROM all_first WHERE value <> ''))
     WHERE newest = 1 ORDER BY nth, first
 
-Origin of the rows, by date and commit: {group_concat(said, '; ')}.
-@from (SELECT gpus || ': ' || group_concat(said, ', ') AS said
-    FROM (SELECT iif(title GLOB 'CPU*', title, substr(title, instr(title, ' x ') + 3)) AS gpus,
-    min(place) AS first, date || ' (' || version || ') '
-    || group_concat(code(name), ' ') AS said FROM (SELECT * FROM folder ORDER BY place) GROUP BY 1, date, version
-    ORDER BY first) GROUP BY gpus ORDER BY min(first)) HAVING count(*)
+Origin of the rows: {group_concat(said, '; ')}. How each folder came about, and its commit:
+{link('results/README.md', 'results/README.md')}.
+@from (SELECT gpus || ', ' || counted(count(*), 'folder') || ' of ' || min(date)
+    || iif(min(date) < max(date), ' to ' || max(date), '') AS said
+    FROM (SELECT *, iif(title GLOB 'CPU*', title, substr(title, instr(title, ' x ') + 3)) AS gpus FROM folder)
+    GROUP BY gpus ORDER BY min(place)) HAVING count(*)

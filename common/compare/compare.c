@@ -96,6 +96,16 @@ static bool same_row(const pair *p, const timed *a, const timed *b)
            a->median == b->median;
 }
 
+/* "overlap_used: all in A, none in B" for a phase of steps that did other work during the backward; NULL where times can be
+ * compared. Caller frees. */
+static char *phases_differ(const pair *p, const char *column)
+{
+    const char *a = side_cell(p->a, p->of_a->newest, "overlap_used"),
+               *b = side_cell(p->b, p->of_b->newest, "overlap_used");
+    const bool phase = text_has_word("fwd_ms bwd_ms opt_ms", column);
+    return phase && *a && *b && strcmp(a, b) != 0 ? xasprintf("overlap_used: %s in A, %s in B", a, b) : NULL;
+}
+
 static void compare_times(comparison *c, const pair *p)
 {
     for (size_t column = 0; column < p->a->file->columns; column++) {
@@ -107,8 +117,11 @@ static void compare_times(comparison *c, const pair *p)
         const timed a = group_timed(p->a, p->of_a, &of_a), b = group_timed(p->b, p->of_b, &of_b);
         if (!a.runs && !b.runs)
             continue;
-        if (!a.runs || !b.runs) {
-            add(c, COMPARE_UNMATCHED, p->of_a->key, of_a.name, a.runs ? "measured only in A" : "measured only in B");
+        OWNED char *why = !a.runs   ? xstrdup("measured only in B")
+                          : !b.runs ? xstrdup("measured only in A")
+                                    : phases_differ(p, of_a.name);
+        if (why) {
+            add(c, COMPARE_UNMATCHED, p->of_a->key, of_a.name, why);
             continue;
         }
         compare_entry *e = add(c, COMPARE_TIME, p->of_a->key, of_a.name, "");

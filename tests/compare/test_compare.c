@@ -288,6 +288,27 @@ TEST_IN_FOLDER(broken_cases_lack_their_timers)
     find(back, "seq=128", COMPARE_MENDED);
 }
 
+/* With --overlap auto one side may update parameters during the backward: the steps are compared, their phases are not. */
+TEST_IN_FOLDER(phases_of_unlike_overlap_are_left_out)
+{
+    static const char header[] =
+        "schema,method,bench,variant,status,reason,size,overlap,bwd_ms,bwd_std_ms,opt_ms,opt_std_ms,"
+        "step_ms,step_std_ms,n_steps,overlap_used,run_id,machine,gpu,device,commit,dirty,utc\n";
+    static const char start[] = "3,1,bench_transformer,graph,ok,,xl,auto",
+                      rest[] = "box,G,cuda,abc,0,2026-11-21T10:00:00Z\n";
+    OWNED char *together = xasprintf("%s%s,58,0.01,0.5,0.001,87,0.01,20,all,a,%s", header, start, rest),
+               *alone = xasprintf("%s%s,51,0.01,12.6,0.001,87,0.01,20,none,b,%s", header, start, rest),
+               *a = write_side(*state, "a", "bench_transformer", together, ""),
+               *b = write_side(*state, "b", "bench_transformer", alone, "");
+    const compare_options o = {.margin = 0.03, .noise = 0.005, .across = ""};
+    OWNED_COMPARISON comparison *unlike = compare_paths(a, b, &o), *alike = compare_paths(a, a, &o);
+    assert_string_equal(find(unlike, "size=xl", COMPARE_UNMATCHED)->why, "overlap_used: all in A, none in B");
+    assert_int_equal(comparison_count(unlike, COMPARE_UNMATCHED), 2);
+    assert_string_equal(find(unlike, "size=xl", COMPARE_TIME)->metric, "step_ms");
+    assert_int_equal(comparison_judged(unlike, VERDICT_SAME), 1);
+    assert_int_equal(comparison_judged(alike, VERDICT_SAME), 3);
+}
+
 /* Whatever was set for NCCL counts, of rows that used it. */
 TEST_IN_FOLDER(environment_of_nccl_is_a_condition)
 {

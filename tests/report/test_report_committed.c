@@ -123,3 +123,19 @@ TEST_IN_FOLDER(origins_name_every_folders_commit)
     }
     globfree(&found);
 }
+
+/* Within a schema columns are added, and none goes (docs/method.md): every bench has those of its committed files. */
+TEST_IN_FOLDER(committed_columns_are_still_there)
+{
+    static const char gone[] =
+        "for file in results/h*-x*/bench_*.csv; do name=${file##*/}; head -n 1 $file | tr , '\\n' | "
+        "sed \"s/^/${name%%.csv} /\"; done | sort -u >'%s/committed' && for bench in '%s'/bench_*; "
+        "do $bench --list | sed -n \"/^columns:/,\\$ s/^  \\([a-z]\\)/${bench##*/} \\1/p\"; done | "
+        "cut -d ' ' -f 1,2 | sort -u | comm -23 '%s/committed' -";
+    const char *programs = getenv("STEPBENCH_BIN");
+    OWNED char *command = xasprintf(gone, (char *)*state, programs ? programs : ".", (char *)*state);
+    int code;
+    OWNED char *said = command_text(command, &code);
+    if (*said || code != 0)
+        fail_msg("these columns have gone, which raises the schema:\n%s", said);
+}

@@ -12,28 +12,32 @@
 ## make test          set up, build, run every test on the CPU, lint
 ## make test-asan     the same tests under AddressSanitizer and UBSan, in a build folder of their own
 ## make test-tsan     the tests of threads and ranks under ThreadSanitizer
-## make test-mutants  plants the faults of tests/mutants/list.txt, one at a time: a test must find each; MUTANTS=ci
-##                    takes a few, MUTANTS="word ..." those whose title has a word
-## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
-## make test-archs  compiles the portable kernels for every other architecture, or for ARCHS=80; needs no GPU
+## make test-mutants  plant the faults of tests/mutants/list.txt, one at a time, each of which a test must find; MUTANTS=ci
+##                    takes a few, MUTANTS="word ..." those whose titles have one of the words
+## make test-gpu      test every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
+## make test-archs    compile the portable kernels for every other architecture, or for ARCHS=80; needs no GPU
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
-## make install       programs, library, headers, documents, completion, manual pages to PREFIX (default /usr/local), below DESTDIR if set
+## make install       install programs, library, headers, documents, completion and manual pages to PREFIX (default /usr/local),
+##                    below DESTDIR if set
 ## make man           a manual page for each program, in BUILD/man; needs help2man
-## make test-launchers  starts ranks by Open MPI, by Slurm, as pods do, and across network namespaces, as far as this host has these
-## make test-install  installs to a temporary folder, then builds and runs a C program against it, draws, reports and completes there
-## make dist          stepbench-<version>.tar.gz of the last commit: builds and tests without git
+## make test-launchers  start ranks by Open MPI, by Slurm, as pods do and across network namespaces, as far as this host has these
+## make test-install  install to a temporary folder; there, build and run a C program, draw figures, write a report, complete options
+## make dist          stepbench-<version>.tar.gz of the last commit, which builds and runs its tests without git
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        report.md and report.html of each of these machines
 ## make report-all    results/report-all.html (and .md): all machines side by side
-## make check-results RESULTS=results/<machine>: whether it can be sent; a sentence for each reason why not
-## make pack RESULTS=results/<machine>: checks it and packs it as <machine>.tar.gz, to be sent
-## make unpack FILE=<machine>.tar.gz: unpacks what somebody sent to results/, however hostile, and checks it
+## make check-results RESULTS=results/<machine>
+##                    say whether these results can be sent, with a sentence for each reason why not
+## make pack RESULTS=results/<machine>
+##                    check these results, and pack them as <machine>.tar.gz, to be sent
+## make unpack FILE=<machine>.tar.gz
+##                    unpack to results/ what somebody sent, however hostile, and check it
 ## make columns       docs/columns.md: every column of every bench, as --list explains it
-## make judged        builds, and records that no kernel spilled, so that CI need not check it again
-## make choices       times all matrix products of bench_transformer on this GPU, for common/train/tune/choices/; takes minutes
+## make judged        build, and record that no kernel spilled, so that CI need not check it again
+## make choices       time all matrix products of bench_transformer on this GPU, for common/train/tune/choices/; takes minutes
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, tidy (clang-tidy over the C code), clean
-## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
+## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, or 90a if there are none)  CUDA=0 (leave CUDA out)
 ##   PTX=1 (PTX of the lowest CUDA_ARCH too, for GPUs that come later)  LINEINFO=1 (source lines for profilers)
 ##   SETUP=0 (install nothing)  V=1 (whole command lines)  CC CXX NVCC OPT CFLAGS CPPFLAGS NVCCFLAGS LDFLAGS
 ##   WERROR=-Werror (warnings end the build, as in CI)  CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME
@@ -418,13 +422,15 @@ $(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 
-# The first line of --help says what a program asks. Examples, and what values an option takes, have lines of their own.
+# The first line of --help says what a program asks. Examples, what values an option takes, further ways to call a program and words
+# with their meaning have lines of their own.
 man: $(PROGRAMS)
 	@command -v help2man >/dev/null || { echo 'make man: help2man is missing; on Debian or Ubuntu: apt-get install help2man' >&2; exit 1; }
 	@mkdir -p $(BUILD)/man
 	@for program in $(BENCHES) $(BIN)/stepcmp $(BIN)/stepckpt; do name=$${program##*/}; \
 	    help2man --no-info --version-string="$$name (stepbench) $(VERSION)" --name="$$($$program --help | sed -n '1s/^[^:]*: *//p')" \
-	        $$program | sed -e 's|^\\&\./|.br\n&|' -e 's|^.*\[default .*\]$$|.br\n&|' >$(BUILD)/man/$$name.1 || exit; \
+	        $$program | sed -E -e 's|^\\&\./|.br\n&|' -e 's|^.*\[default .*\]$$|.br\n&|' -e "s/^($$name [a-z]+ [A-Z[]|[a-z]+  )/.br\n&/" \
+	            >$(BUILD)/man/$$name.1 || exit; \
 	done
 
 BINDIR     := $(DESTDIR)$(PREFIX)/bin

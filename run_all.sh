@@ -20,7 +20,7 @@ five numbers that you can pass on, and names the page. A bench that fails does n
   --quick            at least one row in every section of the report: under 4 minutes on one H200
   --full             everything that the benches list, not only the default: over an hour on one GPU, almost three on several
   --only A,B         only these benches, such as --only roofline,flash
-  --match REGEX      only runs of them whose options match, such as --match 'precision bf16|seq 2048'
+  --match REGEX      only runs whose options match, such as --match 'precision bf16|seq 2048'
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
   --dry-run          say what would run, with its estimated time and memory, and stop
   --resume           continue the run that was interrupted, if GPUs and commit are the same; else begin anew
@@ -29,11 +29,11 @@ five numbers that you can pass on, and names the page. A bench that fails does n
                      on two GPUs with --only fsdp
   --headlines        the cases of the report's first table, five times each, to see how far apart runs are: 4 minutes
                      on one GPU, 10 on several
-  --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
+  --peers            then measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --cases A,B        like --peers, but only steps and attention, and of these only the cases that have all words of A,
                      or all of B
-  --peer-seconds N   like --peers, but each peer gets at most this long
+  --peer-seconds N   like --peers, but each peer gets at most N seconds
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
                      minutes); exit code 4 if one is not, 77 if nothing can be checked; docs/qualify.md
   --expect N         with --qualify: exit code 4 also if there are not N GPUs

@@ -16,6 +16,7 @@ static const char usage[] =
     "usage: stepckpt list FOLDER\n"
     "       stepckpt verify CHECKPOINT\n"
     "       stepckpt export [--to cs336|llama] CHECKPOINT OUT\n"
+    "\n"
     "CHECKPOINT is a folder step-N, or a folder that holds several, of which the newest is taken.\n"
     "\n"
     "list    a line for each complete checkpoint\n"

@@ -13,6 +13,7 @@ static const char usage[] =
     "stepcmp: What is slower, faster or the same in another run?\n"
     "\n"
     "usage: stepcmp [OPTION ...] A B\n"
+    "\n"
     "A and B are folders of results, CSV files of a bench, or COMMIT:PATH, a folder or file as git has it at a commit\n"
     "(PATH from the root of the repository).\n"
     "\n"

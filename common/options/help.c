@@ -46,7 +46,7 @@ void options_print_help(const options *o, FILE *out)
     fprintf(out, "%s: %s\n\nusage: %s [--name value]...\n", b->name, b->summary, b->name);
     fprintf(out, "  --name=value works too. A list is a,b,c; a range is lo:hi, lo:hi:+step or lo:hi:*factor; lists may "
                  "hold ranges.\n"
-                 "  K, M, G after a whole number mean 1024^n; after bytes KB, MB, GB mean 1000^n.\n"
+                 "  K, M, G after a whole number are powers of 1024; KB, MB, GB after bytes are powers of 1000.\n"
                  "  A flag without a value means 1. Every combination of the lists is one case.\n");
     if (b->examples && *b->examples) {
         fprintf(out, "\nexamples:\n");
@@ -60,12 +60,12 @@ void options_print_help(const options *o, FILE *out)
     for (size_t i = 0; i < o->n; i++)
         if (!o->entries[i].own)
             print_option(&o->entries[i].spec, out);
-    fprintf(out,
-            "  -h --help        this text\n"
-            "  -V --version     version, commit and compiler\n"
-            "  --list           the variants and the columns of a row\n"
-            "  --list-options   the options as a table of tab-separated values\n"
-            "  --list-runs      its runs in run_all.sh, its section of the report and its figures, tab-separated\n");
+    fprintf(out, "  -h --help        this text\n"
+                 "  -V --version     version, commit and compiler\n"
+                 "  --list           the variants and the columns of a row\n"
+                 "  --list-options   the options as a table of tab-separated values\n"
+                 "  --list-runs      this bench's runs in run_all.sh, its section of the report and its figures, "
+                 "tab-separated\n");
     if (b->notes && *b->notes) {
         fprintf(out, "\nnotes:\n");
         print_indented(b->notes, out);

@@ -29,11 +29,11 @@ static const option_spec common_options[] = {
     {"seed", OPTION_INT, 0, "1", .help = "seed of the inputs, mixed with each case", .max = 4294967295},
     {"check", OPTION_FLAG, 0, "1", .help = "verify results before anything is timed"},
     {"csv", OPTION_TEXT, 0, "auto",
-     .help = "file to append rows to (auto: results/<machine>/<bench>.csv), or none; -: rows go to stdout, all "
-             "else to stderr"},
+     .help = "file to append rows to; auto: results/<machine>/<bench>.csv; none: no file; -: rows go to stdout, "
+             "everything else to stderr"},
     {"machine", OPTION_TEXT, 0, "auto", .help = "name of the machine in paths and rows; auto: named after its GPUs"},
     {"resume", OPTION_FLAG, 0, "0",
-     .help = "skip cases that have a row of this commit and GPU already (under ./run_all.sh: of its run)"},
+     .help = "skip cases that already have a row of this commit and GPU (under ./run_all.sh: of its run)"},
     {"timeout", OPTION_REAL, 0, "300", .help = "give up after this time without progress", .max = 1e6, .unit = "s",
      .unset = "0: never"},
     {"profile", OPTION_FLAG, 0, "0",
@@ -42,8 +42,7 @@ static const option_spec common_options[] = {
     {"dry-run", OPTION_FLAG, 0, "0", .help = "print the cases and measure nothing"},
     {"where", OPTION_FLAG, 0, "0",
      .help = "print the machine's name, its GPUs and the commit, tab-separated, and measure nothing"},
-    {"json", OPTION_FLAG, 0, "0",
-     .help = "print each row as a line of JSON on stdout; the table and all else goes to stderr"},
+    {"json", OPTION_FLAG, 0, "0", .help = "print each row as a line of JSON on stdout; everything else goes to stderr"},
     {"baseline", OPTION_TEXT, 0, "none",
      .help = "folder of results to compare with: print each time's ratio to it below the row, by the rules of "
              "stepcmp"},

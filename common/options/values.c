@@ -69,9 +69,9 @@ void option_accepts(const option_spec *spec, char *out, size_t out_bytes)
 
 void option_allowed(const option_spec *spec, char *out, size_t out_bytes)
 {
-    static const char *const suffixes[] = {[OPTION_INT] = " (K, M, G mean 1024^n)",
+    static const char *const suffixes[] = {[OPTION_INT] = " (K, M, G: powers of 1024)",
                                            [OPTION_REAL] = "",
-                                           [OPTION_BYTES] = " (K, M, G mean 1024^n; KB, MB, GB mean 1000^n)"};
+                                           [OPTION_BYTES] = " (K, M, G: powers of 1024; KB, MB, GB: of 1000)"};
     char accepts[384];
     option_accepts(spec, accepts, sizeof accepts);
     const char *list = !(spec->flags & OPTION_LIST) ? ""

@@ -427,7 +427,8 @@ $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 man: $(PROGRAMS)
 	@command -v help2man >/dev/null || { echo 'make man: help2man is missing; on Debian or Ubuntu: apt-get install help2man' >&2; exit 1; }
 	@mkdir -p $(BUILD)/man
-	@for program in $(BENCHES) $(BIN)/stepcmp $(BIN)/stepckpt; do name=$${program##*/}; \
+	$(if $(REPORT),@ln -sf ../report $(BUILD)/man/stepbench-report)
+	@for program in $(BENCHES) $(BIN)/stepcmp $(BIN)/stepckpt $(REPORT:%/report=%/man/stepbench-report); do name=$${program##*/}; \
 	    help2man --no-info --version-string="$$name (stepbench) $(VERSION)" --name="$$($$program --help | sed -n '1s/^[^:]*: *//p')" \
 	        $$program | sed -E -e 's|^\\&\./|.br\n&|' -e 's|^.*\[default .*\]$$|.br\n&|' -e "s/^($$name [a-z]+ [A-Z[]|[a-z]+  )/.br\n&/" \
 	            >$(BUILD)/man/$$name.1 || exit; \

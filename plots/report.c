@@ -7,6 +7,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/version.h"
 #include "common/compare/checkout.h"
 #include "plots/report/acceptance.h"
 #include "plots/report/db.h"
@@ -15,25 +16,38 @@
 #include "plots/report/machines.h"
 
 static const char usage[] =
-    "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md and report.html; rows of CPU ranks "
-    "beside those\n"
-    "              of GPUs get report-cpu.md and report-cpu.html\n"
-    "       report --all OUT_DIR RESULTS_DIR ...     writes OUT_DIR/report-all.md and .html: several folders side by "
-    "side. A folder\n"
-    "              may be COMMIT:PATH, as git has it at a commit\n"
-    "       report --readme RESULTS_DIR ... README.md\n"
-    "              rewrites the two tables between their markers\n"
-    "       report --check RESULTS_DIR [BENCH ...]\n"
-    "              whether the folder can be sent: whole (a file for each BENCH; BENCH:2 needs two GPUs), verified, of "
-    "one\n"
-    "              clean commit, within its GPU's limits. Exit code 4 if not, with a sentence for each reason\n"
-    "       report --sql RESULTS_DIR QUERY           prints what a SELECT finds, as CSV. Each CSV file is a table of "
-    "its name\n"
-    "              (bench_flash, peer_flash, machine ...); docs/report.md has examples\n"
-    "       report --db RESULTS_DIR FILE             writes these tables to FILE, for sqlite3 and others\n"
-    "       report --figures RESULTS_DIR OUT_DIR NAME ...\n"
-    "              writes the data and the variables of figures, for plots/draw.sh\n"
-    "       report --lint                            prepares every statement of every section, without results\n";
+    "%s: What do a machine's results say?\n"
+    "\n"
+    "usage: %s RESULTS_DIR\n"
+    "       %s OPTION ...\n"
+    "\n"
+    "Writes RESULTS_DIR/report.md and report.html. Rows of CPU ranks beside those of GPUs get report-cpu.md and\n"
+    "report-cpu.html. Or, by an option:\n"
+    "\n"
+    "  --all OUT_DIR RESULTS_DIR ...        write OUT_DIR/report-all.md and report-all.html, several folders side by "
+    "side;\n"
+    "                                       a folder may be COMMIT:PATH, as git has it at a commit\n"
+    "  --readme RESULTS_DIR ... README.md   rewrite the two tables between their markers\n"
+    "  --check RESULTS_DIR [BENCH ...]      say whether the folder can be sent: whole (a file for each BENCH; BENCH:2 "
+    "needs\n"
+    "                                       two GPUs), verified, of one clean commit, within its GPU's limits; exit "
+    "code 4\n"
+    "                                       if not, with a sentence for each reason\n"
+    "  --sql RESULTS_DIR QUERY              print what a SELECT finds, as CSV; each CSV file is a table of its name\n"
+    "                                       (bench_flash, peer_flash, machine ...); docs/report.md has examples\n"
+    "  --db RESULTS_DIR FILE                write these tables to FILE, for sqlite3 and others\n"
+    "  --figures RESULTS_DIR OUT_DIR NAME ...\n"
+    "                                       write the data and the variables of figures, for plots/draw.sh\n"
+    "  --lint                               prepare every statement of every section, without results\n"
+    "  --version, --help\n"
+    "\n"
+    "Exit codes: 0, 1 failure, 2 bad input, 4 the folder of --check cannot be sent.\n";
+
+/* Installed, the program is called stepbench-report. */
+static void print_usage(const char *name, FILE *out)
+{
+    fprintf(out, usage, name, name, name);
+}
 
 static void check_folder(const char *dir)
 {
@@ -245,13 +259,18 @@ static int keep(const char *dir, const char *path)
 
 int main(int argc, char **argv)
 {
+    const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
     program_name_set(argv[0]);
     /* One thread asks, nobody asks how much memory SQLite has, and statements are large. */
     sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 2000);
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        fputs(usage, stdout);
+        print_usage(name, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("%s %s\n", name, STEPBENCH_VERSION);
         return EXIT_CODE_OK;
     }
     if (argc == 2 && strcmp(argv[1], "--lint") == 0)
@@ -273,6 +292,6 @@ int main(int argc, char **argv)
         return update_readme(argv + 2, (size_t)argc - 3, argv[argc - 1]);
     if (argc == 2 && argv[1][0] != '-')
         return write_report(argv[1]);
-    fputs(usage, stderr);
+    print_usage(name, stderr);
     return EXIT_CODE_USAGE;
 }

@@ -80,7 +80,7 @@ check 'completion knows every bench' bash -c '. "$0/share/bash-completion/comple
 check 'completion in a list of words' completed bf16,fp32 bench_flash bf16,fp3 --dtype
 [ ! -e "$prefix/share/man/man1" ] || [ -z "$(ls "$prefix/share/man/man1")" ] ||
     check 'a manual page for each program, found by its name and question' bash -c 'cd "$0/bin" || exit
-        for program in bench_* stepcmp stepckpt; do
+        for program in bench_* stepcmp stepckpt $([ ! -x stepbench-report ] || echo stepbench-report); do
             grep -qx "$program .- [A-Z][^.]*?" "../share/man/man1/$program.1" || { echo "$program"; exit 1; }
         done' "$prefix"
 echo "$passed passed, $failed failed"

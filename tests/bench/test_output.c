@@ -48,6 +48,7 @@ TEST_IN_FOLDER(a_full_stdout_is_a_failure)
                                         "bench_allreduce --help",
                                         "bench_allreduce --device cpu --ranks 1 --dry-run",
                                         "report --help",
+                                        "report --version",
                                         "report .",
                                         "stepcmp --help",
                                         "stepcmp --version",

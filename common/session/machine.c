@@ -52,6 +52,30 @@ void machine_slug(device_kind kind, const device_info *info, char *out, unsigned
     snprintf(out, bytes, "%.*s%s", room > 0 ? room : 0, head, tail);
 }
 
+static bool is_of_others(const char *name, const char *uuids)
+{
+    OWNED char *path = xasprintf("results/%s/machine.csv", name);
+    OWNED_CSV csv *file = csv_read(path);
+    bool others = false;
+    for (size_t i = 0; file && i < file->rows; i++)
+        if (csv_is(file, i, "key", "gpu_uuid")) {
+            if (text_has_word(uuids, csv_cell(file, i, "value")))
+                return false;
+            others = true;
+        }
+    return others;
+}
+
+char *machine_name(const char *slug, const char *uuids)
+{
+    char *name = xstrdup(slug);
+    for (int n = 2; *uuids && is_of_others(name, uuids); n++) {
+        free(name);
+        name = xasprintf("%s-%d", slug, n);
+    }
+    return name;
+}
+
 /* ---- machine.csv ---- */
 
 typedef struct facts {

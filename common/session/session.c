@@ -99,21 +99,35 @@ static void dry_run(const options *o, const session_hooks *hooks)
     }
 }
 
+/* The name that the user gives or, by default, the one of the GPUs that are visible. Caller frees. */
+static char *machine_of(const options *o, device_kind kind, const device_info *info)
+{
+    device_info one;
+    char slug[96], *uuids = xstrdup("");
+    machine_slug(kind, info, slug, sizeof slug);
+    for (int i = 0; kind == DEVICE_CUDA && i < info->count && device_look(kind, i, &one); i++) {
+        char *more = xasprintf("%s%s ", uuids, one.uuid);
+        free(uuids);
+        uuids = more;
+    }
+    char *name = option_is(o, "machine", "auto") ? machine_name(slug, uuids) : xstrdup(option_text(o, "machine"));
+    free(uuids);
+    return name;
+}
+
 /* What ./run_all.sh asks before it plans: names and values, tab-separated. */
 static void print_where(const options *o)
 {
     const device_kind kind = option_is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA;
     device_info info;
-    char slug[96];
     if (!device_look(kind, 0, &info))
         die(EXIT_CODE_FAILURE, "there is no GPU to look at");
     const char *misfit = kind == DEVICE_CPU ? NULL : device_misfit(&info, device_archs());
     if (misfit)
         die(EXIT_CODE_USAGE, "%s", misfit);
     const int gpus = kind == DEVICE_CPU ? 0 : info.count;
-    machine_slug(kind, &info, slug, sizeof slug);
-    say("machine\t%s\ncommit\t%s\ndirty\t%d\ngpus\t%d\ndevice\t%s\n",
-        option_is(o, "machine", "auto") ? slug : option_text(o, "machine"), build_commit(), build_dirty(), gpus,
+    OWNED char *machine = machine_of(o, kind, &info);
+    say("machine\t%s\ncommit\t%s\ndirty\t%d\ngpus\t%d\ndevice\t%s\n", machine, build_commit(), build_dirty(), gpus,
         info.name);
     for (int i = 0; i < gpus && device_look(kind, i, &info); i++)
         say("gpu\t%s\n", info.uuid);
@@ -258,7 +272,6 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     if (first && option_is(o, "device", "cpu") && !option_given(o, "device"))
         warn("running on the cpu; %s", device_no_cuda_reason());
 
-    char slug[96];
     session s = {.opt = o, .timing = timing_of(o), .peers = peers};
     s.sustain_s = sustain_of(o);
     const bool to_stdout = option_flag(o, "json") || option_is(o, "csv", "-");
@@ -275,8 +288,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     s.idle_w = device_idle_w(s.dev);
     if (s.timing.cold_l2)
         device_l2_flush(s.dev); /* its buffer is made now, not when a case holds all memory */
-    machine_slug(device_kind_of(s.dev), device_get_info(s.dev), slug, sizeof slug);
-    const char *machine = option_is(o, "machine", "auto") ? slug : option_text(o, "machine");
+    OWNED char *machine = machine_of(o, device_kind_of(s.dev), device_get_info(s.dev));
     OWNED char *results = xasprintf("results/%s", machine);
     const bool no_file = option_is(o, "csv", "none") || option_is(o, "csv", "-") || !first;
     OWNED char *csv = no_file                       ? NULL

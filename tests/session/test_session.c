@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "common/core/results.h"
@@ -520,6 +521,27 @@ TEST_WITH(gpus_have_short_names, enter_folder, leave_folder)
         snprintf(info.name, sizeof info.name, "%s", names[i][0]);
         machine_slug(DEVICE_CUDA, &info, slug, sizeof slug);
         assert_string_equal(slug, names[i][1]);
+    }
+}
+
+/* Whoever clones the project has its rows of h200-x1: theirs, of another GPU, go beside them. */
+TEST_WITH(a_folder_has_the_rows_of_one_machine, enter_folder, leave_folder)
+{
+    static const char *const visible[][2] = {{"GPU-a ", "h200-x1"},
+                                             {"GPU-c GPU-b ", "h200-x1-2"},
+                                             {"GPU-x ", "h200-x1-3"},
+                                             {"", "h200-x1"},
+                                             {"GPU-x GPU-a ", "h200-x1"}};
+    for (size_t i = 0; i < sizeof visible / sizeof *visible; i++) {
+        OWNED char *name = machine_name("h200-x1", visible[i][0]);
+        assert_string_equal(name, "h200-x1"); /* nothing has run */
+    }
+    assert_int_equal(mkdir("results", 0777) | mkdir("results/h200-x1", 0777) | mkdir("results/h200-x1-2", 0777), 0);
+    file_write("results/h200-x1/machine.csv", "run_id,key,value\nr1,gpu_uuid,GPU-z\nr2,gpu_uuid,GPU-a\nr3,bench,x\n");
+    file_write("results/h200-x1-2/machine.csv", "run_id,key,value\nr1,gpu_uuid,GPU-b\n");
+    for (size_t i = 0; i < sizeof visible / sizeof *visible; i++) {
+        OWNED char *name = machine_name("h200-x1", visible[i][0]);
+        assert_string_equal(name, visible[i][1]);
     }
 }
 

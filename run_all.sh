@@ -284,11 +284,11 @@ ask_runs() {
     wait
 }
 
-# Options that a bench refuses are not for this number of GPUs: three cannot share 32 heads.
+# Options that a bench refuses are not for this number of several GPUs: three cannot share 32 heads.
 run_gib=() refused=0 why=''
 while IFS=$'\t' read -r i code gib said; do
     run_gib[i]=$gib
-    [ "$code" = 2 ] || continue
+    if [ "$code" != 2 ] || [ "$gpus" -le 1 ]; then continue; fi
     unset "run_bench[i]" "run_seconds[i]" "run_options[i]" "run_suffix[i]" "run_gib[i]"
     refused=$((refused + 1)) why=$said
 done < <(ask_runs)

@@ -154,6 +154,8 @@ TEST_WITH(what_a_number_of_gpus_cannot_run_is_left_out, tree_create, folder_remo
     expect_said(*state, "  1 left out, which 3 GPUs can't run, such as bench_ranks: 3 is odd\n");
     expect_said(*state, "  bench_ranks                1      20 s      2.5 GiB\n");
     expect_said(*state, "  together                   2      40 s\n");
+    assert_int_equal(run_all(*state, "UUIDS= REFUSED=--c", "--only one"), EXIT_CODE_OK);
+    expect_calls(*state, "bench_one --device cpu --c\n");
 }
 
 /* Each repeat of a headline is a run of its own, so that the report sees how far they are apart. */

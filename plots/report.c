@@ -44,9 +44,9 @@ static const char usage[] =
     "Exit codes: 0, 1 failure, 2 bad input, 4 the folder of --check cannot be sent.\n";
 
 /* Installed, the program is called stepbench-report. */
-static void print_usage(const char *name, FILE *out)
+static void print_usage(FILE *out)
 {
-    fprintf(out, usage, name, name, name);
+    fprintf(out, usage, program_name(), program_name(), program_name());
 }
 
 static void check_folder(const char *dir)
@@ -259,18 +259,17 @@ static int keep(const char *dir, const char *path)
 
 int main(int argc, char **argv)
 {
-    const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
     program_name_set(argv[0]);
     /* One thread asks, nobody asks how much memory SQLite has, and statements are large. */
     sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 2000);
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        print_usage(name, stdout);
+        print_usage(stdout);
         return EXIT_CODE_OK;
     }
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        printf("%s %s\n", name, STEPBENCH_VERSION);
+        printf("%s %s\n", program_name(), STEPBENCH_VERSION);
         return EXIT_CODE_OK;
     }
     if (argc == 2 && strcmp(argv[1], "--lint") == 0)
@@ -292,6 +291,6 @@ int main(int argc, char **argv)
         return update_readme(argv + 2, (size_t)argc - 3, argv[argc - 1]);
     if (argc == 2 && argv[1][0] != '-')
         return write_report(argv[1]);
-    print_usage(name, stderr);
+    print_usage(stderr);
     return EXIT_CODE_USAGE;
 }

@@ -145,9 +145,10 @@ static bool has(const csv *c, size_t i, const char *pairs, bool some)
             continue;
         char *end;
         const double number = strtod(value, &end);
-        if (text_is(column, "mesh") ? !same_mesh(c, i, value)
-            : *end                  ? !text_is(cell, value)
-                                    : !(fabs(csv_real(c, i, column) - number) <= 0))
+        const bool same = text_is(column, "mesh") ? same_mesh(c, i, value)
+                          : *end                  ? text_is(cell, value)
+                                                  : fabs(csv_real(c, i, column) - number) <= 0;
+        if (!same)
             return false;
     }
     return true;

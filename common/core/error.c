@@ -71,6 +71,11 @@ void program_name_set(const char *argv0)
     snprintf(program, sizeof program, "%s", slash ? slash + 1 : argv0);
 }
 
+const char *program_name(void)
+{
+    return program;
+}
+
 static void message(const char *fmt, va_list args, const char *phase)
 {
     char text[MESSAGE_BYTES];

@@ -27,6 +27,7 @@ const char *phase_get(void);
 void warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void die(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void program_name_set(const char *argv0);
+const char *program_name(void);
 
 /* Replaces control characters, which an argument may bring along, by '?': a message stays one line. Returns text. */
 char *text_printable(char *text);

@@ -102,6 +102,8 @@ static void dry_run(const options *o, const session_hooks *hooks)
 /* The name that the user gives or, by default, the one of the GPUs that are visible. Caller frees. */
 static char *machine_of(const options *o, device_kind kind, const device_info *info)
 {
+    if (!option_is(o, "machine", "auto"))
+        return xstrdup(option_text(o, "machine"));
     device_info one;
     char slug[96], *uuids = xstrdup("");
     machine_slug(kind, info, slug, sizeof slug);
@@ -110,7 +112,7 @@ static char *machine_of(const options *o, device_kind kind, const device_info *i
         free(uuids);
         uuids = more;
     }
-    char *name = option_is(o, "machine", "auto") ? machine_name(slug, uuids) : xstrdup(option_text(o, "machine"));
+    char *name = machine_name(slug, uuids);
     free(uuids);
     return name;
 }

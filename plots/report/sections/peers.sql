@@ -148,7 +148,8 @@ WHERE o.status = 'ok' AND p.step_ms > 0 AND o.mode = 'train-step' AND o.recomput
 
 -- PyTorch updates as many fp32 parameters as it likes: rates are compared, with our update of the nearest number.
 @view updates
-SELECT p.gb_s, p.p10_ms / p.median_ms AS low, p.p90_ms / p.median_ms AS high, p.impl, p.params AS their_params,
+SELECT 1e3 * o.opt_tb_s / p.gb_s AS ratio, p.p10_ms / p.median_ms * o.opt_alone_ms / o.opt_alone_p90_ms AS low,
+    p.p90_ms / p.median_ms * o.opt_alone_ms / o.opt_alone_p10_ms AS high, p.impl, p.params AS their_params,
     p.gpu_uuid AS their_gpu, p.run_id AS their_run, o.*,
     row_number() OVER (PARTITION BY p.id ORDER BY abs(o.params - p.params), o.id) AS nth
 FROM peer_adamw p
@@ -156,9 +157,7 @@ JOIN default_steps o ON o.precision = 'fp32' AND o.opt_tb_s IS NOT NULL AND o.st
 
 @into pairs
 SELECT 'AdamW, fp32, by bytes per second', NULL, 'PyTorch ' || impl, n(params / 1e6) || ' million parameters, theirs '
-    || n(their_params / 1e6) || ' million', 1e3 * opt_tb_s / gb_s,
-    1e3 * opt_tb_s / gb_s * low * opt_alone_ms / opt_alone_p90_ms,
-    1e3 * opt_tb_s / gb_s * high * opt_alone_ms / opt_alone_p10_ms, 'bench_transformer', id, NULL, their_gpu,
+    || n(their_params / 1e6) || ' million', ratio, ratio * low, ratio * high, 'bench_transformer', id, NULL, their_gpu,
     gpu_uuid, their_run, coalesce(campaign, run_id), NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL
 FROM updates
 WHERE nth = 1

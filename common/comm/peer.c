@@ -142,6 +142,11 @@ static bool reaches(const address *other, int rank, bool packets, char *why, siz
     if (!good(cudaGetDevice(&own), "cudaGetDevice", why, why_bytes) ||
         !good(cudaDeviceGetByPCIBusId(&gpu, other->gpu), what, why, why_bytes))
         return false;
+    const char *disabled = getenv("NCCL_P2P_DISABLE");
+    if (disabled && strcmp(disabled, "0") != 0) {
+        snprintf(why, why_bytes, "NCCL_P2P_DISABLE keeps GPUs from each other's memory");
+        return false;
+    }
     snprintf(what, sizeof what, "GPU %d does not reach the memory of GPU %d", own, gpu);
     if (!good(cudaDeviceGetP2PAttribute(&can, wanted, own, gpu), what, why, why_bytes))
         return false;

@@ -2,4 +2,4 @@
 /* The version of the suite and of its library. */
 #pragma once
 
-#define STEPBENCH_VERSION "0.3.0"
+#define STEPBENCH_VERSION "0.4.0"

@@ -208,7 +208,7 @@ TEST(texts_agree)
     assert_non_null(strstr(list, "fast                 all at once"));
     assert_non_null(strstr(list, "median of a forward pass"));
     assert_non_null(strstr(list, "run_id"));
-    assert_ptr_equal(strstr(version, "stepbench 0.3.0 (commit "), version);
+    assert_ptr_equal(strstr(version, "stepbench 0.4.0 (commit "), version);
     assert_non_null(strstr(version, "bench_sample, results schema 3, method 3\n"));
     for (size_t i = 0; i < o->n; i++) {
         char name[64];

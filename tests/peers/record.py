@@ -38,7 +38,7 @@ COLUMNS = {
     "pp": (("bench", "impl", "ranks", "size", "seq", "batch", "micro_batches", "precision", "attn", "mode", "policy"),
            ("step_ms", "step_mean_ms", "step_p10_ms", "step_p90_ms", "peak_gib_first", "peak_gib_last", "loss", "loss_diff",
             "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
-    "run": (("bench", "size", "seq", "batch", "precision", "steps", "mode", "policy"),
+    "run": (("bench", "size", "seq", "batch", "precision", "steps", "vocab", "d_ff", "mode", "policy"),
             ("step_ms", "item_ms", "eager_ms", "eager_item_ms", "diff_rel", "diff_step", "allow_rel", "diff_last", "allow_last", "spread_rel",
              "loss_last", "loss_last_ours", "note")),
     "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "least_us", "most_us", "algbw_gb_s", "busbw_gb_s", "wrong", "note")),

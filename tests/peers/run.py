@@ -35,10 +35,12 @@ import model as peer  # noqa: E402
 import record  # noqa: E402
 import start as begin  # noqa: E402
 
-# `again`: a second run in PyTorch says how much its own losses differ.
-Case = collections.namedtuple("Case", "size seq precision steps every allow allow_last again")
+# `again`: a second run in PyTorch says how much its own losses differ. A vocabulary and d_ff of 0 are those of the size; the
+# last case has the blocks and the vocabulary of GPT-2 124M.
+Case = collections.namedtuple("Case", "size seq precision steps every allow allow_last again vocab d_ff", defaults=(0, 0))
 CASES = (Case("small", 512, "fp32", 200, 1, 1e-4, None, True), Case("small", 512, "bf16", 2000, 10, None, 0.01, False),
-         Case("small", 512, "fp8-tensorwise", 1000, 10, None, 0.02, False), Case("small", 512, "fp8-rowwise", 1000, 10, None, 0.02, False))
+         Case("small", 512, "fp8-tensorwise", 1000, 10, None, 0.02, False), Case("small", 512, "fp8-rowwise", 1000, 10, None, 0.02, False),
+         Case("small", 1024, "bf16", 1000, 10, None, 0.01, False, 50257, 2048))
 SMALL = (Case("tiny", 32, "fp32", 40, 1, 1e-4, None, True), Case("tiny", 32, "bf16", 40, 10, None, 0.02, False))
 
 
@@ -223,7 +225,8 @@ def ours(case, device, folder, dump):
     program = os.path.join(os.environ.get("STEPBENCH_BIN", library.ROOT), "bench_run")
     rows = os.path.join(folder, "bench_run.csv")
     fusion = ["--fusion", "graph"] if device == "cuda" else []
-    subprocess.run([program, "--device", device, "--size", case.size, "--seq", str(case.seq), "--batch", "4", "--precision", case.precision, *fusion,
+    subprocess.run([program, "--device", device, "--size", case.size, "--seq", str(case.seq), "--batch", "4", "--vocab", str(case.vocab),
+                    "--d-ff", str(case.d_ff), "--precision", case.precision, *fusion,
                     "--variant", "log", "--steps", str(case.steps), "--log-every", str(case.every), "--iters", "0", "--dump", dump, "--csv", rows],
                    check=True, stdout=subprocess.DEVNULL)
     with open(rows, newline="") as file:
@@ -240,7 +243,7 @@ def measure(case, device, folder):
     curve = train(trainer, rates)
     write_curve(log.replace(".csv", "-torch.csv"), options, rates, curve)
     losses = [loss for loss, _ in curve]
-    found = compare(records_of(log), losses)
+    found = compare(records_of(log), losses) | {"vocab": options["vocab"], "d_ff": options["d_ff"]}
     if graph:
         found["step_ms"], found["item_ms"] = paces(trainer, rates[-1], 15)
         found["eager_ms"], found["eager_item_ms"] = paces(Trainer(options, net, tokens, device, False), rates[-1], 5)

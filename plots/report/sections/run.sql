@@ -55,10 +55,11 @@ how much PyTorch's own losses differ, with nothing changed. A step is one CUDA g
 @from peer_run LIMIT 1
 
 @table
-SELECT size, seq AS "S:", precision, steps AS "steps:", n4(loss_last_ours) AS "last loss?:",
-    n4(loss_last) AS "PyTorch's?:", diff_rel AS "differ?:", allow_rel AS "may?:", spread_rel AS "between two runs?:",
-    diff_last AS "last quarter, nats?:", allow_last AS "may, nats?:", n4(step_ms) AS "its step ms?:",
-    n4(item_ms) AS "with .item()?:", n4(eager_ms) AS "eager?:", n4(eager_item_ms) AS "eager, .item()?:", note AS "note?"
+SELECT size, seq AS "S:", vocab AS "V?:", d_ff AS "d_ff?:", precision, steps AS "steps:",
+    n4(loss_last_ours) AS "last loss?:", n4(loss_last) AS "PyTorch's?:", diff_rel AS "differ?:", allow_rel AS "may?:",
+    spread_rel AS "between two runs?:", diff_last AS "last quarter, nats?:",
+    allow_last AS "may, nats?:", n4(step_ms) AS "its step ms?:", n4(item_ms) AS "with .item()?:",
+    n4(eager_ms) AS "eager?:", n4(eager_item_ms) AS "eager, .item()?:", note AS "note?"
 FROM peer_run ORDER BY rowid
 
 ### What a run costs besides its steps

@@ -113,7 +113,7 @@ static const bench_info info = {
         "In\n"
         "mode graph, an unmeasured replay follows the barrier, during which the host launches the measured one.\n"
         "Our own ops (one-shot, two-shot) are for GPUs of one host with NVLink and small sizes: one-shot up to 8 MiB,\n"
-        "the others up to 8 MiB and more, by the number of ranks; larger ones are skipped.\n"
+        "two-shot 4 MiB and the others 8 MiB times the number of ranks; larger ones are skipped.\n"
         "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs\n"
         "have a communicator of their own.\n"
         "Results are verified before timing; after it, so are those of a whole sample from fresh inputs, by the graph\n"

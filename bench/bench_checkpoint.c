@@ -54,7 +54,7 @@ static option_spec option_table[] = {
     {"iters", OPTION_INT, 0, "10", .help = "measured steps without a save; 0: only the check", .max = 1000000, .unit = "steps"},
     {"plant-error", OPTION_CHOICE, 0, "none",
      .help = "test the check: flip a bit after its hash; leave out a block; swap two halves of one; do not let updates wait for "
-      "the copy; leave out low halves of weights; forget the optimizer's step; slow (CPU): copies start late, which must harm nothing",
+      "the copy; leave out low halves of weights; slow (CPU): start copies late, which must harm nothing; forget the optimizer's step",
      .choices = "none|" CHECKPOINT_PLANTS "|step"},
     {0}};
 
@@ -86,7 +86,7 @@ static const column_spec column_table[] = {
     {"n_saves", COLUMN_INT, false, "measured saves"},
     {"best_interval_s", COLUMN_REAL, false, "between saves, for --mtbf: sqrt(2 stall_ms mtbf) (Young, Daly)"},
     {"best_cost_pct", COLUMN_REAL, false, "what saves cost then; as much again is lost by repeated work"},
-    {"copied_ms", COLUMN_REAL, false, "from the begin of a save until the state may change; median"},
+    {"copied_ms", COLUMN_REAL, false, "from the start of a save until the state may change; median"},
     {"written_ms", COLUMN_REAL, false, "until all bytes are written, not yet durable; median"},
     {"synced_ms", COLUMN_REAL, false, "until a rank's files are synced; median"},
     {"durable_ms", COLUMN_REAL, true, "until the checkpoint is complete and would survive a power cut, where fs does; median"},

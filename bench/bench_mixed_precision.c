@@ -105,7 +105,7 @@ static const column_spec column_table[] = {
      "float8: by how much the product is too large along what err_exact refers to; below 0: too small"},
     {"predicted_pct", COLUMN_REAL, false,
      "float8: elements that have every bit which the CPU's model of Hopper's sums predicts"},
-    {"underflow_pct", COLUMN_REAL, true, "float8: elements of A that are not 0 and whose code is"},
+    {"underflow_pct", COLUMN_REAL, true, "float8: share of A's elements that are not 0 but whose code is 0"},
     {"saturated", COLUMN_INT, false, "float8: finite elements of A that were cut to the largest value"},
     MEDIAN_COLUMNS("amax", false, "float8: finding A's largest magnitudes, where scales are not of blocks"),
     MEDIAN_COLUMNS("cast", true, "float8: casting A in its own order and transposed"),

@@ -45,7 +45,7 @@ static option_spec option_table[] = {
     {"plant-error", OPTION_CHOICE, OPTION_PARAM, "none",
      .help = "step: change a byte of the last rank's parameters, which must be found", .choices = "none|bits"},
     {"reference", OPTION_TEXT, 0, "auto",
-     .help = "a CSV file of what this GPU should reach; auto: ours, if we have one; none"},
+     .help = "a CSV file of what this GPU should reach; auto: ours, if we have one; none: no reference"},
     {"expect", OPTION_INT, 0, "0", .help = "expected number of GPUs; any other number ends with exit code 4",
      .max = GPUS_MAX, .unit = "GPUs", .unset = "0: any"},
     {"metrics", OPTION_TEXT, 0, "none",

@@ -77,7 +77,7 @@ static const column_spec column_table[] = {
     {"predicted_exposed_ms", COLUMN_REAL, false, "the same, by the times of a block and the rate of the link"},
     {"link_out_gb_s", COLUMN_REAL, false, "large copies to pinned memory of the host"},
     {"link_in_gb_s", COLUMN_REAL, false, "large copies from there"},
-    {"saved_bytes", COLUMN_INT, true, "less than without recomputation, by the plans"},
+    {"saved_bytes", COLUMN_INT, true, "peak_bytes without recomputation - peak_bytes, by the plans"},
     {"predicted_step_ms", COLUMN_REAL, true, "the step, by what few blocks take"},
     {"err_step_pct", COLUMN_REAL, true, "|predicted_step_ms - step_ms| / step_ms"},
     {"extra_pct", COLUMN_REAL, true, "the step over that of variant none, measured in this run, less 1"},

@@ -176,7 +176,7 @@ static const bench_info info = {
     .summary = "How much of a training run is spent outside its steps, and is its loss right?",
     .notes =
         "One row is a run of --steps steps. The variants are the rungs of a ladder: each adds one thing to the step.\n"
-        "Generated tokens come from a Markov source of order two: given the two tokens before it, the next one has\n"
+        "Generated tokens come from a Markov source of order two: given two tokens, the entropy of the next one is\n"
         "1.208 nats (entropy_pair), and floor_loss is the mean loss of a model that knows the source (the first\n"
         "target of a window costs more). A model whose loss stays above entropy_token has not learned to look\n"
         "at two tokens; one whose loss is below the floor sees what it predicts, and the row is fail. After a run its\n"

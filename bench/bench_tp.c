@@ -40,11 +40,11 @@ static option_spec option_table[] = {
      .max = 1000000, .unit = "steps"},
     MODEL_PEAK_OPTION("MFU"),
     {"plant-error", OPTION_CHOICE, 0, "none",
-     .help =
-         "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
-         "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
-         "gains counted by each rank in the norm; data parallelism between ranks that hold other parts, or whose "
-         "order is not the mesh's; rows behind their flag; one number of a sum; tokens that see only their own rank's",
+     .help = "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
+             "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
+             "rows behind their flag; one number of a sum; gains counted by each rank in the norm; data parallelism "
+             "between ranks that hold other parts, or whose order is not the mesh's; tokens that see only their own "
+             "rank's",
      .choices = TEAM_FAULTS},
     {0}};
 

@@ -43,9 +43,9 @@ static const option_spec option_table[] = {
      .help = "time the algorithms of all matrix products again, even where choices are shipped for this GPU or "
              "kept from earlier runs"},
     {"plant-error", OPTION_CHOICE, 0, "none",
-     .help = "test the check of float8 by a fault: weights cast only in the first step, a transposed copy that "
-             "is not transposed, products without the scale of A, largest magnitudes of another matrix, or a "
-             "quarter of what they are, codes read as the other format",
+     .help = "test the check of float8 by a fault: weights cast only in the first step; a transposed copy that is not "
+             "transposed; products without the scale of A; largest magnitudes of the step before, or a quarter of what "
+             "they are; codes read as the other format; casts of what a norm, RoPE or SwiGLU reads, not of its result",
      .choices = FLOAT8_FAULT_CHOICES},
     MODEL_PEAK_OPTION("MFU and HFU"),
     SESSION_SUSTAIN,
@@ -184,9 +184,9 @@ static const bench_info info = {
         "norms; a third of that for a forward. Without a known peak of the GPU it is nan; --peak-tflops gives one.\n"
         "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
         "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale), fp8-tensorwise, fp8-rowwise,\n"
-        "fp8-rowwise-dw16, fp8-block, fp8-block-dw2d: bf16 with the products of the blocks in float8 "
-        "(docs/float8.md).\n"
-        "Name bf16 before them: speedup_bf16 compares with the same case of the same run.\n"
+        "fp8-rowwise-dw16, fp8-block, fp8-block-dw2d, fp8-delayed and, on the CPU, fp8-mx: bf16 with the products of\n"
+        "the blocks in float8 (docs/float8.md). Name bf16 before them: speedup_bf16 compares with the same case\n"
+        "of the same run.\n"
         "--moments bf16 rounds the second moment stochastically, so that it can fall by a thousandth in a step.\n"
         "Forwards and backwards of several micro-batches alternate, so that fwd_ms and bwd_ms are nan.",
     .examples = "./bench_transformer --size xl --seq 512 --precision bf16\n"

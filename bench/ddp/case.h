@@ -27,7 +27,7 @@
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",                                                                  \
      .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",           \
      .choices = "kernels|graph"},                                                                                      \
-    {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps; unless it is given, 3 if they take more than 200 ms",       \
+    {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps; unless it is given, 3 if a step takes more than 200 ms",    \
      .min = 1, .max = 1000000, .unit = "steps"},                                                                       \
     {"iters", OPTION_INT, 0, "20",                                                                                     \
      .help = "measured steps, alternating in blocks with as many compute-only steps; 0: only the check",               \

@@ -112,9 +112,9 @@
     {"measured_after_step_bytes", COLUMN_REAL, false, "the same after the measured steps"},                            \
     {"err_measured_pct", COLUMN_REAL, true, "largest deviation of the three from peak_bytes, on any rank"}
 #define DDP_UNIT_COLUMNS                                                                                               \
-    {"gathered_dtype", COLUMN_TEXT, false, "as which blocks are gathered: the parameters' dtype, or codes of float8"}, \
+    {"gathered_dtype", COLUMN_TEXT, false, "dtype in which blocks are gathered: the parameters', or codes of float8"}, \
     {"gathered_bytes", COLUMN_INT, true, "parameters that a step gathers, counted as often as it does"},               \
-    {"gathered_peak_bytes", COLUMN_REAL, false, "most of gathered parameters that are there at a time"},               \
+    {"gathered_peak_bytes", COLUMN_REAL, false, "most bytes of gathered parameters held at one time"},                 \
     {"gather_wait_ms", COLUMN_REAL, true, "time for which compute waits for gathered parameters"},                     \
     {"reduced_wait_ms", COLUMN_REAL, false,                                                                            \
      "time for which compute waits in the backward until gradients have been reduced and their memory is free"},       \

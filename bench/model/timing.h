@@ -41,7 +41,7 @@
     {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward computes again"},                  \
     {"ceiling_pct", COLUMN_REAL, false, "tflops as a share of the best GEMM that bench_roofline measured; not of a float8 step"}
 #define MODEL_FLOAT8_COLUMNS                                                                                           \
-    {"fp8_share_pct", COLUMN_REAL, false, "operations of the model (causal attention) that are in float8"},            \
+    {"fp8_share_pct", COLUMN_REAL, false, "share of the model's operations (causal attention) in float8"},             \
     {"mfu_bf16_pct", COLUMN_REAL, true,                                                                                \
      "mfu_causal_pct with all products at the peak of 16 bits: what rows of other precisions compare with"},           \
     {"speedup_bf16", COLUMN_REAL, true,                                                                                \

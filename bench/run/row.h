@@ -40,20 +40,20 @@
     {"loss_gap_pct", COLUMN_REAL, true,                                                                                \
      "for precisions other than bf16: 100 (loss_last / that of the same case in bf16, earlier in this run, - 1)"},     \
     {"entropy_pair", COLUMN_REAL, false, "generated tokens, nats: entropy of a token, given the two before it"},       \
-    {"entropy_token", COLUMN_REAL, false, "the same for who knows the one before it"},                                 \
-    {"entropy_none", COLUMN_REAL, false, "the same for who knows none"},                                               \
+    {"entropy_token", COLUMN_REAL, false, "the same, given only the one before it"},                                   \
+    {"entropy_none", COLUMN_REAL, false, "the same, given none"},                                                      \
     {"excess", COLUMN_REAL, false, "loss less that of a model that knows the source, on the same tokens, last quarter of the steps"}, \
-    {"excess_sigma", COLUMN_REAL, false, "standard error of excess; below - 3 of it the row is fail"},                 \
+    {"excess_sigma", COLUMN_REAL, false, "standard error of excess; an excess below -3 of these is a fail"},           \
     {"updates", COLUMN_INT, false, "updates of the parameters: steps, less those that a loss scale skipped"},          \
     {"norm_last", COLUMN_REAL, false, "L2 norm of the last gradients, before clipping; nan without"},                  \
     {"rate_last", COLUMN_REAL, false, "learning rate of the last update, as the device had it"},                       \
-    {"outliers", COLUMN_INT, false, "steps whose loss or norm is 5 deviations off the 128 before it, or no number"},   \
+    {"outliers", COLUMN_INT, false, "steps whose loss or norm is 5 deviations off the 128 before it, or not finite"},  \
     {"first_step", COLUMN_INT, false, "steps before those of this process, which a checkpoint had; 0: none"},          \
     {"way", COLUMN_TEXT, false, "rung save: how it saved; lazy is async where updates can't be told to wait"},         \
     {"save_every", COLUMN_INT, false, "rung save: steps between two saves"},                                           \
     {"saves", COLUMN_INT, false, "rung save: checkpoints that the run completed, the one after its last step too"},    \
     {"save_ms", COLUMN_REAL, true, "rung save: what a save adds to the steps of a block of the ladder; median"},       \
-    {"durable_ms", COLUMN_REAL, false, "rung save: from the begin of a save until it is complete and synced; median"}, \
+    {"durable_ms", COLUMN_REAL, false, "rung save: from the start of a save until it is complete and synced; median"}, \
     {"save_wait_ms", COLUMN_REAL, false, "rung save: how long saves waited for the one before, all together"},         \
     {"state_bytes", COLUMN_INT, false, "rung save: bytes of all files of a checkpoint except the manifest and index"}, \
     {"log", COLUMN_TEXT, false, "name of the log below run/ beside the CSV file"},                                     \

@@ -35,7 +35,7 @@ typedef struct checkpoint_save_options {
  * copy; the low halves of weights are left out. slow is no error: copies start late on the CPU, as they do with torn. */
 #define CHECKPOINT_PLANTS "bit|hole|swap|torn|low|slow"
 
-typedef struct checkpoint_saved { /* seconds from the begin of a save */
+typedef struct checkpoint_saved { /* seconds from the start of a save */
     bool ok;
     char why[400];
     double waited_s;                         /* for the save before; before this one began */

@@ -27,7 +27,7 @@ static const column_spec last_columns[] = {
     {"sm_median_mhz", COLUMN_REAL, false, "the same, median"},
     {"power_w", COLUMN_REAL, false,
      "power while samples were taken, of rank 0's GPU: mean by its energy counter, else median of readings"},
-    {"readings", COLUMN_INT, false, "readings of clock and power that these are of"},
+    {"readings", COLUMN_INT, false, "readings of clock and power behind these values"},
     {"throttle", COLUMN_TEXT, false, "why the clock was held back, words joined by +; empty: it was not"},
     {"commit", COLUMN_TEXT, false,
      "commit this binary was built from; + and a hash of the sources follow unless git knows them as its own; src- and "

@@ -59,7 +59,7 @@ int64_t model_dimension(const bench_case *c, const char *option);
     {"heads", OPTION_INT, OPTION_LIST, "0", .help = "attention heads", .max = 1024,                                    \
      .unset = "0: that of the size", .settled = model_dimension},                                                      \
     {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "key and value heads", .max = 1024,                             \
-     .unset = "0: as many as heads", .settled = model_dimension},                                                      \
+     .unset = "0: that of the size, or its ratio to other --heads", .settled = model_dimension},                       \
     {"vocab", OPTION_INT, OPTION_LIST, "0", .help = "vocabulary", .max = 1048576,                                      \
      .unset = "0: that of the size", .settled = model_dimension},                                                      \
     {"deterministic", OPTION_FLAG, OPTION_LIST, "0",                                                                   \

@@ -76,6 +76,12 @@ int model_sharers_kv(const model_config *c, int ranks)
     return c->heads_kv && ranks > c->heads_kv ? ranks / c->heads_kv : 1;
 }
 
+static int heads_kv_of(const model_config *size, int heads)
+{
+    const int group = size->heads_kv ? size->heads / size->heads_kv : 1;
+    return heads % group ? heads : heads / group;
+}
+
 model_config model_config_resized(const model_config *size, const model_config *asked)
 {
     model_config c = *size;
@@ -87,7 +93,7 @@ model_config model_config_resized(const model_config *size, const model_config *
     c.d_ff = asked->d_ff ? asked->d_ff : c.d_ff;
     c.layers = asked->layers ? asked->layers : c.layers;
     c.heads = asked->heads ? asked->heads : c.heads;
-    c.heads_kv = asked->heads_kv ? asked->heads_kv : c.heads;
+    c.heads_kv = asked->heads_kv ? asked->heads_kv : heads_kv_of(size, c.heads);
     c.vocab = asked->vocab ? asked->vocab : c.vocab;
     if (asked->d_model || asked->d_ff || asked->layers || asked->heads || asked->heads_kv || asked->vocab)
         c.name = "custom";
@@ -100,7 +106,7 @@ model_config model_config_departures(const model_config *size, const model_confi
     const model_config follows = model_config_resized(size, &d);
     const bool divides = !size->heads || c->d_model % model_head_dim(size) == 0;
     d.heads = divides && c->heads == follows.heads ? 0 : c->heads;
-    d.heads_kv = c->heads_kv == c->heads ? 0 : c->heads_kv;
+    d.heads_kv = c->heads_kv == heads_kv_of(size, c->heads) ? 0 : c->heads_kv;
     d.d_ff = c->d_ff == follows.d_ff ? 0 : c->d_ff;
     d.layers = c->layers == size->layers ? 0 : c->layers;
     d.vocab = c->vocab == size->vocab ? 0 : c->vocab;

@@ -39,7 +39,8 @@ int model_head_dim(const model_config *c); /* 0 without attention */
 /* So many neighbours hold the same key and value heads, where ranks share each layer. */
 int model_sharers_kv(const model_config *c, int ranks);
 /* The size with those dimensions of `asked` that are not 0. Heads and d_ff follow another d_model unless they are asked for, so that
- * head_dim and the ratio d_ff / d_model stay; heads_kv are as many as heads. */
+ * head_dim and the ratio d_ff / d_model stay. heads_kv follow heads: as many of them share one as in the size, or none do where these
+ * don't divide heads. */
 model_config model_config_resized(const model_config *size, const model_config *asked);
 /* What has to be asked for so that the size becomes `c`; 0 for what it has by itself. */
 model_config model_config_departures(const model_config *size, const model_config *c);

@@ -96,6 +96,26 @@ TEST(departures)
     assert_true(w.heads == 0 && w.heads_kv == 0 && same_dimensions(&e, &wide));
 }
 
+/* Four heads of llama3-8b share one of its key and value heads, at other widths, too. */
+TEST(shared_heads)
+{
+    static const struct {
+        model_config asked;
+        int heads, heads_kv;
+    } cases[] = {{{0}, 32, 8},
+                 {{.layers = 2}, 32, 8},
+                 {{.d_model = 2048}, 16, 4},
+                 {{.heads = 6}, 6, 6},
+                 {{.heads_kv = 32}, 32, 32}};
+    const model_config *size = model_size_find("llama3-8b");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const model_config c = model_config_resized(size, &cases[i].asked), d = model_config_departures(size, &c);
+        assert_int_equal(c.heads, cases[i].heads);
+        assert_int_equal(c.heads_kv, cases[i].heads_kv);
+        assert_true(same_dimensions(&cases[i].asked, &d));
+    }
+}
+
 static void problem_is(model_config c, const char *words)
 {
     char why[160];

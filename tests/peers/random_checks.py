@@ -29,7 +29,7 @@ import library  # noqa: E402
 EXIT_OK, EXIT_WRONG, EXIT_NOTHING = 0, 3, 77
 TENSORS = ("o", "dq", "dk", "dv")
 BOUNDS = {"bf16": (1e-2, 1.5e-2), "fp16": (2e-3, 3e-3), "tf32": (2e-3, 3e-3), "fp32": (2.8e-6, 4e-6), "bf16x3": (2e-5, 2e-5)}
-SCORE_ROUNDING = {"bf16": 2**-22, "fp16": 2**-22, "tf32": 2**-11, "fp32": 2**-22, "bf16x3": 2**-20}  # relative, in flash
+SCORE_ROUNDING = {"bf16": 2**-22, "fp16": 2**-22, "tf32": 2**-11, "fp32": 2**-22, "bf16x3": 2**-18}  # relative, in flash (docs/kernels/forward.md)
 
 
 @dataclasses.dataclass(frozen=True)

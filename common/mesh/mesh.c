@@ -119,7 +119,7 @@ const char *mesh_text(mesh m, char *out, size_t out_bytes)
     snprintf(out, out_bytes, "dp_shard1");
     for (int i = 0; i < AXES && used < out_bytes; i++)
         if (axis_in(m, i) > 1)
-            used += (size_t)snprintf(out + used, out_bytes - used, "%s%s%d", used ? "," : "", axes_in_order[i].name,
+            used += (size_t)snprintf(out + used, out_bytes - used, "%s%s%d", used ? "+" : "", axes_in_order[i].name,
                                      axis_in(m, i));
     return out;
 }

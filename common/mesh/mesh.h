@@ -36,7 +36,7 @@ enum {
 /* "pp2+tp2" or, outside of lists, "pp2,tp2": what is left out is 1, and an axis without a size ("tp") takes the rest of the
  * world; dp_shard does, unless it is named or another does. NULL or "": all ranks are dp_shard. False with a sentence. */
 bool mesh_parse(const char *text, int world, mesh *out, char *why, size_t why_bytes);
-/* The axes larger than 1, or "dp_shard1": what mesh_parse reads. Returns out. */
+/* The axes larger than 1, or "dp_shard1": what mesh_parse and the lists of --mesh read. Returns out. */
 const char *mesh_text(mesh m, char *out, size_t out_bytes);
 
 int mesh_world(mesh m);

@@ -139,6 +139,8 @@ PROBE := CC='$(CC)' CXX='$(CXX)' CUDA='$(CUDA)' CUDA_ARCH='$(CUDA_ARCH)' NVCC='$
 # for ever.
 $(BUILD)/config.mk: FORCE
 	@$(PROBE) --if-changed $(BUILD) $(if $(filter print-config,$(MAKECMDGOALS)),>/dev/null)
+# What the environment has by these names is somebody else's.
+$(foreach name,EXTRA SANITIZERS,$(eval $(name) :=))
 include $(BUILD)/config.mk
 
 # ---- compilers and flags; each line is kept in a stamp file, so that a changed flag rebuilds what it touches ----

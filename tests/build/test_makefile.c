@@ -56,6 +56,11 @@ TEST_WITH(a_clock_that_was_set_back, tree_create, folder_remove)
     expect_probes(*state, "rm out/config.mk", 1);
 }
 
+TEST_WITH(an_environment_that_uses_our_names, tree_create, folder_remove)
+{
+    free(make_says(*state, "touch common/core/any.c; export EXTRA='(' SANITIZERS='('", "out/common/core/any.c.o"));
+}
+
 /* What somebody named a file runs neither in the shell nor in make. */
 TEST_WITH(a_file_to_unpack_may_have_any_name, tree_create, folder_remove)
 {

@@ -30,7 +30,7 @@ five numbers that you can pass on, and names the page. A bench that fails does n
   --headlines        the cases of the report's first table, five times each, to see how far apart runs are: 4 minutes
                      on one GPU, 10 on several
   --peers            after the benches, measure what others offer for the same work, where it is installed: PyTorch,
-                     FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
+                     FlashAttention-4, torchtitan, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --cases A,B        like --peers, but only steps and attention, and of these only the cases that have all words of A,
                      or all of B
   --peer-seconds N   like --peers, but each peer gets at most N seconds

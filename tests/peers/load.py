@@ -10,11 +10,12 @@ import statistics
 import subprocess
 import tempfile
 
-VOCAB, VOCABS = 10000, {"8b": 151936}  # of every size but these
+VOCAB, VOCABS = 10000, {"8b": 151936, "llama3-8b": 128256}  # of every size but these
+HEADS_KV = {"llama3-8b": 8}  # of others as many as heads
 SIZES = {  # d_model, d_ff, layers, heads: as in common/model/config.c
     "tiny": (64, 192, 2, 4), "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
     "xl": (1600, 6400, 48, 25), "2.7b": (2560, 10240, 32, 32),
-    "8b": (4096, 11008, 34, 32),
+    "8b": (4096, 11008, 34, 32), "llama3-8b": (4096, 14336, 32, 32),
 }
 # TFLOP/s by the data sheet in 16 bits, tf32 and fp32; the first that a GPU's name begins with: as in common/formulas/model.c
 PEAKS = (("NVIDIA H100 PCIe", 756, 378, 51.2), ("NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9), ("NVIDIA H200 NVL", math.nan, math.nan, math.nan),
@@ -28,9 +29,9 @@ def vocab_of(size):
 
 def step_flops(size, seq, batch):
     """Three times the forward's, of which attention counts the causal half: transformer_step_flops of common/formulas."""
-    width, inner, layers, _ = SIZES[size]
-    tokens = batch * seq
-    weights = layers * (4 * width * width + 3 * width * inner) + vocab_of(size) * width
+    width, inner, layers, heads = SIZES[size]
+    tokens, shared = batch * seq, width * HEADS_KV.get(size, heads) // heads
+    weights = layers * (2 * width * (width + shared) + 3 * width * inner) + vocab_of(size) * width
     return 3 * (2 * weights * tokens + 2 * layers * seq * width * tokens)
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The steps of several GPUs that PyTorch runs; the strongest come first."""
+import contextlib
+import importlib.metadata
 from collections import namedtuple
 
 import record
 
-# bucket_mb: 0 where the strategy has none. beside: the bench that does the same. seconds: about what the case takes on two H100s; of tp
-# and pp, by when it ends.
+# bucket_mb: 0 where the strategy has none. beside: the bench that does the same. seconds: about what the case takes on two H100s; of tp,
+# pp and torchtitan, by when it ends.
 Case = namedtuple("Case", "strategy precision mode bucket_mb size seq batch beside seconds full_load", defaults=(False,))
 
 
@@ -28,7 +30,7 @@ def xl(strategy, precision, mode, bucket_mb, beside, seconds):
 # FSDP2 a unit is gathered as it comes (fused-blocks), or with the next two ahead on request.
 FUSED = ("fused-graph", "fused-blocks", "fused-prefetch")
 TORCHAO = {"fp8-tensorwise-ao": "tensorwise"}  # recipes
-LIST_S = {"ddp": 430, "tp": 170, "pp": 110}  # in which a list runs, with the start of its processes
+LIST_S = {"ddp": 430, "tp": 170, "pp": 110, "torchtitan": 400}  # in which a list runs, with the start of its processes
 CASES = [
     full_load("fsdp2", "bf16", 0, 4, "fsdp", "fused-prefetch", 42), full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed", "fused-graph", 42),
     full_load("fsdp2", "bf16", 0, 4, "fsdp", "compile-blocks", 30), full_load("fsdp2", "bf16", 0, 2, "fsdp", "fused-prefetch", 25),
@@ -96,8 +98,32 @@ def pp_columns(case, ranks):
             "micro_batches": case.micro_batches, "precision": "bf16-pure", "attn": "sdpa", "mode": case.mode, "policy": PP_POLICY}
 
 
+# torchtitan, whole: first with sums in bf16, as ours has them beside it, then as its published table has them.
+Titan = namedtuple("Titan", "size precision reduce seq batch seconds")
+TITAN_STEPS = 16
+TITAN = [Titan("llama3-8b", precision, reduce, 8192, 1, 100) for reduce in ("bf16", "fp32") for precision in ("bf16", "fp8-tensorwise-ao")]
+TITAN_SMALL = [Titan("debugmodel", precision, reduce, 512, 1, 100) for precision, reduce in (("bf16", "bf16"), ("fp8-tensorwise-ao", "fp32"))]
+TITAN_FLOAT8 = "; the blocks' linear layers by torchao, recipe tensorwise, whose weights are gathered in float8"
+
+
+def version_of(package):
+    """With a blank before it; nothing where it is not installed."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return " " + importlib.metadata.version(package)
+    return ""
+
+
+def titan_columns(case, ranks):
+    """Of peer_torchtitan.csv."""
+    return {"bench": "torchtitan", "ranks": ranks, "size": case.size, "seq": case.seq, "batch_per_rank": case.batch, "precision": case.precision,
+            "reduce": case.reduce, "checkpointing": "selective-op", "mode": "compile-blocks",
+            "policy": f"torchtitan{version_of('torchtitan')}, FSDP2: fp32 shards and AdamW states, weights gathered and products in bf16, "
+                      f"gradients reduced in {case.reduce}; AdamW fused, norms clipped{TITAN_FLOAT8 if case.precision in TORCHAO else ''}"}
+
+
 # By peer: the list, the short one of --small, and the columns of a case.
-LISTS = {"ddp": (CASES, SMALL, columns), "tp": (TP, TP_SMALL, tp_columns), "pp": (PP, PP_SMALL, pp_columns)}
+LISTS = {"ddp": (CASES, SMALL, columns), "tp": (TP, TP_SMALL, tp_columns), "pp": (PP, PP_SMALL, pp_columns),
+         "torchtitan": (TITAN, TITAN_SMALL, titan_columns)}
 
 
 def numbered(cases, numbers):

@@ -28,6 +28,7 @@ import nccl_tests  # noqa: E402
 import parallel_cases  # noqa: E402
 import record  # noqa: E402
 import steps  # noqa: E402
+import titan  # noqa: E402
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 77
 START_S = 20  # in which a process of PyTorch is ready for its first case
@@ -42,6 +43,8 @@ PEERS = {
     "model": ("training steps of PyTorch: compiled, in one CUDA graph, in bf16, float8, tf32 and fp32; eager by autocast", "torch", 1,
               ("transformer", "memory")),
     "ddp": ("DDP in one CUDA graph, FSDP2 and ZeroRedundancyOptimizer, compiled", "torch", 2, ("fsdp", "ddp_bucketed", "zero1")),
+    "torchtitan": ("torchtitan's training of Llama 3 8B: FSDP2, compiled, in bf16 and float8; it is not compared by ratios", "torch torchtitan", 2,
+                   ("fsdp",)),
     "checkpoint": ("torch.distributed.checkpoint: blocking, async, async with pinned memory", "torch", 1, ("checkpoint",)),
     "run": ("whole training runs on the file, order and start of bench_run: losses beside ours, with and without .item()", "torch", 1, ("run",)),
     "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2, ("allreduce",)),
@@ -64,10 +67,11 @@ def visible_gpus():
 def missing(name):
     """Why a peer cannot run here, or None."""
     _, needs, gpus, _ = PEERS[name]
-    if needs == "torch" and importlib.util.find_spec("torch") is None:
-        return f"{sys.executable} has no module torch"
-    if needs == "nccl-tests" and not nccl_tests.program():
-        return "NCCL_TESTS names no folder with all_reduce_perf"
+    if needs == "nccl-tests":
+        if not nccl_tests.program():
+            return "NCCL_TESTS names no folder with all_reduce_perf"
+    elif absent := [module for module in needs.split() if importlib.util.find_spec(module) is None]:
+        return f"{sys.executable} has no module {absent[0]}"
     if visible_gpus() < gpus:
         return f"it needs {gpus} GPU{'s' if gpus > 1 else ''}, {visible_gpus()} can be seen"
     return None
@@ -75,7 +79,7 @@ def missing(name):
 
 LISTS = {"model": (steps.CASES, steps.SMALL, lambda case, _: steps.columns(case)), **parallel_cases.LISTS}
 LISTED = {"flash": (flash_cases.CASES, flash_cases.SMALL), **LISTS}  # with those that a peer runs through by itself
-APART = ("pp", "tp")  # a process for each case; those of other lists share one, and its start
+APART = ("pp", "torchtitan", "tp")  # a process for each case; those of other lists share one, and its start
 
 
 def command_of(name, options):
@@ -83,6 +87,8 @@ def command_of(name, options):
     launch = [sys.executable, f"{HERE}/launch.py", str(visible_gpus())]
     if name == "run":
         return [sys.executable, f"{HERE}/run.py", "--rows", options.out, *small]
+    if name == "torchtitan":
+        return [sys.executable, f"{HERE}/titan.py", str(visible_gpus()), options.out, *small]
     if name in ("cp", "tp", "pp", "checkpoint"):
         small += ["--cases", options.cases] if name == "checkpoint" and options.cases else []
         return [*launch, f"{HERE}/{name}.py", options.out, *small]
@@ -277,6 +283,57 @@ def test_nccl_tests():
     cycles = list(nccl_tests.median_of([*found[:2], (1024, 0, 9.5, 0.11, 0.11, "1"), (1024, 0, 12.0, 0.09, 0.09, "0")]))
     middle = [(1024, 0, 10.44, 0.1, 0.1, "1", 9.5, 12.0), (1024, 1, 9.8, 0.1, 0.1, "0", 9.8, 9.8)]
     return [] if (found, tool, nccl, cycles) == (wanted, "2.17.6", "2.28.3", middle) else [f"nccl-tests: {found}, {tool}, {nccl}, {cycles}"]
+
+
+TORCHTITAN_LOG = """[titan] 2026-11-30 14:58:53,475 - root - INFO - torchtitan version: 0.2.2 (0.0.0 means __version__ is not defined correctly).
+[titan] 2026-11-30 14:58:55,203 - root - INFO - Training starts at step 1
+[titan] 2026-11-30 14:59:14,666 - root - INFO - step:  1  loss: 12.26803  grad_norm:  1.4771  memory: 80.12GiB(57.31%)  tps: 412  tflops: 23.86  mfu: 2.41%
+[titan] 2026-11-30 14:59:14,668 - root - INFO - Synchronizing and adjusting timeout for all ProcessGroups to 0:01:40
+[titan] 2026-11-30 14:59:15,588 - root - INFO - step:  2  loss: 12.12431  grad_norm:  1.4781  memory: 84.00GiB(60.09%)  tps: 7,004  tflops: 405.63  mfu: 41.01%
+[titan] 2026-11-30 14:59:16,591 - root - INFO - step:  3  loss: 12.02615  grad_norm: 11.4749  memory: 83.99GiB(60.08%)  tps: 7,400  tflops: 428.56  mfu: 43.33%
+[titan] 2026-11-30 14:59:17,500 - root - INFO - step:  4  loss: 12.05634  grad_norm:  1.4780  memory: 83.99GiB(60.08%)  tps: 8,190  tflops: 474.32  mfu: 47.96%
+[titan] 2026-11-30 14:59:18,447 - root - INFO - step:  5  loss: 12.08682  grad_norm:  1.4782  memory: 83.99GiB(60.08%)  tps: 8,194  tflops: 474.55  mfu: 47.98%
+[titan] 2026-11-30 14:59:19,385 - root - INFO - step:  6  loss: 12.15725  grad_norm:  1.4774  memory: 83.99GiB(60.08%)  tps: 7,900  tflops: 457.52  mfu: 46.26%
+[titan] 2026-11-30 14:59:20,420 - root - INFO - step:  7  loss: 12.09871  grad_norm:  1.4750  memory: 83.99GiB(60.08%)  tps: 8,300  tflops: 480.69  mfu: 48.60%
+[titan] 2026-11-30 14:59:21,409 - root - INFO - step:  8  loss: 12.13635  grad_norm:     nan  memory: 83.99GiB(60.08%)  tps: 8,301  tflops: 480.74  mfu: 48.61%
+[titan] 2026-11-30 14:59:22,340 - root - INFO - step:  9  loss: 12.03534  grad_norm:  1.4743  memory: 83.99GiB(60.08%)  tps: 8,302  tflops: 480.80  mfu: 48.61%
+[titan] 2026-11-30 14:59:23,340 - root - INFO - step: 10  loss: 11.93534  grad_norm:  1.4743  memory: 83.99GiB(60.08%)  tps: 8,000  tflops: 463.31  mfu: 46.85%
+[titan] 2026-11-30 14:59:24,374 - root - INFO - Process group destroyed
+"""
+
+
+def test_torchtitan():
+    """The steps of a log, the median of the last eight, and what there is where steps, or all of them, are missing."""
+    import tempfile
+    case, lines = parallel_cases.TITAN[0], TORCHTITAN_LOG.splitlines()
+    found, short = titan.steps_of(TORCHTITAN_LOG), "\n".join(lines[:-2])
+    wrong = [] if len(found) == 10 and found[1] == (2, 12.12431, 84.0, 7004, 41.01) else [f"torchtitan's steps: {found}"]
+    cells = titan.results(case, TORCHTITAN_LOG, "NVIDIA H200", planned=10)
+    mfu = 100 * load.step_flops("llama3-8b", 8192, 1) / 989.4e12
+    wanted = {"step_ms": 1000, "tokens_per_s": 8192, "mfu_full_pct": 47.97, "peak_gib": 84, "loss_first": 12.26803, "loss_last": 11.93534}
+    if not math.isclose(cells.pop("mfu_pct", 0), mfu) or {name: round(value, 9) for name, value in cells.items()} != wanted:
+        wrong.append(f"torchtitan: {cells}")
+    for log, reason, planned, note, timed in ((short, "told to end", 10, "9 of 10 steps: told to end", True), ("\n".join(lines[:-3]), "", 8, "", False),
+                                              ("", "", 16, "0 of 16 steps", False), (short.replace("12.03534", "nan"), "", 9, "the loss is not a number", True)):
+        cells = titan.results(case, log, "NVIDIA H200", reason, planned)
+        wrong += [] if (cells.get("note", ""), "step_ms" in cells) == (note, timed) else [f"torchtitan, {note or 'eight steps'}: {cells}"]
+    fails = """mkdir -p {0}/log/run/attempt_0/0 && cd {0}/log/run/attempt_0/0 && [ -f "${{PYTHONPATH%%:*}}/titan_job.py" ] &&
+    [ -z "${{PYTORCH_ALLOC_CONF-}}" ] && echo '[rank0]: torch.OutOfMemoryError: CUDA <out> of memory' >stderr.log; exit 3"""
+    with unittest.mock.patch.object(titan, "command_of", lambda case, ranks, folder: ["bash", "-c", fails.format(folder)]), \
+            unittest.mock.patch.dict(os.environ, PYTORCH_ALLOC_CONF="expandable_segments:True"), tempfile.TemporaryDirectory() as folder:
+        log, reason = titan.run(case, 2)
+        record.Rows("torchtitan", folder).add(**parallel_cases.titan_columns(case, 2), **titan.results(case, log, "", reason))
+        row = rows_of(folder, "torchtitan")[0]
+    if row["note"] != "0 of 16 steps: torch.OutOfMemoryError: CUDA (out) of memory" or row["step_ms"] or row["reduce"] != "bf16":
+        wrong.append(f"torchtitan without memory: {row}")
+    job = unittest.mock.Mock(**{"wait.side_effect": (SystemExit(143), 0, 0)})
+    with unittest.mock.patch.object(titan.subprocess, "Popen", lambda *_, **__: job):
+        ended = titan.run(case, 2)[1], [call[0] for call in job.method_calls]
+    if ended != ("told to end", ["wait", "terminate", "wait", "kill", "wait"]):
+        wrong.append(f"torchtitan that is told to end: {ended}")
+    flags = [" ".join(titan.command_of(case, 2, "x")) for case in parallel_cases.TITAN]
+    sums = [re.search("mixed_precision_reduce (\\w+)", text)[1] + (" float8" if "quantize.linear.float8" in text else "") for text in flags]
+    return wrong + ([] if sums == ["bfloat16", "bfloat16 float8", "float32", "float32 float8"] else [f"torchtitan's cases: {sums}"])
 
 
 def test_rows():
@@ -528,7 +585,7 @@ def test_pipelines():
 def self_test(options):
     print("rows of a folder:")
     wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_ways_of_nccl_tests() + test_nccl_tests_that_fail() + test_run_limited()
-    wrong += test_run_by_hand() + test_load() + test_cases() + test_flash_cases() + test_limits() + test_pipelines()
+    wrong += test_run_by_hand() + test_load() + test_torchtitan() + test_cases() + test_flash_cases() + test_limits() + test_pipelines()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))
@@ -556,8 +613,8 @@ def main():
     parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
-    parser.add_argument("--cases", default="", help="of the peers flash, model, ddp, tp, pp and checkpoint only the cases that have all of these "
-                        "words, or what begins so: 'xl 1024 fp8,fsdp2'; --list shows them, steps with about the seconds that each takes")
+    parser.add_argument("--cases", default="", help="of the peers flash, model, ddp, tp, pp, torchtitan and checkpoint only the cases that have all of "
+                        "these words, or what begins so: 'xl 1024 fp8,fsdp2'; --list shows them, steps with about the seconds that each takes")
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
     parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)

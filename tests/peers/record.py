@@ -32,6 +32,8 @@ COLUMNS = {
                    ("stall_ms", "stall_min_ms", "stall_max_ms", "stall_first_ms", "step_ms", "durable_ms", "durable_gb_s", "state_bytes", "note")),
     "tp": (("bench", "ranks", "size", "seq", "batch", "precision", "attn", "mode", "timing", "policy"),
            ("step_ms", "step_mean_ms", "step_p10_ms", "step_p90_ms", "tokens_per_s", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
+    "torchtitan": (("bench", "ranks", "size", "seq", "batch_per_rank", "precision", "reduce", "checkpointing", "mode", "policy"),
+                   ("step_ms", "tokens_per_s", "mfu_pct", "mfu_full_pct", "peak_gib", "loss_first", "loss_last", "took_s", "note")),
     "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "least_ms", "most_ms", "algbw_gb_s", "busbw_gb_s")),
     "cp": (("bench", "impl", "ranks", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "causal", "mode", "policy"),
            ("fwd_ms", "bwd_ms", "both_p10_ms", "both_p90_ms", "one_fwd_ms", "one_bwd_ms", "fwd_diff", "bwd_diff", "note")),

@@ -176,14 +176,14 @@ TEST_IN_FOLDER(peers_count_work_as_the_benches_do)
                                              .d_ff = m->d_ff,
                                              .layers = m->layers,
                                              .heads = m->heads,
-                                             .heads_kv = m->heads,
+                                             .heads_kv = m->heads_kv,
                                              .vocab = m->vocab > 10000 ? m->vocab : 10000};
             ours = transformer_step_flops(&shape, FLOPS_CAUSAL);
         }
         if (theirs != ours && !(isnan(theirs) && isnan(ours)))
             fail_msg("%s: ours is %.17g", line, ours);
     }
-    assert_int_equal(lines, 7 + 18);
+    assert_int_equal(lines, 8 + 18);
 }
 
 /* start.py draws what rng.c draws: here with numbers in place of tensors, so that no PyTorch is needed. */

@@ -155,6 +155,51 @@ TEST_IN_FOLDER(remainders_beside_sums_in_bf16)
 #define CALL(variant, dtype, mode, ms)                                                                                 \
     "3,1,bench_allreduce," variant ",ok,,2,1024," dtype ",1," mode "," ms "," ms "," ms ",0.1,0.1,1 KiB,nccl 2" END
 
+/* torchtitan's rows stand beside ours of the same model alone, and without rows of torchtitan there is no table. */
+TEST_IN_FOLDER(torchtitan_beside_the_same_model)
+{
+#define LLAMA(seq, heads_kv, precision, ms)                                                                            \
+    "3,1,bench_fsdp,fsdp,ok,,2,llama3-8b,1," seq "," precision ",mlp,32," heads_kv "," ms ",bf16,21000,58.1,49.5,"     \
+    "77309411328" END
+#define TITAN(size, precision, reduce, cells)                                                                          \
+    "torchtitan,2," size ",8192,1," precision "," reduce                                                               \
+    ",selective-op,compile-blocks,\"torchtitan 0.2.2, FSDP2\"," cells OF
+    folder_write(*state, "bench_fsdp.csv",
+                 "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,recompute,layers,heads_kv,"
+                 "step_ms,wire_dtype,tokens_per_s,mfu_causal_pct,mfu_bf16_pct,peak_bytes" RUN LLAMA(
+                     "8192", "8", "bf16", "780.2") LLAMA("8192", "8", "fp8-tensorwise", "612.2")
+                     LLAMA("8192", "32", "bf16", "777.7") LLAMA("4096", "8", "bf16", "333.3"));
+    char *text = html(*state);
+    text_lacks(text, "torchtitan");
+    free(text);
+    folder_write(*state, "peer_torchtitan.csv",
+                 "bench,ranks,size,seq,batch_per_rank,precision,reduce,checkpointing,mode,policy,step_ms,tokens_per_s,"
+                 "mfu_pct,mfu_full_pct,peak_gib,note" ORIGIN TITAN("llama3-8b", "fp8-tensorwise-ao", "fp32",
+                                                                   "640,12800,50.1,62,84,")
+                     TITAN("llama3-8b", "bf16", "bf16", ",,,,,0 of 16 steps: torch.OutOfMemoryError: CUDA")
+                         TITAN("debugmodel", "bf16", "fp32", "10,51200,,1,2,"));
+    text = html(*state);
+    text_has(text, "so no ratio is formed");
+    char *at = strstr(text, "torchtitan on the same model"); /* by precision, ours first */
+    static const char *const places[] = {
+        ">780</td><td class=\"n\">10500</td><td class=\"n\">49.5</td><td class=\"n\">72.0<",
+        "0 of 16 steps: torch.OutOfMemoryError", ">612<",
+        ">torchtitan 0.2.2</td><td class=\"n\">2</td><td class=\"n\">1</td><td>fp8-tensorwise-ao</td><td>fp32</td>"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (!at || !(at = strstr(at, places[i])))
+            fail_msg("%s: not there, or not behind %s", places[i], i ? places[i - 1] : "the heading");
+    char *end = strstr(at, "</table>");
+    assert_non_null(end);
+    *end = '\0';
+    at = strstr(text, "torchtitan on the same model");
+    text_has(at, "50.1");
+    text_lacks(at, ">778<");
+    text_lacks(at, ">333<");
+    text_lacks(at, "51200");
+    text_lacks(text, "| FSDP step");
+    free(text);
+}
+
 TEST_IN_FOLDER(own_kernels_beside_the_library)
 {
     static const char header[] = "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,"

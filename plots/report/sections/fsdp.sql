@@ -52,3 +52,30 @@ SELECT variant, case_name(bench, '', json_remove(options, '$.ranks')) AS "case",
     exposed_ms AS "exposed ms:"
 FROM growing
 WHERE n_ > 1 ORDER BY same, ranks
+
+-- ---- another program on the same model ----
+@view titan
+SELECT * FROM peer_torchtitan WHERE size = 'llama3-8b' AND seq = 8192
+
+@if (SELECT count(*) FROM titan)
+
+### torchtitan on the same model
+
+torchtitan starts from other values and tokens, so no ratio is formed; it keeps fp32 parameters where ours are bf16 with
+16-bit remainders. Its selective checkpointing recomputes every second product and all that is cheaper, ours what
+`recomputes` says.
+
+@view beside
+SELECT 1 AS place, id, 'stepbench' AS program, ranks, batch, precision, wire_dtype AS sums, recompute,
+    step_ms, tokens_per_s / ranks AS tokens, mfu_bf16_pct AS mfu, peak_bytes / gib() AS gib, reason AS note
+FROM bench_fsdp WHERE status = 'ok' AND size = 'llama3-8b' AND seq = 8192 AND heads_kv = 8 AND layers = 32
+UNION ALL SELECT 2, id, substr(policy, 1, instr(policy, ',') - 1), ranks, batch_per_rank, precision, reduce,
+    checkpointing, step_ms, tokens_per_s, mfu_pct, peak_gib, note FROM titan
+
+@table
+SELECT program, ranks AS "ranks:", batch AS "batch:", precision, sums, recompute AS recomputes,
+    step_ms AS "step ms:", tokens AS "tokens/s per GPU:", mfu AS "MFU, causal, at bf16's peak %:", gib AS "GiB:",
+    note AS "note?"
+FROM beside ORDER BY ranks, precision GLOB 'fp8*', place, sums, id
+
+@end

@@ -618,7 +618,7 @@ static void run_steps(trainer *t)
         wrong("%d products of %d steps were in float8, and %d should be", watch.products, STEPS, STEPS * expected);
 }
 
-bool model_float8_check(session *s, const step_options *slice, float8_fault fault, char *why, size_t why_bytes)
+bool model_float8_check(session *s, const step_options *slice, float8_fault fault, row *w, char *why, size_t why_bytes)
 {
     const model_bench *b = s->user;
     sb_train_ops ops = *b->kernels->train;
@@ -633,10 +633,11 @@ bool model_float8_check(session *s, const step_options *slice, float8_fault faul
     o.fusion = o.fusion == FUSION_GRAPH ? FUSION_KERNELS : o.fusion; /* a graph's ops cannot be looked at */
     o.overlap = OVERLAP_NONE;                                        /* nor those of another stream */
     trainer *t = trainer_create(s->dev, s->mem, &kernels, b->ctx, &o, refused, sizeof refused);
-    if (t)
+    const bool made = t;
+    if (made)
         run_steps(t);
     else
-        wrong("the slice whose ops are looked at: %s", refused);
+        row_status_set(w, ROW_SKIP, "%s", refused);
     trainer_free(t);
     memory_release(s->mem, watch.ones);
     memory_release_all(s->mem);
@@ -644,7 +645,7 @@ bool model_float8_check(session *s, const step_options *slice, float8_fault faul
         free(watch.made[i].host);
         free(watch.made[i].host_scales);
     }
-    return !why[0];
+    return made && !why[0];
 }
 
 bool float8_fault_fits(float8_fault fault, const step_options *o)

@@ -23,6 +23,6 @@ typedef enum float8_fault {
 #define FLOAT8_FAULT_CHOICES "none|stale|transposed|unscaled|amax|saturated|format|within"
 bool float8_fault_fits(float8_fault fault, const step_options *o); /* whether the step has what it breaks */
 
-/* Runs two steps of the slice, with an update between. True where all was right; else `why` names what was not. Gives back all of
- * s->mem. */
-bool model_float8_check(session *s, const step_options *slice, float8_fault fault, char *why, size_t why_bytes);
+/* Runs two steps of the slice, with an update between. True where all was right; else `why` names what was not, or is
+ * empty where there can be no such steps, and the row's status says why. Gives back all of s->mem. */
+bool model_float8_check(session *s, const step_options *slice, float8_fault fault, row *w, char *why, size_t why_bytes);

@@ -397,9 +397,9 @@ static bool check_slice(session *s, const step_options *slice, const char *key, 
         return false;
     if (slice->precision->float8) {
         phase_set("check: casts and products in float8 of a slice: %s", key);
-        out->ok = model_float8_check(s, slice, ((model_bench *)s->user)->planted, out->reason, sizeof out->reason);
+        out->ok = model_float8_check(s, slice, ((model_bench *)s->user)->planted, w, out->reason, sizeof out->reason);
         if (!out->ok)
-            return true;
+            return out->reason[0];
     }
     phase_set("check: set-up of a slice: %s", key);
     trainer *t = model_trainer_untimed(s, slice, w);

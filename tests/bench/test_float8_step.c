@@ -31,6 +31,17 @@ TEST(every_policy_passes)
     }
 }
 
+/* What a model cannot have is no wrong result. */
+TEST(no_float8_without_attention)
+{
+    OWNED_CSV csv *c = bench_rows(*state, "bench_transformer", "",
+                                  "--size mlp-1024 --d-model 64 --vocab 96 --layers 1 --seq 16 --batch 2 --iters 1 "
+                                  "--precision bf16,fp8-rowwise",
+                                  EXIT_CODE_OK);
+    assert_true(c->rows == 2 && csv_is(c, 0, "status", "ok") && csv_is(c, 1, "status", "skip"));
+    text_has(csv_cell(c, 1, "reason"), "blocks without attention have neither products in float8");
+}
+
 TEST(faults_are_named)
 {
     static const struct {

@@ -74,7 +74,7 @@ static const char *strategy_of(const way *x)
 
 /* What else a row has where its bench has that option: the planner knows nothing else. */
 static const char plain[] =
-    "gather=nccl prefetch=1 free_every=1 bucket_mb=25 reduce_dtype=grad small=sharded regather=1 "
+    "gather=nccl reduce=nccl prefetch=1 free_every=1 bucket_mb=25 reduce_dtype=grad small=sharded regather=1 "
     "loss=parallel mode=train-step attention=flash recompute_every=1 offload=none moments=policy loss_chunk=0 "
     "deterministic=0 clip=0 replicas=2 chunks=2";
 
@@ -165,13 +165,19 @@ static void wanted(const asked *q, const way *x, const mesh_plan *p, char *out, 
         snprintf(out + n, bytes - (size_t)n, " cp=%d", p->axes.cp);
 }
 
+static bool is_plain(const csv *c, size_t i, const way *x)
+{
+    return has(c, i, plain, true) && has(c, i, x->schedule ? "update=units" : "max_ctas=0", true);
+}
+
 /* The newest such row, of stages one that copies if there is one: so the planner has them; false: there is none. */
-static bool find(const planner_machine *m, const csv *c, const mesh_job *j, const char *pairs, int cp, size_t *at)
+static bool find(const planner_machine *m, const csv *c, const asked *q, const way *x, const char *pairs, int cp,
+                 size_t *at)
 {
     bool found = false, copies = false;
     for (size_t i = 0; c && i < c->rows; i++)
-        if (planner_row_counts(m, c, i) && planner_row_of(c, i, j) && has(c, i, pairs, false) &&
-            has(c, i, plain, true) && (cp > 1 || has(c, i, "cp=1", true)) && csv_real(c, i, "step_ms") > 0 &&
+        if (planner_row_counts(m, c, i) && planner_row_of(c, i, &q->job) && has(c, i, pairs, false) &&
+            is_plain(c, i, x) && (cp > 1 || has(c, i, "cp=1", true)) && csv_real(c, i, "step_ms") > 0 &&
             (!copies || csv_is(c, i, "transport", "copy"))) {
             *at = i;
             found = true;
@@ -244,7 +250,7 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
     OWNED char *path = xasprintf("%s/%s.csv", m->dir, x->bench);
     csv *c = csv_read(path);
     size_t at = 0;
-    out->measured = find(m, c, &q->job, pairs, out->plan.axes.cp, &at);
+    out->measured = find(m, c, q, x, pairs, out->plan.axes.cp, &at);
     out->plan.even = out->measured && csv_is(c, at, "balance", "even");
     out->plan.launched = !out->measured || !csv_is(c, at, "fusion", "graph"); /* as the bench does unless it is told */
     out->plan.beside = out->measured && csv_is(c, at, "overlap", "gradients");

@@ -127,9 +127,21 @@ bool planner_row_of(const csv *c, size_t i, const mesh_job *j)
     return of_model(c, i, j) && (int64_t)csv_real(c, i, "layers") == j->layers;
 }
 
+/* Whether the step is the one that the planner knows. Older rows lack some of these columns. */
+static bool plain(const csv *c, size_t i)
+{
+    static const char *const columns[][2] = {
+        {"moments", "policy"}, {"clip", "0"}, {"deterministic", "0"}, {"cold", "0"}};
+    size_t n = 0;
+    while (n < sizeof columns / sizeof *columns &&
+           (!*csv_cell(c, i, columns[n][0]) || csv_is(c, i, columns[n][0], columns[n][1])))
+        n++;
+    return n == sizeof columns / sizeof *columns;
+}
+
 static bool calibrates(const csv *c, size_t i, const mesh_job *j)
 {
-    return csv_is(c, i, "status", "ok") && of_model(c, i, j) && csv_is(c, i, "mode", "train-step") &&
+    return plain(c, i) && csv_is(c, i, "status", "ok") && of_model(c, i, j) && csv_is(c, i, "mode", "train-step") &&
            (csv_is(c, i, "precision", "bf16") || csv_is(c, i, "precision", "bf16-pure")) &&
            csv_is(c, i, "attention", "flash") && csv_is(c, i, "recompute", "none") && csv_is(c, i, "offload", "none") &&
            csv_is(c, i, "loss_chunk", "0") && csv_is(c, i, "micro_batches", "1") && !csv_is(c, i, "variant", "none") &&

@@ -278,6 +278,28 @@ TEST_WITH(rows_of_this_machine, open_file, close_file)
     csv_free(c);
 }
 
+/* Steps of another update, of sums in another way, or with other kernels are neither rates nor judged. */
+TEST_WITH(other_steps_do_not_count, open_file, close_file)
+{
+#define STAGES(update, step) "ok,1f1b,abc,2,bf16,none,4,fp32,1,32,," update "," TINY "," step ",2000000\n"
+    make_rows(state);
+    OWNED_CSV csv *sound = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp", EXIT_CODE_OK);
+    folder_write(
+        *state, MADE "bench_transformer.csv",
+        "moments,clip,deterministic,cold," STEPS
+        "policy,0,0,0," STEP("abc", "2", "3", "10") "bf16,0,0,0," STEP("abc", "2", "30", "80") "policy,0.5,0,0," STEP(
+            "abc", "2", "31", "81") "policy,0,1,0," STEP("abc", "2", "32", "82") "policy,0,0,1," STEP("abc", "2", "33",
+                                                                                                      "83"));
+    folder_write(*state, MADE "bench_fsdp.csv",
+                 "reduce,max_ctas," RANKS "nccl,0," RANK("ok", "ddp", "abc", "2", "2", "", "12") "copy,0," RANK(
+                     "ok", "ddp", "abc", "2", "2", "", "94") "nccl,2," RANK("ok", "ddp", "abc", "2", "2", "", "93"));
+    folder_write(*state, MADE "bench_pp.csv", RANKS STAGES("units", "15") STAGES("after", "92"));
+    OWNED_CSV csv *c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp,1f1b", EXIT_CODE_OK);
+    const size_t ddp = c->rows - 2;
+    assert_true(csv_real(c, ddp, "measured_ms") == 12 && csv_real(c, ddp + 1, "measured_ms") == 15);
+    assert_true(csv_real(c, ddp, "predicted_ms") == csv_real(sound, 0, "predicted_ms"));
+}
+
 #define PAIR(mesh, ranks, batch, step) mesh ",ddp," RANK("ok", "nccl", "abc", ranks, batch, "", step)
 
 /* A pair on eight GPUs leaves a rest to dp_shard, named in its row or not; tp4 is another mesh. */

@@ -10,6 +10,15 @@
 #include "plots/report/db.h"
 #include "plots/report/engine.h"
 
+/* GPUs that were kept from each other's memory are another machine; NULL where they were not. */
+static char *without_peers(sqlite3 *db)
+{
+    return db_text(db, "report",
+                   "SELECT iif(count(*) < (SELECT count(DISTINCT run_id) FROM machine), ', some runs', '') || "
+                   "' with NCCL_P2P_DISABLE=1' FROM machine WHERE key = 'NCCL_P2P_DISABLE' AND value <> '0' HAVING "
+                   "count(*)");
+}
+
 char *machine_title(sqlite3 *db, const char *device)
 {
     OWNED char *gpus = db_text(
@@ -18,7 +27,8 @@ char *machine_title(sqlite3 *db, const char *device)
         "c.key = 'gpu_count' ORDER BY n.id DESC LIMIT 1");
     OWNED char *cpu = db_text(db, "report", "SELECT value FROM machine WHERE key = 'cpu' ORDER BY id DESC LIMIT 1");
     const bool on_gpu = gpus && strcmp(device, "cuda") == 0;
-    return on_gpu ? xstrdup(gpus) : xasprintf("CPU: %s", cpu ? cpu : "not known");
+    OWNED char *disabled = on_gpu ? without_peers(db) : NULL;
+    return on_gpu ? xasprintf("%s%s", gpus, disabled ? disabled : "") : xasprintf("CPU: %s", cpu ? cpu : "not known");
 }
 
 /* For a folder without machine.csv, the rows say it. */

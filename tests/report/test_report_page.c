@@ -618,6 +618,29 @@ TEST_IN_FOLDER(folders_side_by_side)
     free(arguments);
 }
 
+/* In a table of machines, GPUs without each other's memory must not stand for those that have it. */
+TEST_IN_FOLDER(gpus_kept_apart_are_another_machine)
+{
+    OWNED char *a = folder_path(*state, "a"), *b = folder_path(*state, "b"), *readme = folder_path(*state, "README.md");
+    mkdir(a, 0777);
+    mkdir(b, 0777);
+    for (int i = 0; i < 2; i++)
+        folder_write(i ? b : a, "bench_allreduce.csv",
+                     i ? ALL_REDUCE "60,60,60,28,1 GiB" END : ALL_REDUCE "3,3,3,300,1 GiB" END);
+    machine(a);
+#define OF_TWO "run_id,key,value\nr-1,gpu_name," H200 "\nr-1,gpu_count,2\nr-1,NCCL_P2P_DISABLE,1\n"
+    folder_write(b, "machine.csv", OF_TWO);
+    file_write(readme, "<!-- begin table -->\n<!-- end table -->\n<!-- begin peers -->\n<!-- end peers -->\n");
+    OWNED char *arguments = xasprintf("--readme '%s' '%s' '%s'", a, b, readme), *page = report_text(b);
+    report_run(arguments);
+    OWNED char *text = file_text(readme);
+    text_has(page, "# 2 x NVIDIA H200 with NCCL_P2P_DISABLE=1\n");
+    text_has(text, "| on | 1 x NVIDIA H200 | 2 x NVIDIA H200 with NCCL_P2P_DISABLE=1 |\n");
+    folder_write(b, "machine.csv", OF_TWO "r-0,gpu_name," H200 "\nr-0,gpu_count,2\n");
+    OWNED char *some = report_text(b);
+    text_has(some, "# 2 x NVIDIA H200, some runs with NCCL_P2P_DISABLE=1\n");
+}
+
 /* ---- the committed folders ---- */
 
 static size_t count(const char *text, const char *what)

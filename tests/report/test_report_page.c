@@ -52,7 +52,7 @@ TEST_IN_FOLDER(the_same_cases_on_every_machine)
     char *text = report_text(*state);
     text_has(text, "# 1 x NVIDIA H200\n");
     text_has(text, "2026-11-21, stepbench aaaaaaaaaaaa, driver 580.1, CUDA 13.0; `box`.");
-    text_has(text, "| bf16 matrix product, best of four sizes | 680 TFLOP/s | 69 % | |");
+    text_has(text, "| bf16 matrix product, best of 2 sizes | 680 TFLOP/s | 69 % | |");
     text_has(text, "| copy of 1 GiB | 4200 GB/s | 88 % | |"); /* not the faster one of fewer bytes */
     text_has(text, "| attention forward, B 8 H 16 S 2048 D 128 | 523 TFLOP/s | 77 % | |");
     text_has(text, "| attention backward, same shape | 427 TFLOP/s | 63 % | |");
@@ -80,6 +80,22 @@ TEST_IN_FOLDER(the_same_cases_on_every_machine)
     text_has(text, "id=\"bench_flash-flashattention-against-unfused-attention\"");
     text_has(text, "<nav aria-label=\"Contents\"><details><summary>");
     free(text);
+}
+
+/* What did not run is not among what a product is the best of. */
+TEST_IN_FOLDER(the_best_of_as_many_products_as_ran)
+{
+#define PRODUCTS "schema,method,bench,variant,status,reason,dtype,size,mnk,tflops" RUN
+#define ONE "3,1,bench_roofline,gemm_best,ok,,bf16,,4096x2560x20480,680" END
+    machine(*state);
+    folder_write(*state, "bench_roofline.csv", PRODUCTS ONE);
+    OWNED char *one = report_text(*state);
+    text_has(one, "| bf16 matrix product, only one shape | 680 TFLOP/s |");
+    folder_write(*state, "bench_roofline.csv",
+                 PRODUCTS ONE "3,1,bench_roofline,gemm,ok,,bf16,1024,,400" END
+                              "3,1,bench_roofline,gemm,skip,none,fp32,1024,," END);
+    OWNED char *both = report_text(*state);
+    text_has(both, "| bf16 matrix product, best of all shapes | 680 TFLOP/s |");
 }
 
 /* Five runs of a case and a minute of it stand beside it. */

@@ -136,6 +136,13 @@ SELECT nth, printf('%.2f times as long when busy for %.0f s', longer, sustain_s)
 FROM of_rows w
 JOIN minutes s USING (bench, variant, options) WHERE s.part IS w.part AND longer > 0 GROUP BY nth
 
+-- What the best product of a type is the best of; NULL for the four sizes.
+@view products
+SELECT dtype, CASE WHEN count(DISTINCT coalesce(mnk, size)) = 1
+    THEN 'only one shape' WHEN sum(variant = 'gemm_best') > 0 OR dtype = 'fp32' THEN 'best of all shapes'
+    WHEN count(DISTINCT size) <> 4 THEN 'best of ' || count(DISTINCT size) || ' sizes' END AS said
+FROM bench_roofline WHERE status = 'ok' AND variant GLOB 'gemm*' AND dtype IN ('bf16', 'fp32') GROUP BY dtype
+
 @into first
 SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value,
     substr(m.value, 1, instr(m.value || ', median', ', median') - 1) AS brief,
@@ -144,8 +151,8 @@ SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value,
     r.peer || ': not compared, ' || substr(r.why, 1, instr(r.why || ':', ':') - 1), '') AS peer,
     coalesce(a.said || coalesce('; ' || l.said, ''), l.said) AS runs
 FROM (VALUES
-    (1, 'bf16 matrix product, best of ' || iif((SELECT count(*) FROM bench_roofline WHERE variant = 'gemm_best'),
-    'all shapes', 'four sizes')),
+    (1, 'bf16 matrix product, '
+    || coalesce((SELECT said FROM products WHERE dtype = 'bf16'), 'best of four sizes')),
     (2, 'copy of 1 GiB'),
     (3, 'attention forward, B 8 H 16 S 2048 D 128'),
     (4, 'attention backward, same shape'),
@@ -156,7 +163,8 @@ FROM (VALUES
     (9, 'all-reduce of 1 GiB, bus bandwidth'),
     (10, 'all-reduce of 1 KiB'),
     (11, 'energy of the xl step above'),
-    (12, 'fp32 matrix product on the CPU, best of all shapes'),
+    (12, 'fp32 matrix product on the CPU, '
+    || coalesce((SELECT said FROM products WHERE dtype = 'fp32'), 'best of all shapes')),
     (13, 'copy of 256 MiB'),
     (14, 'training step, tiny S 32 batch 2, fp32'),
     (15, 'all-reduce of 100 MB, bus bandwidth')) c

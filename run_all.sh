@@ -313,6 +313,7 @@ print_plan() {
                 awk '$1 > most { most = $1 } END { if (most >= 0.05) printf "%.1f GiB", most; else print "-" }')"
     done
     printf '  %-22s %5d %9s\n' together ${#run_bench[@]} "$(duration $total)"
+    [ ${#run_bench[@]} != 0 ] || echo "  no run of this list${match:+ that matches '$match'} is for this machine"
     [ "$gpus" != 0 ] || echo '  (times are those of two cores)'
     [ $refused = 0 ] || echo "  $refused left out, which $gpus GPUs can't run, such as $why"
 }

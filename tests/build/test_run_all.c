@@ -207,6 +207,9 @@ TEST_WITH(it_says_what_will_run_and_for_how_long, tree_create, folder_remove)
     expect_said(*state, "  together                   4     2 min\n"); /* 70 + 30 + 5 + 20 s */
     OWNED char *said = folder_text(*state, "out");
     assert_null(strstr(said, "two cores"));
+    assert_null(strstr(said, "no run of"));
+    assert_int_equal(run_all(*state, "", "--match nothing"), EXIT_CODE_UNSUPPORTED);
+    expect_said(*state, "  no run of this list that matches 'nothing' is for this machine\n");
     assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
     expect_said(*state, "== [1/2, 0 s gone, about 2 min left] bench_one");
     expect_said(*state, "== [2/2, ");

@@ -250,8 +250,9 @@ static int keep(const char *dir, const char *path)
     if (sqlite3_open_v2(path, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
         die(EXIT_CODE_FAILURE, "%s: %s", path, sqlite3_errmsg(to));
     sqlite3_backup *backup = sqlite3_backup_init(to, "main", from, "main");
-    if (!backup || sqlite3_backup_step(backup, -1) != SQLITE_DONE || sqlite3_backup_finish(backup) != SQLITE_OK)
-        die(EXIT_CODE_FAILURE, "%s: %s", path, sqlite3_errmsg(to));
+    const int code = backup ? sqlite3_backup_step(backup, -1) : sqlite3_errcode(to);
+    if (code != SQLITE_DONE || sqlite3_backup_finish(backup) != SQLITE_OK)
+        die(EXIT_CODE_FAILURE, "%s: %s", path, code != SQLITE_DONE ? sqlite3_errstr(code) : sqlite3_errmsg(to));
     sqlite3_close(to);
     sqlite3_close(from);
     return EXIT_CODE_OK;

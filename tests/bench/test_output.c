@@ -76,6 +76,19 @@ TEST_IN_FOLDER(a_full_csv_is_a_failure)
     assert_non_null(strstr(said, "cannot write a row to full.csv: No space left on device"));
 }
 
+TEST_IN_FOLDER(a_full_database_says_what_is_wrong)
+{
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,cpu,A CPU\n");
+    OWNED char *build = build_folder(),
+               *command = xasprintf("cd '%s' && trap '' XFSZ && ulimit -f 1 && '%s/report' --db "
+                                    ". full.db 2>&1",
+                                    (char *)*state, build);
+    int code;
+    OWNED char *said = command_text(command, &code);
+    assert_int_equal(code, EXIT_CODE_FAILURE);
+    assert_non_null(strstr(said, "full.db: disk I/O error"));
+}
+
 /* Else the file that is opened next is stdout, and gets the table. */
 TEST_IN_FOLDER(closed_streams_are_no_files)
 {

@@ -98,6 +98,20 @@ TEST_IN_FOLDER(the_best_of_as_many_products_as_ran)
     text_has(both, "| bf16 matrix product, best of all shapes | 680 TFLOP/s |");
 }
 
+/* Not all cases agree if one failed. */
+TEST_IN_FOLDER(attention_agrees_in_as_many_cases_as_it_does)
+{
+#define CHECKED "schema,method,bench,variant,status,reason,dtype,seq,fwd_ms,bwd_ms,err_fwd" RUN
+#define AGREES "3,1,bench_flash,flash,ok,,bf16,512,1,2,0.001" END
+    folder_write(*state, "bench_flash.csv", CHECKED AGREES "3,1,bench_flash,flash,fail,o is off,bf16,1024,,,0.3" END);
+    OWNED char *failed = report_text(*state);
+    text_has(failed, "1 of 2 cases agree with attention in fp64; the largest relative L2 error of o is bf16 0.00100. 1 "
+                     "case failed: o is off\n");
+    folder_write(*state, "bench_flash.csv", CHECKED AGREES);
+    OWNED char *one = report_text(*state);
+    text_has(one, "The only case agrees with attention");
+}
+
 /* Five runs of a case and a minute of it stand beside it. */
 TEST_IN_FOLDER(runs_beside_a_headline)
 {

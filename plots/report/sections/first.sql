@@ -206,8 +206,8 @@ None of the fixed cases of a first screen ran here.
 @from main_device WHERE device = 'cpu' AND NOT other AND NOT EXISTS (SELECT 1 FROM cases_stand)
 
 -- ---- at most ten lines ----
-- Against the strongest peers, ours is faster in {sum(verdict = 'slower')} cases, as fast in {sum(verdict = 'same')} and
-slower in {sum(verdict = 'faster')}.
+- Against the strongest peers, ours is faster in {counted(sum(verdict = 'slower'), 'case')}, as fast in
+{sum(verdict = 'same')} and slower in {sum(verdict = 'faster')}.
 @from strongest WHERE library IS NULL HAVING count(*)
 
 + The lowest ratio is {printf('%.2f', ratio)}: {peer}, {work}, {place}.

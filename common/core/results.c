@@ -40,9 +40,11 @@ void results_fact(FILE *out, const char *run_id, const char *key, const char *va
 void results_facts_append(const char *machine, const char *lines)
 {
     struct stat st;
-    const int fd = open(machine, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    const bool empty = fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0;
-    OWNED char *all = xasprintf("%s%s", empty ? "run_id,key,value\n" : "", lines);
+    const int fd = open(machine, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    const bool known = fd >= 0 && fstat(fd, &st) == 0, empty = known && st.st_size == 0;
+    char last = '\n'; /* else a machine that went down left half a line */
+    const bool torn = known && !empty && pread(fd, &last, 1, st.st_size - 1) == 1 && last != '\n';
+    OWNED char *all = xasprintf("%s%s", empty ? "run_id,key,value\n" : torn ? "\n" : "", lines);
     const ssize_t wrote = fd < 0 ? -1 : write(fd, all, strlen(all));
     if (wrote != (ssize_t)strlen(all))
         warn("cannot write the machine report %s: %m", machine);

@@ -40,6 +40,19 @@ TEST_IN_FOLDER(rows_have_what_holds_for_their_run)
     free(path);
 }
 
+/* What a machine that went down left half written does not take the next run's first line with it. */
+TEST_IN_FOLDER(a_torn_fact_stays_alone)
+{
+    OWNED char *machine = folder_path(*state, "machine.csv");
+    folder_write(*state, "machine.csv", "run_id,key,value\nr-1,device,cpu\nr-1,command,\"./bench");
+    results_facts_append(machine, "r-2,campaign,c-2\n");
+    results_facts_append(machine, "r-3,campaign,c-3\n");
+    OWNED_CSV csv *c = csv_read(machine);
+    assert_int_equal(c->rows, 3);
+    assert_string_equal(results_fact_find(c, "r-2", "campaign"), "c-2");
+    assert_string_equal(results_fact_find(c, "r-3", "campaign"), "c-3");
+}
+
 TEST(another_schema_is_refused)
 {
     static const struct {

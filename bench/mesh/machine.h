@@ -19,6 +19,10 @@ typedef struct planner_machine {
 const planner_machine *planner_machine_of(session *s, const char *model, const mesh_job *j);
 bool planner_row_counts(const planner_machine *m, const csv *c, size_t row); /* it is ok, and of that commit */
 bool planner_row_of(const csv *c, size_t row, const mesh_job *j);            /* it is of that model */
+/* It has these values, as "column=value" with blanks between; where `some`, a column may be absent or empty. */
+bool planner_row_has(const csv *c, size_t row, const char *pairs, bool some);
+/* The mesh that a bench of one axis has unless it is told otherwise, or its only one: all ranks on that axis. */
+bool planner_all_ranks(const char *column, const char *value);
 /* The rates of --rates. False after the row was set to skip: they were not measured. */
 bool planner_rates(session *s, const bench_case *c, row *w, const mesh_job *j, mesh_rates *r);
 

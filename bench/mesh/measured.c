@@ -118,42 +118,6 @@ typedef struct asked {
     double error_pct;
 } asked;
 
-/* A bench of one axis has all ranks on it unless it is told otherwise, or has no other mesh. */
-static bool all_ranks(const char *column, const char *value)
-{
-    return text_is(column, "mesh") && strlen(value) == 2;
-}
-
-/* Whether the mesh of a row is that of a way on as many ranks; what neither of them names, dp_shard takes. */
-static bool same_mesh(const csv *c, size_t i, const char *of)
-{
-    const int ranks = (int)csv_real(c, i, "ranks");
-    char why[256];
-    mesh a, b;
-    return mesh_parse(of, ranks, &a, why, sizeof why) &&
-           mesh_parse(csv_cell(c, i, "mesh"), ranks, &b, why, sizeof why) && memcmp(&a, &b, sizeof a) == 0;
-}
-
-/* Whether the row has these values in these columns; where `some`, a column may be absent or empty. */
-static bool has(const csv *c, size_t i, const char *pairs, bool some)
-{
-    char column[32], value[32];
-    int length;
-    for (; sscanf(pairs, " %31[^=]=%31s%n", column, value, &length) == 2; pairs += length) {
-        const char *cell = csv_cell(c, i, column);
-        if (!*cell && (some || all_ranks(column, value)))
-            continue;
-        char *end;
-        const double number = strtod(value, &end);
-        const bool same = text_is(column, "mesh") ? same_mesh(c, i, value)
-                          : *end                  ? text_is(cell, value)
-                                                  : fabs(csv_real(c, i, column) - number) <= 0;
-        if (!same)
-            return false;
-    }
-    return true;
-}
-
 /* What the case asks of a row of that way, as columns and values. */
 static void wanted(const asked *q, const way *x, const mesh_plan *p, char *out, size_t bytes)
 {
@@ -167,7 +131,8 @@ static void wanted(const asked *q, const way *x, const mesh_plan *p, char *out, 
 
 static bool is_plain(const csv *c, size_t i, const way *x)
 {
-    return has(c, i, plain, true) && has(c, i, x->schedule ? "update=units" : "max_ctas=0", true);
+    return planner_row_has(c, i, plain, true) &&
+           planner_row_has(c, i, x->schedule ? "update=units" : "max_ctas=0", true);
 }
 
 /* The newest such row, of stages one that copies if there is one: so the planner has them; false: there is none. */
@@ -176,8 +141,8 @@ static bool find(const planner_machine *m, const csv *c, const asked *q, const w
 {
     bool found = false, copies = false;
     for (size_t i = 0; c && i < c->rows; i++)
-        if (planner_row_counts(m, c, i) && planner_row_of(c, i, &q->job) && has(c, i, pairs, false) &&
-            is_plain(c, i, x) && (cp > 1 || has(c, i, "cp=1", true)) && csv_real(c, i, "step_ms") > 0 &&
+        if (planner_row_counts(m, c, i) && planner_row_of(c, i, &q->job) && planner_row_has(c, i, pairs, false) &&
+            is_plain(c, i, x) && (cp > 1 || planner_row_has(c, i, "cp=1", true)) && csv_real(c, i, "step_ms") > 0 &&
             (!copies || csv_is(c, i, "transport", "copy"))) {
             *at = i;
             found = true;
@@ -192,7 +157,7 @@ static void command_of(const asked *q, const way *x, const char *pairs, char *ou
     char column[32], value[32];
     int length, n = snprintf(out, bytes, "./%s --size %s --layers %lld", x->bench, q->model, (long long)q->job.layers);
     for (; sscanf(pairs, " %31[^=]=%31s%n", column, value, &length) == 2 && n < (int)bytes; pairs += length) {
-        if (all_ranks(column, value))
+        if (planner_all_ranks(column, value))
             continue;
         for (char *dash = column; (dash = strchr(dash, '_'));)
             *dash = '-';

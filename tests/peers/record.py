@@ -64,10 +64,14 @@ def output_of(*command):
         return ""
 
 
+def cell_of(text):
+    """Its first line, with the characters that a report takes from a stranger's file."""
+    return text.strip().split("\n")[0][:160].translate(str.maketrans({"<": "(", ">": ")"}))
+
+
 def reason_of(error):
-    """The first line of an exception, for a cell: with the characters that a report takes from a stranger's file."""
-    text = f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"
-    return text.translate(str.maketrans({"<": "(", ">": ")"}))
+    """An exception, for a cell."""
+    return f"{type(error).__name__}: {cell_of(str(error))}"
 
 
 def chosen(cases, words):

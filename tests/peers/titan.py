@@ -110,7 +110,7 @@ def run(case, ranks):
         return logs[0], ""
     print("\n".join(logs[0].splitlines()[-12:]), file=sys.stderr)
     errors = [text for text in map(error_of, logs) if text]
-    return logs[0], record.reason_of(RuntimeError((errors or [ended])[0])).removeprefix("RuntimeError: ")
+    return logs[0], record.cell_of((errors or [ended])[0])
 
 
 def main():

@@ -300,6 +300,24 @@ TEST_WITH(other_steps_do_not_count, open_file, close_file)
     assert_true(csv_real(c, ddp, "predicted_ms") == csv_real(sound, 0, "predicted_ms"));
 }
 
+#define FLASH "status,variant,commit,dtype,causal,window,batch,heads,heads_kv,head_dim,seq,fwd_tflops,bwd_tflops\n"
+#define HEADS(heads_kv, tflops) "ok,flash,abc,bf16,1,-1,1,4," heads_kv ",16,32," tflops "," tflops "\n"
+
+/* At the same place attention has the rate of the model's ratio of heads (1, which a 0 says, too); another one is better than none. */
+TEST_WITH(attention_of_as_many_heads, open_file, close_file)
+{
+    static const char *const rows[] = {FLASH, FLASH HEADS("4", "0.01"), FLASH HEADS("0", "0.01") HEADS("1", "0.001"),
+                                       FLASH HEADS("1", "0.01")};
+    double ms[4];
+    make_rows(state);
+    for (int i = 0; i < 4; i++) {
+        folder_write(*state, MADE "bench_flash.csv", rows[i]);
+        OWNED_CSV csv *c = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way tp-nccl", EXIT_CODE_OK);
+        ms[i] = csv_real(c, c->rows - 1, "predicted_ms");
+    }
+    assert_true(ms[1] > 0 && ms[1] != ms[0] && ms[2] == ms[1] && ms[3] == ms[1]);
+}
+
 #define PAIR(mesh, ranks, batch, step) mesh ",ddp," RANK("ok", "nccl", "abc", ranks, batch, "", step)
 
 /* A pair on eight GPUs leaves a rest to dp_shard, named in its row or not; tp4 is another mesh. */

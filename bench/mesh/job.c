@@ -2,6 +2,7 @@
 /* Models and rates of bench_mesh; see planner.h. Dimensions of other people's models are those of their reports: Llama 3 (arXiv
  * 2407.21783, table 3), GPT-3 (arXiv 2005.14165, table 2.1) with Megatron-LM's padded vocabulary. */
 #include "bench/mesh/planner.h"
+#include "common/core/error.h"
 #include "common/core/text.h"
 #include "common/model/config.h"
 
@@ -25,6 +26,23 @@ bool planner_model(const char *name, mesh_job *job)
             return true;
         }
     return false;
+}
+
+char *planner_bench_model(const char *name, const mesh_job *j, bool one_gpu)
+{
+    const bool known = model_size_find(name);
+    OWNED char *layers =
+        one_gpu ? xstrdup(known ? "" : " --layers 2") : xasprintf(" --layers %lld", (long long)j->layers);
+    if (known)
+        return xasprintf("--size %s%s", name, layers);
+    return xasprintf("--size llama3-8b --d-model %lld --d-ff %lld --heads %lld --heads-kv %lld --vocab %lld%s",
+                     (long long)j->d_model, (long long)j->d_ff, (long long)j->heads, (long long)j->heads_kv,
+                     (long long)j->vocab, layers);
+}
+
+const char *planner_no_bench_model(const mesh_job *j)
+{
+    return j->matrices == 3 ? NULL : "its feed-forward has two matrices, that of the benches three";
 }
 
 /* Bytes of a parameter, its gradient in the policy's dtype, its state. fp8 is bf16 but for its products. */

@@ -151,11 +151,23 @@ static bool find(const planner_machine *m, const csv *c, const asked *q, const w
     return found;
 }
 
+/* A sentence when the bench of a way takes no such options, else NULL. */
+static const char *no_command(const asked *q, const mesh_plan *p)
+{
+    if (q->job.eight_bits)
+        return "fp8 is none of the benches' precisions in float8, whose recipes the planner does not tell apart";
+    if (q->gpus > 1024 || q->job.seq > 1048576 ||
+        q->job.global_batch / (p->axes.dp_replicate * p->axes.dp_shard) > 65536)
+        return "it takes at most 1024 ranks, 1048576 tokens of a sequence and 65536 sequences of a rank";
+    return NULL;
+}
+
 /* The command that measures it: a command's names have dashes where columns have underscores. */
 static void command_of(const asked *q, const way *x, const char *pairs, char *out, size_t bytes)
 {
     char column[32], value[32];
-    int length, n = snprintf(out, bytes, "./%s --size %s --layers %lld", x->bench, q->model, (long long)q->job.layers);
+    OWNED char *size = planner_bench_model(q->model, &q->job, false);
+    int length, n = snprintf(out, bytes, "./%s %s", x->bench, size);
     for (; sscanf(pairs, " %31[^=]=%31s%n", column, value, &length) == 2 && n < (int)bytes; pairs += length) {
         if (planner_all_ranks(column, value))
             continue;
@@ -170,7 +182,7 @@ static void command_of(const asked *q, const way *x, const char *pairs, char *ou
 typedef struct outcome {
     bool measured;
     double predicted_ms, measured_ms, planned_bytes, driver_bytes;
-    char why[600]; /* it was not */
+    char why[800]; /* it was not */
     mesh_plan plan;
     mesh_prediction p;
 } outcome;
@@ -201,7 +213,7 @@ static int communicators(const mesh_plan *p, const mesh_job *j)
 
 static void look_up(session *s, const planner_machine *m, const asked *q, const way *x, outcome *out)
 {
-    char pairs[320], command[400], why[256];
+    char pairs[320], command[500], why[256];
     if (!plan_of(x, q->gpus, &q->job, q->again, &out->plan)) {
         snprintf(out->why, sizeof out->why, "%s is a mesh of %s", x->name,
                  text_is(x->name, "hsdp") ? "4 GPUs or more" : "4 GPUs, or 8 and so on");
@@ -230,6 +242,9 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
         const bool ends = !(driver > 0 || peak > 0); /* older rows have no others of a pipeline */
         out->planned_bytes =
             planner_planned_bytes(s, q->model, &q->job, strategy_of(x), &out->plan, &m->rates, ends) + outside;
+    } else if (no_command(q, &out->plan)) {
+        snprintf(out->why, sizeof out->why, "%.4g ms are predicted, but %s does not measure it: %s", out->predicted_ms,
+                 x->bench, no_command(q, &out->plan));
     } else {
         command_of(q, x, pairs, command, sizeof command);
         snprintf(out->why, sizeof out->why,
@@ -384,11 +399,11 @@ void planner_run_measured(session *s, const bench_case *c, row *w)
              x->measured_ms, error_of(x), tie && ties > 1 ? ", a tie for the best" : "");
     row_text(w, "answer", text);
     const double rows = (double)x->plan.micro_batch * (double)q.job.seq;
+    OWNED char *size = planner_bench_model(q.model, &q.job, true);
     if (!mesh_points_has(&m->shapes.compute[0], rows, (double)q.job.seq, 1))
-        row_status_set(
-            w, ROW_OK,
-            "a step of one GPU with as few tokens was not measured; ./bench_transformer --size %s --seq %lld "
-            "--batch %d --precision %s --overlap none measures it",
-            q.model, (long long)q.job.seq, x->plan.micro_batch, q.policy);
+        row_status_set(w, ROW_OK,
+                       "a step of one GPU with as few tokens was not measured; ./bench_transformer %s --seq %lld "
+                       "--batch %d --precision %s --overlap none measures it",
+                       size, (long long)q.job.seq, x->plan.micro_batch, q.policy);
     note(s, j->summary);
 }

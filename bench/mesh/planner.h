@@ -16,6 +16,11 @@
 
 /* Dimensions of a model of the option --model, in `job`; false: there is no such model. */
 bool planner_model(const char *name, mesh_job *job);
+/* How a bench of steps is asked for that model: by its size, or by all dimensions; with the job's layers, or for a step of one GPU,
+ * which may have fewer. Caller frees. */
+char *planner_bench_model(const char *name, const mesh_job *job, bool one_gpu);
+/* A sentence when the benches have no such model, else NULL. */
+const char *planner_no_bench_model(const mesh_job *job);
 /* The question of a case but for `bytes`; its mesh is that of --mesh, or with any all 0. False with a sentence. */
 bool planner_question(const bench_case *c, mesh_question *q, char *why, size_t why_bytes);
 typedef struct planner_policy {

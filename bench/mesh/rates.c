@@ -122,9 +122,9 @@ static void calls(planner_machine *m)
 
 static bool of_model(const csv *c, size_t i, const mesh_job *j)
 {
-    return (int64_t)csv_real(c, i, "d_model") == j->d_model && (int64_t)csv_real(c, i, "d_ff") == j->d_ff &&
-           (int64_t)csv_real(c, i, "heads") == j->heads && (int64_t)csv_real(c, i, "heads_kv") == j->heads_kv &&
-           (int64_t)csv_real(c, i, "vocab") == j->vocab;
+    return !planner_no_bench_model(j) && (int64_t)csv_real(c, i, "d_model") == j->d_model &&
+           (int64_t)csv_real(c, i, "d_ff") == j->d_ff && (int64_t)csv_real(c, i, "heads") == j->heads &&
+           (int64_t)csv_real(c, i, "heads_kv") == j->heads_kv && (int64_t)csv_real(c, i, "vocab") == j->vocab;
 }
 
 bool planner_row_of(const csv *c, size_t i, const mesh_job *j)
@@ -243,18 +243,23 @@ static void machine_free(void *machine)
 
 static void missing(planner_machine *m, const mesh_job *j, const char *model)
 {
-    const char *policy = planner_policy_of(j)->name;
+    const char *policy = j->eight_bits ? "bf16" : planner_policy_of(j)->name; /* float8 steps calibrate nothing */
+    const bool none = m->shapes.compute[0].count == 0;
     if (isnan(ceiling_tflops(NULL, m->dir, "bf16")))
         snprintf(m->missing, sizeof m->missing,
                  "no rates: %s/bench_roofline.csv has no bf16 gemm; ./bench_roofline --variant gemm --dtype bf16 "
                  "measures it",
                  m->dir);
-    else if (m->shapes.compute[0].count == 0)
+    else if (none && planner_no_bench_model(j))
+        snprintf(m->uncalibrated, sizeof m->uncalibrated, "no bench measures a step of one GPU of %s: %s", model,
+                 planner_no_bench_model(j));
+    else if (none) {
+        OWNED char *size = planner_bench_model(model, j, true);
         snprintf(m->uncalibrated, sizeof m->uncalibrated,
-                 "no step of one GPU of %s in %s in %s/bench_transformer.csv; ./bench_transformer --size %s --seq %lld "
+                 "no step of one GPU of %s in %s in %s/bench_transformer.csv; ./bench_transformer %s --seq %lld "
                  "--precision %s --overlap none measures it",
-                 model, policy, m->dir, model, (long long)j->seq, policy);
-    else if (m->shapes.calls[MESH_SUM].count == 0)
+                 model, policy, m->dir, size, (long long)j->seq, policy);
+    } else if (m->shapes.calls[MESH_SUM].count == 0)
         snprintf(m->uncalibrated, sizeof m->uncalibrated,
                  "no collectives of commit %s in %s/bench_allreduce.csv; ./bench_allreduce measures them", m->commit,
                  m->dir);

@@ -364,6 +364,56 @@ TEST_IN_FOLDER(rates_that_are_missing)
     csv_free(c);
 }
 
+/* Steps of one GPU of llama3-70b, with two layers, and of small. */
+#define STEP_OF(shape) "ok,kernels,abc,1,,train-step,bf16,flash,none,none,0,1,fp32,2,32," shape ",139000,3,10,2\n"
+
+/* The benches take each command that is said to measure something; where none does, there is no command. */
+TEST_WITH(commands_that_benches_take, open_file, close_file)
+{
+    static const struct {
+        const char *options;
+        int commands; /* of the rows; 0: another reason */
+        const char *reason;
+    } asks[] = {
+        {"--model llama3-70b,small --gpus 2 --global-batch 4", 2 * 15, "predicted"},
+        {"--model llama3-70b --gpus 8 --global-batch 8 --precision bf16-pure --recomputed block", 29, "predicted"},
+        {"--model llama3-70b --gpus 2048 --global-batch 2048 --way fsdp", 0, "it takes at most 1024 ranks"},
+        {"--model llama3-70b --gpus 2 --global-batch 200000 --way fsdp", 0, "and 65536 sequences of a rank"},
+        {"--model small --gpus 2 --global-batch 4 --precision fp8 --way ddp", 0, "fp8 is none of the benches'"},
+        {"--model llama3-405b --gpus 2 --global-batch 4 --precision bf16,fp8 --way ddp", 2, "no step of one GPU"},
+        {"--model gpt-175b --gpus 2 --global-batch 4 --way ddp", 0, "no bench measures a step of one GPU of gpt-175b"},
+    };
+    make_rows(state);
+    folder_write(*state, MADE "bench_transformer.csv",
+                 STEPS STEP_OF("8192,28672,2,64,8,128256") STEP_OF("12288,49152,2,96,96,51200")
+                     STEP_OF("768,3072,12,12,12,10000"));
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        OWNED char *options = xasprintf("--variant measured --seq 32 %s", asks[i].options);
+        OWNED_CSV csv *c = bench_rows(*state, "bench_mesh", "", options, BENCH_ANY_CODE);
+        int commands = 0;
+        for (size_t r = 0; r < c->rows; r++) {
+            const char *reason = csv_cell(c, r, "reason"), *from = strstr(reason, "./bench_"), *to;
+            if (!from || !(to = strstr(from, " measures it")))
+                continue;
+            OWNED char *name = xasprintf("%.*s", (int)strcspn(from + 2, " "), from + 2), *bench = bench_path(name);
+            from += strlen("./") + strlen(name);
+            OWNED char *line = xasprintf("'%s'%.*s --device cpu --dry-run 2>&1", bench, (int)(to - from), from);
+            int code;
+            OWNED char *said = command_text(line, &code);
+            if (code != EXIT_CODE_OK || !strstr(said, "variant="))
+                fail_msg("%s: %s", line, said);
+            commands++;
+        }
+        if (commands != asks[i].commands)
+            fail_msg("%s: %d commands: %s", options, commands, csv_cell(c, c->rows - 1, "reason"));
+        bool any = false;
+        for (size_t r = 0; r < c->rows; r++)
+            any = any || strstr(csv_cell(c, r, "reason"), asks[i].reason);
+        if (!any)
+            fail_msg("%s: not '%s': %s", options, asks[i].reason, csv_cell(c, 0, "reason"));
+    }
+}
+
 /* Rows of this build, for the steps are from the same. */
 static void rows_count(const char *folder, const char *commit)
 {

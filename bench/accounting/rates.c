@@ -17,7 +17,7 @@
 static bool counts(const csv *c, size_t row, const char *variant, const char *column)
 {
     return csv_is(c, row, "status", "ok") && (!variant || csv_is(c, row, "variant", variant)) &&
-           csv_real(c, row, column) > 0;
+           csv_real(c, row, column) > 0 && same_peers(c, row);
 }
 
 /* The id of the newest run that has such rows; ids begin with the time. */
@@ -35,7 +35,7 @@ static const char *newest_run(const csv *c, const char *variant, const char *col
 static csv *open_results(const char *dir, const char *name)
 {
     OWNED char *path = xasprintf("%s/%s", dir, name);
-    return csv_read(path);
+    return rows_read(path);
 }
 
 /* Bytes a second; NAN when it was never measured. */

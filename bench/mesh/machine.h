@@ -17,8 +17,10 @@ typedef struct planner_machine {
         uncalibrated[512]; /* a sentence, or "": no rates; some are a table's, and no step calibrates them */
 } planner_machine;
 const planner_machine *planner_machine_of(session *s, const char *model, const mesh_job *j);
-bool planner_row_counts(const planner_machine *m, const csv *c, size_t row); /* it is ok, and of that commit */
-bool planner_row_of(const csv *c, size_t row, const mesh_job *j);            /* it is of that model */
+csv *planner_rows(const planner_machine *m, const char *bench); /* NULL: there are none */
+/* It is ok, of that commit, and of several ranks only if their GPUs reach each other's memory, or not, as in this session. */
+bool planner_row_counts(const planner_machine *m, const csv *c, size_t row);
+bool planner_row_of(const csv *c, size_t row, const mesh_job *j); /* it is of that model */
 /* It has these values, as "column=value" with blanks between; where `some`, a column may be absent or empty. */
 bool planner_row_has(const csv *c, size_t row, const char *pairs, bool some);
 /* The mesh that a bench of one axis has unless it is told otherwise, or its only one: all ranks on that axis. */

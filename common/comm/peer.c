@@ -11,6 +11,7 @@
 #endif
 
 #include "common/core/error.h"
+#include "common/device/visible.h"
 
 struct peer_memory {
     int rank; /* among the members; -1: no member */
@@ -142,9 +143,8 @@ static bool reaches(const address *other, int rank, bool packets, char *why, siz
     if (!good(cudaGetDevice(&own), "cudaGetDevice", why, why_bytes) ||
         !good(cudaDeviceGetByPCIBusId(&gpu, other->gpu), what, why, why_bytes))
         return false;
-    const char *disabled = getenv("NCCL_P2P_DISABLE");
-    if (disabled && strcmp(disabled, "0") != 0) {
-        snprintf(why, why_bytes, "NCCL_P2P_DISABLE keeps GPUs from each other's memory");
+    if (visible_apart(getenv(VISIBLE_APART))) {
+        snprintf(why, why_bytes, VISIBLE_APART " keeps GPUs from each other's memory");
         return false;
     }
     snprintf(what, sizeof what, "GPU %d does not reach the memory of GPU %d", own, gpu);

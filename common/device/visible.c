@@ -2,7 +2,6 @@
 /* See visible.h. */
 #include "common/device/visible.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,4 +38,9 @@ void visible_none(const char *text, int gpus, char *out, size_t out_bytes)
         snprintf(there, sizeof there, "this machine has %d, numbers 0 to %d", gpus, gpus - 1);
     snprintf(out, out_bytes, "CUDA_VISIBLE_DEVICES=%s leaves no GPU to use: %s (nvidia-smi -L lists their UUIDs)", text,
              there);
+}
+
+bool visible_apart(const char *setting)
+{
+    return setting && *setting && strcmp(setting, "0") != 0; /* NCCL ignores an empty one, and machine.csv lacks it */
 }

@@ -10,12 +10,13 @@
 #include "common/core/error.h"
 #include "common/core/results.h"
 #include "common/core/text.h"
+#include "common/device/visible.h"
 
 csv *rows_read(const char *path)
 {
     csv *c = csv_read(path);
     OWNED char *machine = results_machine(path);
-    results_join(c, machine, (const char *const[]){"campaign", "device", NULL});
+    results_join(c, machine, (const char *const[]){"campaign", "device", VISIBLE_APART, NULL});
     return c;
 }
 
@@ -23,6 +24,12 @@ bool same_run(const session *s, const csv *c, size_t row)
 {
     return csv_is(c, row, "campaign", rows_campaign(s->rows)) && csv_is(c, row, "gpu_uuid", rows_gpu_uuid(s->rows)) &&
            csv_is(c, row, "device", option_text(s->opt, "device"));
+}
+
+bool same_peers(const csv *c, size_t row)
+{
+    return !(csv_real(c, row, "ranks") > 1) ||
+           visible_apart(csv_cell(c, row, VISIBLE_APART)) == visible_apart(getenv(VISIBLE_APART));
 }
 
 static bool has_value(const csv *t, size_t r, const char *name, const char *value, const char *const (*others)[2])

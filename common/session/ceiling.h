@@ -10,6 +10,8 @@
  * compare such rows alone: another GPU of the same name, or the same one on another day, is a few percent off. */
 csv *rows_read(const char *path); /* csv_read of stored rows, with what same_run wants to know of their runs */
 bool same_run(const session *s, const csv *c, size_t row);
+/* Several ranks have other rates where their GPUs are kept from each other's memory: such a row is like this process, or has one rank. */
+bool same_peers(const csv *c, size_t row);
 /* The rows of the session's file, *row being the newest `ok` one from the same run that has this variant and the case's parameters,
  * but for those in `others`: pairs of a parameter and the value it has (NULL: any), up to a pair of NULL. NULL: there is none. */
 csv *row_beside(const session *s, const bench_case *c, const char *variant, const char *const (*others)[2],

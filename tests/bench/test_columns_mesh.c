@@ -318,6 +318,35 @@ TEST_WITH(attention_of_as_many_heads, open_file, close_file)
     assert_true(ms[1] > 0 && ms[1] != ms[0] && ms[2] == ms[1] && ms[3] == ms[1]);
 }
 
+#define WITH_RUN(run, row) run "," row
+
+/* GPUs that NCCL_P2P_DISABLE kept from each other's memory are another machine to several ranks, by whatever this session has. */
+TEST_WITH(gpus_that_were_kept_apart, open_file, close_file)
+{
+    make_rows(state);
+    OWNED_CSV csv *sound = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp", EXIT_CODE_OK);
+    folder_write(*state, MADE "machine.csv", "run_id,key,value\nr-1,NCCL_P2P_DISABLE,0\nr-2,NCCL_P2P_DISABLE,1\n");
+    folder_write(*state, MADE "bench_allreduce.csv",
+                 "run_id,status,variant,commit,ranks,mode,median_ms,busbw_gb_s\nr-1,ok,all-reduce,abc,2,eager,1,1\n"
+                 "r-2,ok,all-reduce,abc,2,eager,1,0.1\n");
+    folder_write(*state, MADE "bench_fsdp.csv",
+                 "run_id," RANKS WITH_RUN("r-1", RANK("ok", "ddp", "abc", "2", "2", "", "12"))
+                     WITH_RUN("r-2", RANK("ok", "ddp", "abc", "2", "2", "", "80")));
+    OWNED_CSV csv *sees = bench_rows(*state, "bench_mesh", "", MEASURED_CASE "--way ddp", EXIT_CODE_OK);
+    assert_true(csv_real(sees, sees->rows - 1, "measured_ms") == 12);
+    assert_true(csv_real(sees, sees->rows - 1, "predicted_ms") == csv_real(sound, 0, "predicted_ms"));
+    OWNED_CSV csv *apart =
+        bench_rows(*state, "bench_mesh", "NCCL_P2P_DISABLE=1", MEASURED_CASE "--way ddp", EXIT_CODE_OK);
+    const size_t last = apart->rows - 1;
+    for (int are_apart = 0; are_apart < 2; are_apart++) {
+        OWNED_CSV csv *c = bench_rows(*state, "bench_accounting", are_apart ? "NCCL_P2P_DISABLE=1" : "",
+                                      "--variant buckets --model 8b --ranks 8 --measured 1", EXIT_CODE_OK);
+        assert_true(fabs(csv_real(c, c->rows - 1, "used_bandwidth") / (are_apart ? 1e8 : 1e9) - 1) < 1e-9);
+    }
+    assert_true(csv_real(apart, last, "measured_ms") == 80);
+    assert_true(csv_real(apart, last, "predicted_ms") > 1.1 * csv_real(sound, 0, "predicted_ms"));
+}
+
 #define PAIR(mesh, ranks, batch, step) mesh ",ddp," RANK("ok", "nccl", "abc", ranks, batch, "", step)
 
 /* A pair on eight GPUs leaves a rest to dp_shard, named in its row or not; tp4 is another mesh. */

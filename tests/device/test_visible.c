@@ -47,3 +47,9 @@ TEST(the_variable_its_value_and_the_gpus_are_named)
     visible_none("7", -1, said, sizeof said);
     assert_non_null(strstr(said, "which GPUs there are could not be found out"));
 }
+
+TEST(gpus_are_kept_apart_by_all_but_0)
+{
+    assert_true(visible_apart("1") && visible_apart("2"));
+    assert_false(visible_apart("0") || visible_apart("") || visible_apart(NULL));
+}

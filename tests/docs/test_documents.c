@@ -127,7 +127,8 @@ static double scale_of(const char *column, const char *unit)
                  {"_tb_s", "TB/s", 1},
                  {"tflops", "TFLOP/s", 1},
                  {"_pct", "%", 1},
-                 {"tokens_per_s", "tokens/s", 1}};
+                 {"tokens_per_s", "tokens/s", 1},
+                 {"tokens_per_j", "tokens/J", 1}};
     bool has_unit = strcmp(column, "gb_s") == 0;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const size_t length = strlen(column), suffix = strlen(known[i].suffix);

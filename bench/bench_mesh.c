@@ -197,8 +197,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK | RUN_DEFAULT, 1, 6, ""},
-    {RUN_DEFAULT, 1, 1, "--variant best --model 2.7b,8b --gpus 1,2,4,8 --seq 2048 --global-batch 32 --rates measured"},
+    {RUN_QUICK | RUN_DEFAULT, 1, 9, ""},
+    {RUN_DEFAULT, 1, 8, "--variant best --model 2.7b,8b --gpus 1,2,4,8 --seq 2048 --global-batch 32 --rates measured"},
     {RUN_DEFAULT, 2, 1,
      "--variant measured --model 2.7b --gpus 2 --seq 2048 --global-batch 4 --precision bf16-pure --grad-dtype policy"},
     {RUN_FULL, 2, 1,
@@ -213,7 +213,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 4, 1,
      "--variant measured --model 8b --gpus {gpus} --seq 4096 --global-batch {gpus} --precision bf16-pure --grad-dtype "
      "policy --recomputed block"},
-    {RUN_CPU, 0, 6, ""},
+    {RUN_CPU, 0, 8, ""},
     {0}};
 
 static const bench_info info = {

@@ -169,7 +169,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 1, 11, OTHERS " --size small"},
-    {RUN_DEFAULT, 1, 50, OTHERS},
+    {RUN_DEFAULT, 1, 43, OTHERS},
     {RUN_QUICK | RUN_DEFAULT, 1, 18,
      "--variant float8 --shape 4096x12800x1600,8192x8192x8192 --product "
      "bf16,tensor-fast,tensor,row-fast,row,block"},

@@ -120,7 +120,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static const bench_run run_table[] = {{RUN_QUICK, 1, 8, "--size small --seq 512 --variant none,selective,block,plan"},
                                       {RUN_DEFAULT, 1, 50, ""},
-                                      {RUN_DEFAULT, 1, 90, "--size xl-2026 --seq 1024"},
+                                      {RUN_DEFAULT, 1, 75, "--size xl-2026 --seq 1024"},
                                       {RUN_FULL, 1, 90, "--size 2.7b --seq 2048 --budget 52G,58G"},
                                       {RUN_CPU, 0, 5, ""},
                                       {0}};

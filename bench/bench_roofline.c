@@ -108,8 +108,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK | RUN_DEFAULT, 1, 16, "--variant gemm,copy,copy_kernel,launch,launch_sync,launch_graph,p2p,p2p_both"},
-    {RUN_DEFAULT, 1, 12, "--variant gemm_best --dtype bf16,tf32"},
+    {RUN_QUICK | RUN_DEFAULT, 1, 12, "--variant gemm,copy,copy_kernel,launch,launch_sync,launch_graph,p2p,p2p_both"},
+    {RUN_DEFAULT, 1, 10, "--variant gemm_best --dtype bf16,tf32"},
     {RUN_FULL, 1, 130, "--variant gemm_best,copy_kernel --dtype bf16 --mnk 4096x2560x20480 --bytes 1G --sustain 60"},
     /* The products of a step of xl, 2.7b and small, forward and backward, for the table of a profile. */
     {RUN_FULL, 1, 45,

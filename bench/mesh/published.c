@@ -184,7 +184,7 @@ void planner_run_published(session *s, const bench_case *c, row *w)
     row_text(w, "published_unit", csv_cell(t, at, "unit"));
     row_real(w, "reported", run.reported);
     row_real(w, "predicted", predicted);
-    row_real(w, "err_pct", error);
+    row_real(w, "err_pct", fabs(error) < 1e-9 ? 0 : error); /* as close as bisection of a fitted share comes */
     const published_errors all = published_errors_of_all();
     row_real(w, "median_err_pct", all.median);
     row_real(w, "worst_err_pct", all.worst);

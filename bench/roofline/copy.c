@@ -231,7 +231,7 @@ static bool peers_open_pair(roofline *r, int from, int to, peer_copy *p)
     }
     for (int i = 0; i < 2; i++)
         if (ordinal[i] >= gpus) {
-            row_status_set(r->w, ROW_SKIP, "there is no GPU %d; %d are visible", ordinal[i], gpus);
+            row_status_set(r->w, ROW_SKIP, "no GPU %d is visible", ordinal[i]);
             return false;
         }
     for (int i = 0; i < 2; i++) {

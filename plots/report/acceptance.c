@@ -271,8 +271,8 @@ size_t results_accept(const char *dir, const char *const *benches, size_t count,
                                  "IS NOT NULL) HAVING count(*) > 1"));
     if (!v.complaints) {
         OWNED char *commit = db_text(v.db, "report --check", "SELECT \"commit\" FROM ok LIMIT 1");
-        fprintf(out, "%s: %zu rows in %zu files, verified, of commit %s, within the limits of the GPU\n", dir, v.rows,
-                v.files, commit ? commit : "unknown");
+        fprintf(out, "%s: %zu rows in %zu files, verified, of commit %s, within the limits of the device\n", dir,
+                v.rows, v.files, commit ? commit : "unknown");
     }
     sqlite3_close(v.db);
     return v.complaints;

@@ -236,7 +236,7 @@ None of the fixed cases of a first screen ran here.
 - {sum(status = 'ok')} of {counted(count(*), 'case')} ran[[; out of memory: {nullif(sum(status = 'oom'), 0)}]][[; not
 supported: {nullif(sum(status = 'skip'), 0)}]][[; failed: {nullif(sum(status = 'fail'), 0)}]].[[ Clocks were throttled
 in {nullif(sum(throttle <> 'above_cap' AND status = 'ok'), 0)} of them.]][[ In {nullif(sum(instr(throttle, 'above_cap')
-> 0 AND status = 'ok'), 0)} power was above its limit: the GPU had not settled.]]
+> 0 AND status = 'ok'), 0)}, power was above its limit: the GPU had not settled.]]
 @from rows HAVING count(*)
 
 - {code(path)}: {lost}.

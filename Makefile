@@ -183,7 +183,8 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
-COMMON_C  := $(wildcard common/*/*.c common/*/*/*.c) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
+COMMON_C  := $(filter-out common/comm/gloo_absent.c,$(wildcard common/*/*.c common/*/*/*.c)) \
+             $(wildcard common/comm/$(if $(HAVE_GLOO),gloo.cc,gloo_absent.c))
 KERNEL_C := $(filter-out kernels/shared/cuda_absent.c,$(wildcard kernels/shared/*.c)) $(wildcard kernels/cpu/*.c)
 kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))
 ifdef HAVE_CUDA

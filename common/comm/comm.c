@@ -18,7 +18,7 @@ static const comm_backend_ops *const between_gpus = &comm_nccl_ops;
 static const comm_backend_ops *const between_gpus = NULL;
 #endif
 #ifdef HAVE_GLOO
-static const comm_backend_ops *const between_cpus = &comm_gloo_ops;
+static const comm_backend_ops *const between_cpus = &comm_cpu_ops;
 #else
 static const comm_backend_ops *const between_cpus = NULL;
 #endif
@@ -36,10 +36,20 @@ static bool agreed(const comm *c)
     return same;
 }
 
+static bool same_members(const comm *of, const comm_options *o)
+{
+    return of && !o->members && !o->ranks;
+}
+
+static int size_of(launch *l, const comm *of, const comm_options *o)
+{
+    return same_members(of, o) ? of->size : o->ranks ? o->ranks : launch_size(l);
+}
+
 static void set_members(comm *c, const comm *of, const comm_options *o)
 {
-    const bool same = of && !o->members && !o->ranks;
-    c->size = same ? of->size : o->ranks ? o->ranks : launch_size(c->l);
+    const bool same = same_members(of, o);
+    c->size = size_of(c->l, of, o);
     c->rank = -1;
     c->members = xcalloc((unsigned long)c->size, sizeof *c->members);
     for (int i = 0; i < c->size; i++) {
@@ -67,8 +77,9 @@ static comm *create(launch *l, device *d, comm *of, const comm_options *o, char 
 {
     why[0] = 0;
     const bool gpu = device_kind_of(d) == DEVICE_CUDA;
-    const comm_backend_ops *ops = gpu ? between_gpus : between_cpus;
-    if (!ops) { /* the same on all ranks: they run the same build */
+    /* A CPU that is alone needs no library. */
+    const comm_backend_ops *ops = gpu ? between_gpus : size_of(l, of, o) == 1 ? &comm_cpu_ops : between_cpus;
+    if (!ops) { /* the same on all ranks: they run the same build, and groups that open together have one size */
         snprintf(why, why_bytes, "%s",
                  gpu ? "built without NCCL, which carries data between GPUs (NCCL_HOME says where it is)"
                      : "built without Gloo, which carries data between CPUs; on Debian: apt-get install libgloo-dev");

@@ -41,7 +41,7 @@ typedef struct comm_options {
 } comm_options;
 
 /* Every rank of the job calls these together, members or not. NULL on all of them, with a sentence in why, when the
- * backend is not in this build or not available. The backend is that of the device. */
+ * backend is not in this build or not available. The backend is that of the device; a CPU rank that is alone needs none. */
 comm *comm_create(launch *l, device *d, const comm_options *o, char *why, size_t why_bytes);
 /* Another communicator, whose ops overlap with those of the first: of the same members (ranks is 0), or of groups of them. */
 comm *comm_split(comm *of, const comm_options *o, char *why, size_t why_bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives between CPUs: Gloo's calls block, so a stream's worker makes them. */
-#ifdef HAVE_GLOO
+/* Collectives between CPUs: Gloo's calls block, so a stream's worker makes them. A rank that is alone needs no Gloo. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
@@ -11,7 +11,7 @@
 #include "common/comm/internal.h"
 
 typedef struct gloo_state {
-    gloo_link *link; /* NULL on a rank that is no member */
+    gloo_link *link; /* NULL on a rank that is no member, or alone */
     pthread_mutex_t lock;
     pthread_cond_t idle;
     unsigned done;       /* ops */
@@ -35,11 +35,12 @@ static bool open_gloo(comm *c, comm *of, const comm_options *o, char *why, size_
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->idle, NULL);
     c->state = s;
-    if (c->rank < 0)
-        gloo_link_idle(c->l);
-    else
+    const bool linked = c->rank >= 0 && c->size > 1;
+    if (linked)
         s->link = gloo_link_open(c->l, c->members[0], c->rank, c->size, why, why_bytes);
-    return c->rank < 0 || s->link;
+    else
+        gloo_link_idle(c->l);
+    return !linked || s->link;
 }
 
 static void close_gloo(comm *c)
@@ -57,9 +58,19 @@ static void close_gloo(comm *c)
     free(s);
 }
 
+/* A single rank is its own sum. */
+static bool run_alone(const comm_call *k)
+{
+    if (k->op != COMM_BARRIER && k->send != k->recv)
+        memcpy(k->recv, k->send, k->count * comm_dtype_bytes(k->t));
+    return true;
+}
+
 static bool run_calls(const gloo_task *t, char *why, size_t why_bytes)
 {
     const gloo_state *s = t->c->state;
+    if (!s->link)
+        return run_alone(&t->call);
     return t->pairwise ? gloo_link_exchange(s->link, t->pairwise, t->pairwise_n, why, why_bytes)
                        : gloo_link_run(s->link, &t->call, why, why_bytes);
 }
@@ -126,8 +137,13 @@ static void group(comm *c, bool begin)
         run_pairwise(c, c->group_stream);
 }
 
-const comm_backend_ops comm_gloo_ops = {
-    .name = "gloo", .open = open_gloo, .close = close_gloo, .enqueue = enqueue, .group = group};
+const comm_backend_ops comm_cpu_ops = {
+#ifdef HAVE_GLOO
+    .name = "gloo",
 #else
-typedef int no_gloo_in_this_build; /* a file needs a declaration */
+    .name = "none",
 #endif
+    .open = open_gloo,
+    .close = close_gloo,
+    .enqueue = enqueue,
+    .group = group};

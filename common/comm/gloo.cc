@@ -384,13 +384,6 @@ void run_op(gloo_link *g, const comm_call &k, std::unique_ptr<ring> &keep)
     }
 }
 
-// A single rank is its own sum.
-void run_alone(const comm_call &k)
-{
-    if (k.op != COMM_BARRIER && k.send != k.recv)
-        std::memcpy(k.recv, k.send, k.count * comm_dtype_bytes(k.t));
-}
-
 void say(char *why, size_t why_bytes, const char *what)
 {
     std::snprintf(why, why_bytes, "%s", what);
@@ -409,8 +402,7 @@ gloo_link *gloo_link_open(launch *l, int group, int rank, int size, char *why, s
     exchange_store store(l, group);
     bool done = false;
     try {
-        if (size > 1)
-            connect(g.get(), l, store, rank, size);
+        connect(g.get(), l, store, rank, size);
         done = true;
     } catch (const std::exception &e) {
         say(why, why_bytes, e.what());
@@ -421,8 +413,7 @@ gloo_link *gloo_link_open(launch *l, int group, int rank, int size, char *why, s
 
 void gloo_link_close(gloo_link *g)
 {
-    if (g->context)
-        g->context->closeConnections();
+    g->context->closeConnections();
     delete g;
 }
 
@@ -431,9 +422,7 @@ bool gloo_link_run(gloo_link *g, const comm_call *call, char *why, size_t why_by
     // Outlives the exception: Gloo's thread may still write to its buffers until the process ends.
     auto *keep = new std::unique_ptr<ring>;
     try {
-        if (!g->context)
-            run_alone(*call);
-        else if (comm_dtype_bytes(call->t) == 4)
+        if (comm_dtype_bytes(call->t) == 4)
             run_op<uint32_t>(g, *call, *keep);
         else
             run_op<uint16_t>(g, *call, *keep);

@@ -72,11 +72,11 @@ struct comm {
     void *group_stream;
 };
 
-extern const comm_backend_ops comm_gloo_ops;
+extern const comm_backend_ops comm_cpu_ops;
 extern const comm_backend_ops comm_nccl_ops;
 #endif
 
-/* ---- Gloo's C face ---- */
+/* ---- Gloo's C face; without Gloo gloo_absent.c stands in for it ---- */
 
 typedef struct gloo_link gloo_link;
 /* NULL with a sentence. Exchanges addresses by launch_gather: ranks that are no members call gloo_link_idle. `group`: a

@@ -14,7 +14,6 @@ enum { RECIPES = sizeof recipes / sizeof *recipes, SEEDS = 2 };
 
 TEST(recipes_learn_what_bf16_does)
 {
-    needs_gloo();
     OWNED_CSV csv *c =
         bench_rows(*state, "bench_run", "",
                    "--size tiny --layers 1 --d-model 32 --heads 2 --d-ff 96 --vocab 32 --seq 16 --batch 2 --lr 1e-2 "

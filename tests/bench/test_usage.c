@@ -71,7 +71,6 @@ TEST(folders_that_cannot_be_made_are_refused)
         {"bench_run", "--ranks 1 --size tiny --seq 32 --steps 12 --warmup 2 --variant save --resume-run no/run",
          "--resume-run: no/run: No such file or directory"},
     };
-    needs_gloo();
     expect_refusals(*state, table, sizeof table / sizeof *table);
 }
 

@@ -45,6 +45,7 @@ static void said(const char *folder, const char *what)
 
 TEST(nothing_to_compare_with)
 {
+    needs_gloo();
     assert_int_equal(run(*state, ""), EXIT_CODE_UNSUPPORTED); /* nobody takes it for a node that is well */
     OWNED_CSV csv *c = rows(*state);
     static const char *const measured[] = {"gemm", "copy", "flash", "gemm-together", "step"};
@@ -120,6 +121,7 @@ TEST(metrics_are_openmetrics)
 
 TEST(a_reference_that_is_missed)
 {
+    needs_gloo();
     char *path = folder_path(*state, "reference.csv");
     file_write(path, "metric,gpus,shape,value,floor\ncopy_gb_s,1,bytes=65536,1e6,\nstep_ms,1,model=tiny,1e6,\n"
                      "flash_tflops,1,seq=17,1e6,\n");
@@ -176,6 +178,7 @@ TEST(the_lines_with_jq)
 
 TEST(a_planted_wrong_bit)
 {
+    needs_gloo();
     assert_int_equal(run(*state, "--ranks 3 --plant-error bits --variant step,verdict"), EXIT_CODE_VERIFY);
     OWNED_CSV csv *c = rows(*state);
     assert_string_equal(cell(c, "step", "0", "status"), "ok");

@@ -11,7 +11,6 @@
 
 static csv *rows_of(const char *folder, const char *arguments, int code)
 {
-    needs_gloo();
     return bench_rows(folder, "bench_run", "", arguments, code);
 }
 

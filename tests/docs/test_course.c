@@ -66,7 +66,7 @@ static char *small_command(const char *command)
 TEST(every_command_runs)
 {
     char *text = file_text("docs/course.md"), *at = text;
-    size_t ran = 0, failed = 0;
+    size_t ran = 0, failed = 0, left_out = 0;
     while ((at = strstr(at, "`./bench_"))) {
         char *command = ++at, *end = strchr(command, '`');
         *end = 0;
@@ -76,13 +76,17 @@ TEST(every_command_runs)
         const int status = system(line), code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         if (code != EXIT_CODE_OK) {
             OWNED char *path = folder_path(*state, "out.txt"), *said = file_text(path);
-            print_error("%s\nas %s\nends with code %d: %s\n", command, small, code, said);
-            failed++;
+            const bool absent = code == EXIT_CODE_UNSUPPORTED && strstr(said, "built without Gloo");
+            if (!absent)
+                print_error("%s\nas %s\nends with code %d: %s\n", command, small, code, said);
+            *(absent ? &left_out : &failed) += 1;
         }
         at = end + 1;
         ran++;
     }
     free(text);
+    if (left_out)
+        print_message("built without Gloo: %zu of %zu commands are left out\n", left_out, ran);
     assert_int_equal(failed, 0);
     assert_true(ran > 40);
 }
@@ -113,6 +117,7 @@ static char *result(const char *folder, const char *name)
 
 TEST(the_report_answers)
 {
+    needs_gloo();
     OWNED char *line = xasprintf("'%s/results/course-x1'", (char *)*state);
     report_run(line);
     OWNED char *report = result(*state, "report.md"), *html = result(*state, "report.html"),

@@ -60,12 +60,23 @@ void bench_all_ok(const csv *c, size_t rows)
                      csv_cell(c, r, "reason"));
 }
 
+void bench_needs_gloo(const char *arguments)
+{
+    static const char option[] = "--ranks ";
+    const char *at = strstr(arguments, option), *ranks = at ? at + strlen(option) : "1";
+    const bool alone = *ranks == '1' && strchr(" ", ranks[1]);
+    if (!alone && strcmp(bench_device(), "cpu") == 0)
+        needs_gloo();
+}
+
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code)
 {
     const char *where = getenv("STEPBENCH_BIN");
     OWNED char *programs = realpath(where ? where : ".", NULL),
                *path = xasprintf("%s/results/test-x1/%s.csv", folder, bench);
     assert_non_null(programs);
+    if (code == EXIT_CODE_OK || code == EXIT_CODE_VERIFY)
+        bench_needs_gloo(arguments);
     remove(path);
     OWNED char *command = xasprintf("cd '%s' && env %s '%s/%s' --device %s --machine test-x1 --quiet %s "
                                     ">out.txt 2>&1",

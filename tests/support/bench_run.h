@@ -16,9 +16,11 @@ char *report_text(const char *dir);
 char *bench_path(const char *name);
 const char *bench_device(void); /* cpu, or what STEPBENCH_DEVICE says */
 
+/* Skips the test in a build without Gloo, if --ranks asks for more than one rank and they are on the CPU. */
+void bench_needs_gloo(const char *arguments);
 /* Runs `bench` of STEPBENCH_BIN (else of the current folder) in `folder`, with "NAME=value ..." in front and more
- * arguments behind. Fails the test when the exit code is another. The rows of this run alone, which stay below
- * results/test-x1 for other benches; NULL: none. */
+ * arguments behind. Fails the test when the exit code is another, and asks bench_needs_gloo where it says that rows were
+ * measured. The rows of this run alone, which stay below results/test-x1 for other benches; NULL: none. */
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code);
 
 /* Runs `bench` without rows; fails the test unless it ends with this exit code and says this. */

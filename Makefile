@@ -469,9 +469,14 @@ test-install: $(PROGRAMS) lib
 
 # ---- run ----
 
+# Headers are compiled with what finds those of libraries; a library that is not here has none.
+LINT_NEEDS = OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' HAVE_CUPTI='$(HAVE_CUPTI)' \
+             HAVE_SQLITE='$(HAVE_SQLITE)' HAVE_CMOCKA='$(HAVE_CMOCKA)' \
+             LIBRARY_CFLAGS='$(strip $(CUPTI_CFLAGS) $(SQLITE_CFLAGS) $(CMOCKA_CFLAGS))'
+
 run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	@$(if $(HAVE_CMOCKA),,echo 'make test: cmocka was not found; install libcmocka-dev, or set CMOCKA_HOME' >&2; exit 1)
-	@STEPBENCH_BIN=$(BIN) OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' \
+	@STEPBENCH_BIN=$(BIN) $(LINT_NEEDS) \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,$(LINT)) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
@@ -496,7 +501,7 @@ tidy: $(BUILD)/config.mk
 
 # Objects of the host's code: a link circle may go through any of them. Those of kernels count where they were built.
 lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(if $(HAVE_SQLITE),$(REPORT_O)) $(STEPCMP_O) $(STEPCKPT_O) $(call object,$(wildcard bench/*.c)))
-	@OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
+	@$(LINT_NEEDS) bash $(SCRIPTS)/lint.sh
 
 plots: $(REPORT) $(BENCHES)
 	$(needs_report)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The rules of the tree that a grep can check; prints every breach as file:line. Ends with "lint: N rules hold" or exit 1.
-# From the environment: OBJECTS, the folder of a build, and CC CXX CUDA_CFLAGS BLAS_CFLAGS, as the Makefile found them.
+# From the environment: OBJECTS, the folder of a build, and CC CXX CUDA_CFLAGS LIBRARY_CFLAGS HAVE_CUPTI HAVE_SQLITE HAVE_CMOCKA,
+# as the Makefile found them.
 set -u
 : "${OBJECTS:?names the folder of a build; make lint sets it}"
 export LC_ALL=C
@@ -84,15 +85,22 @@ rule 'what a bench prints goes through say(): printf ends on stderr while a sess
 
 compiles() { # HEADER LANGUAGE COMPILER STANDARD
     # shellcheck disable=SC2086 # flags are meant to be split
-    echo "#include \"$1\"" | $3 -std=$4 -D_GNU_SOURCE -fsyntax-only -Wall -Wextra -Werror -I. ${CUDA_CFLAGS:-} -x $2 - 2>&1
+    echo "#include \"$1\"" | $3 -std=$4 -D_GNU_SOURCE -fsyntax-only -Wall -Wextra -Werror -I. ${CUDA_CFLAGS:-} ${LIBRARY_CFLAGS:-} \
+        -x $2 - 2>&1
 }
+# Without a library, what needs its headers is not checked.
+absent=none
+[ -n "${CUDA_CFLAGS:-}" ] || absent+='|cuda|nccl|nvml'
+[ -n "${HAVE_CUPTI:-}" ] || absent+='|cupti'
+[ -n "${HAVE_SQLITE:-}" ] || absent+='|sqlite3'
+[ -n "${HAVE_CMOCKA:-}" ] || absent+='|cmocka'
 rule 'every header compiles alone' < <(
     for header in $(sources bench common kernels plots tests | grep '\.h$'); do
         compiles "$header" c "${CC:-cc}" c11 | grep -m 1 error | while IFS= read -r breach; do
             case $header in
-                # What only .cu files include may be C++. Without the toolkit, what needs its headers is not checked.
+                # What only .cu files include may be C++.
                 kernels/cuda/*) [ -z "${CUDA_CFLAGS:-}" ] || compiles "$header" c++ "${CXX:-c++}" c++17 | grep -m 1 error ;;
-                *) [ -z "${CUDA_CFLAGS:-}" ] && [[ $breach =~ fatal\ error:\ (cuda|cupti|nccl|nvml) ]] || echo "$breach" ;;
+                *) [[ $breach =~ fatal\ error:\ ($absent) ]] || echo "$breach" ;;
             esac
         done
     done

@@ -166,3 +166,27 @@ TEST_WITH(a_test_folder_without_a_room_is_found, tree_create, folder_remove)
     plant(*state, "tests/spare/test_spare.c", "int x;\n");
     expect(*state, "mirror", "tests/spare: there is no common/spare");
 }
+
+/* What lint.sh says of the headers of the tree, with this in its environment; caller frees. */
+static char *lint_of_headers(const char *folder, const char *environment)
+{
+    int code;
+    char root[4096];
+    assert_non_null(getcwd(root, sizeof root));
+    OWNED char *command = xasprintf("cd '%s' && mkdir -p common/build && cp -r '%s'/common/build/. common/build && "
+                                    "OBJECTS=. %s bash common/build/lint.sh 2>&1 | sed -n '/every header/,/^lint: /p'",
+                                    folder, root, environment);
+    return command_text(command, &code);
+}
+
+TEST_WITH(headers_of_libraries_are_where_the_probe_found_them, tree_create, folder_remove)
+{
+    plant(*state, "elsewhere/include/sqlite3_elsewhere.h", "int sqlite3_elsewhere;\n");
+    plant(*state, "plots/report/db.h", "#include <sqlite3_elsewhere.h>\n");
+    OWNED char *here = lint_of_headers(*state, "HAVE_SQLITE=1 LIBRARY_CFLAGS='-isystem elsewhere/include'"),
+               *lost = lint_of_headers(*state, "HAVE_SQLITE=1 LIBRARY_CFLAGS="),
+               *absent = lint_of_headers(*state, "HAVE_SQLITE= LIBRARY_CFLAGS=");
+    assert_string_equal(here, "");
+    text_has(lost, "plots/report/db.h:1:10: fatal error: sqlite3_elsewhere.h");
+    assert_string_equal(absent, "");
+}

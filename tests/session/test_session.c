@@ -333,6 +333,7 @@ static int run_into(const char *arguments, const char *path)
         snprintf(text, sizeof text, "%s", arguments);
         while (argc < 31 && (argv[argc] = strsep(&rest, " ")))
             argc++;
+        device_no_cuda_reason(); /* opens files of a driver that is here, the first of which would be a closed stdout */
         if (dup2(open("err.txt", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO) < 0 ||
             (path && dup2(open(path, O_WRONLY), STDOUT_FILENO) < 0) || (!path && close(STDOUT_FILENO) != 0))
             _exit(99);

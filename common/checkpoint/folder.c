@@ -72,10 +72,20 @@ static void remove_files(void *arg, size_t first, size_t count)
         unlinkat(f->fd, f->names[i], 0);
 }
 
-/* By several threads: giving back the pages of some GB takes one of them seconds. */
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+/* By several threads: giving back the pages of some GB takes one of them seconds. What a link leads to is not ours. */
 static void remove_folder(const char *path)
 {
     size_t n = 0;
+    if (is_link(path)) {
+        unlink(path);
+        return;
+    }
     DIR *d = opendir(path);
     folder_files f = {.fd = d ? dirfd(d) : -1};
     for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
@@ -141,14 +151,15 @@ static char *find_spare(const char *folder)
 }
 
 /* The header fixes where everything lies, so that padding is zero already. Who has a link to a file, or reads it, keeps what it
- * had: a lease is refused while anybody else has the file open, and does not tell by the signal that ends a process. */
+ * had: a lease is refused while anybody else has the file open, and does not tell by the signal that ends a process. What a
+ * link here leads to belongs to somebody else, too. */
 static bool can_be_spare(const char *path, const checkpoint_layout *l)
 {
-    bool ok = true;
+    bool ok = !is_link(path);
     for (int f = 0; f < l->files && ok; f++) {
         const checkpoint_file *x = &l->file[f];
         OWNED char *name = xasprintf("%s/%s", path, x->name), *header = xmalloc((size_t)x->header_bytes);
-        const int fd = open(name, O_RDWR | O_CLOEXEC);
+        const int fd = open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         struct stat st;
         ok = fd >= 0 && fstat(fd, &st) == 0 && st.st_size == x->bytes && st.st_nlink == 1 &&
              pread(fd, header, (size_t)x->header_bytes, 0) == x->header_bytes &&

@@ -40,8 +40,8 @@ void checkpoint_discard(const char *folder, int64_t step, int attempt); /* a par
 
 /* A spare is a set of files of some layout, whose pages or blocks the next save need not ask for. Of complete
  * checkpoints up to step `last` all but the newest go: one of files of this layout becomes a spare, unless there is one, or
- * somebody has a link to a file or reads it; the rest is removed. `l` NULL: all of it is. Later ones, which a run that began
- * again before them has found damaged, count for nothing. */
+ * somebody has a link to a file or reads it; the rest is removed. `l` NULL: all of it is. Of a link that stands for one, the
+ * link alone goes. Later ones, which a run that began again before them has found damaged, count for nothing. */
 void checkpoint_keep(const char *folder, int keep, int64_t last, const checkpoint_layout *l);
 /* A partial folder, which is a spare if there is one; any rank may be first. False with errno. */
 bool checkpoint_begin(const char *folder, int64_t step, int attempt);

@@ -281,6 +281,37 @@ TEST_IN_FOLDER(old_files_are_written_over)
     checkpoint_layout_free(l);
 }
 
+/* A folder may lead to a checkpoint of another run, and a checkpoint to a file elsewhere: when their turn comes, the links go. */
+TEST_IN_FOLDER(what_links_lead_to_stays)
+{
+    const int64_t steps[] = {3, 4, 5, 6};
+    const checkpoint_save_options o = plain(*state);
+    checkpoint_layout *l = checkpoint_layout_create(&saved_model);
+    const size_t bytes = (size_t)l->file[0].bytes;
+    OWNED char *first = checkpoint_path(*state, 1), *away = folder_path(*state, "away"), *was = xmalloc(bytes),
+               *second = checkpoint_path(*state, 2), *file = folder_path(second, l->file[0].name),
+               *elsewhere = folder_path(*state, "elsewhere"), *now = xmalloc(bytes);
+    open_folder(*state);
+    assert_true(save(*state, 1, 1).ok && save(*state, 1, 2).ok);
+    assert_true(rename(first, away) == 0 && symlink(away, first) == 0);
+    assert_true(rename(file, elsewhere) == 0 && symlink(elsewhere, file) == 0);
+    int fd = open(elsewhere, O_RDONLY);
+    assert_int_equal(pread(fd, was, bytes, 0), bytes);
+    close(fd); /* a file that somebody reads is not written over anyway */
+    assert_true(saved_steps(&saved_model, &o, 1, steps, 4, NULL).ok);
+    fd = open(elsewhere, O_RDONLY);
+    assert_int_equal(pread(fd, now, bytes, 0), bytes);
+    assert_memory_equal(now, was, bytes);
+    checkpoint c;
+    if (!checkpoint_open(away, &c, why, sizeof why) || !checkpoint_verify(&c, 2, why, sizeof why))
+        fail_msg("%s", why);
+    assert_int_equal(c.m.state.step, 1);
+    assert_int_not_equal(access(first, F_OK), 0);
+    checkpoint_close(&c);
+    close(fd);
+    checkpoint_layout_free(l);
+}
+
 /* Memory that is lent is all that a load takes, as many readers as fit; if that is too little, it takes its own. */
 TEST_IN_FOLDER(loads_use_what_is_lent)
 {

@@ -171,7 +171,7 @@ static void load_newest(run *x, const char *folder, int64_t oldest, checkpoint *
 static void read_past(run *x, const char *folder)
 {
     OWNED char *path = xasprintf("%s/losses.bin", folder);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait for its writer */
     const size_t bytes = (size_t)x->first * sizeof *x->past;
     x->past = xcalloc((size_t)x->first + 1, sizeof *x->past);
     if (fd < 0 || pread(fd, x->past, bytes, 0) != (ssize_t)bytes) {
@@ -195,7 +195,7 @@ void run_past_open(run *x)
 {
     OWNED char *path = xasprintf("%s/losses.bin", x->save.folder);
     if (launch_rank(x->k.l) == 0)
-        x->save.past = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        x->save.past = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
     write_past(x, x->past, 0, x->first);
     x->save.noted = x->first;
 }

@@ -505,6 +505,23 @@ TEST_IN_FOLDER(damage_leaves_the_one_before)
     }
 }
 
+/* Nobody writes to it: a wait would be one for ever. */
+TEST_IN_FOLDER(a_fifo_is_refused)
+{
+    static const char *const files[][2] = {{"optim-00002-of-00004.safetensors", "too short"},
+                                           {"manifest.json", "is not a file of at most 100 MiB"}};
+    open_folder(*state);
+    assert_true(save(*state, 1, 2).ok);
+    OWNED char *path = checkpoint_path(*state, 2);
+    for (int i = 0; i < 2; i++) {
+        OWNED char *file = folder_path(path, files[i][0]);
+        assert_true(unlink(file) == 0 && mkfifo(file, 0666) == 0);
+        alarm(20);
+        is_refused(*state, 2, NULL, files[i][1]);
+        alarm(0);
+    }
+}
+
 TEST_IN_FOLDER(another_model_is_said)
 {
     checkpoint_model other = saved_model;

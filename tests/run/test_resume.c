@@ -221,6 +221,9 @@ static void a_run_goes_on_from_a_step(void **state)
     assert_true(!there(branch, 14) && there(branch, 21));
     same_file(whole, branch, "ck/losses.bin");
     same_file(whole, branch, "ck/step-00000040/optim-00002-of-00003.safetensors");
+    OWNED char *fifo = xasprintf("rm '%s/old/losses.bin' && mkfifo '%s/old/losses.bin'", branch, branch);
+    assert_int_equal(system(fifo), 0);
+    expect_words(branch, FROM("more", "35"), EXIT_CODE_OK, "lacks losses of the 35 steps before");
     flip(branch, "../old/step-00000021/optim-00002-of-00003.safetensors");
     expect_words(branch, FROM("new", "21"), EXIT_CODE_FAILURE, "00021/optim-00002-of-00003.safetensors is damaged");
     expect_words(branch, "--variant save --precision fp32 --from 14", EXIT_CODE_USAGE, "give --resume-run as well");

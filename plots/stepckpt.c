@@ -74,11 +74,12 @@ static int list(const char *folder)
         "strategy", "ranks", "GB", "samples");
     for (int i = 0; i < n; i++) {
         checkpoint c;
-        if (checkpoint_open_in(folder, steps[i], NULL, &c, why, sizeof why))
+        const bool ok = checkpoint_open_in(folder, steps[i], NULL, &c, why, sizeof why);
+        if (ok)
             say_one(&c);
         else
             say("%10lld  damaged: %s\n", (long long)steps[i], why);
-        code = c.m.layout ? code : EXIT_CODE_VERIFY;
+        code = ok ? code : EXIT_CODE_VERIFY;
         checkpoint_close(&c);
     }
     const int partial = checkpoint_folder_partial(folder);
@@ -108,8 +109,9 @@ static int export_weights(const char *path, const char *to, const char *out)
     char why[512];
     if (!open_either(path, &c, why, sizeof why))
         die(EXIT_CODE_VERIFY, "%s", why);
-    if (!checkpoint_export(&c, to, out, why, sizeof why))
-        die(EXIT_CODE_FAILURE, "%s", why);
+    const int code = checkpoint_export(&c, to, out, why, sizeof why);
+    if (code != EXIT_CODE_OK)
+        die(code, "%s", why);
     say("%s/model.safetensors has the weights of step %lld\n", out, (long long)c.m.state.step);
     checkpoint_close(&c);
     return EXIT_CODE_OK;

@@ -80,7 +80,7 @@ static void part_pairs(char *rows, int heads, int head_dim, size_t row_bytes)
     }
 }
 
-static bool write_tensor(const checkpoint *c, int tensor, bool llama, FILE *out, char *why, size_t why_bytes)
+static int write_tensor(const checkpoint *c, int tensor, bool llama, FILE *out, char *why, size_t why_bytes)
 {
     const checkpoint_layout *l = c->m.layout;
     const param_tensor *t = &l->params->tensors[tensor];
@@ -89,16 +89,17 @@ static bool write_tensor(const checkpoint *c, int tensor, bool llama, FILE *out,
     checkpoint_pieces piece = {0};
     checkpoint_loaded loaded;
     checkpoint_pieces_add(&piece, l, tensor, CHECKPOINT_WEIGHT, 0, t->count, data);
-    bool ok = checkpoint_load(c, NULL, &piece, 2, (checkpoint_room){0}, &loaded, why, why_bytes);
+    const bool ok = checkpoint_load(c, NULL, &piece, 2, (checkpoint_room){0}, &loaded, why, why_bytes);
+    int code = ok ? EXIT_CODE_OK : EXIT_CODE_VERIFY;
     const int head_dim = model_head_dim(&l->model.config);
     if (llama && (t->kind == PARAM_Q || t->kind == PARAM_K))
         part_pairs(data, t->rows / head_dim, head_dim, (size_t)t->columns * element);
     if (ok && fwrite(data, 1, bytes, out) != bytes) {
         snprintf(why, why_bytes, "can't write the exported weights: %s", strerror(errno));
-        ok = false;
+        code = EXIT_CODE_FAILURE;
     }
     checkpoint_pieces_free(&piece);
-    return ok;
+    return code;
 }
 
 static char *config_of(const checkpoint_layout *l)
@@ -113,35 +114,41 @@ static char *config_of(const checkpoint_layout *l)
                      dtype_of(&l->model, true));
 }
 
-bool checkpoint_export(const checkpoint *c, const char *to, const char *folder, char *why, size_t why_bytes)
+int checkpoint_export(const checkpoint *c, const char *to, const char *folder, char *why, size_t why_bytes)
 {
     const bool llama = strcmp(to, "llama") == 0;
     size_t bytes;
     if (llama && !c->m.layout->model.config.heads) {
         snprintf(why, why_bytes, "a model without attention is not a Llama");
-        return false;
+        return EXIT_CODE_USAGE;
     }
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         snprintf(why, why_bytes, "can't make %s: %s", folder, strerror(errno));
-        return false;
+        return EXIT_CODE_FAILURE;
     }
-    OWNED char *path = xasprintf("%s/model.safetensors", folder), *header = header_of(c->m.layout, llama, &bytes);
+    OWNED char *path = xasprintf("%s/model.safetensors", folder), *header = header_of(c->m.layout, llama, &bytes),
+               *config_path = xasprintf("%s/config.json", folder), *config = config_of(c->m.layout);
+    if (llama && access(config_path, F_OK) == 0) {
+        snprintf(why, why_bytes, "can't make %s: %s", config_path, strerror(EEXIST));
+        return EXIT_CODE_FAILURE;
+    }
     FILE *out = fopen(path, "wxb");
-    bool ok = out;
-    if (!out)
+    if (!out) {
         snprintf(why, why_bytes, "can't make %s: %s", path, strerror(errno));
-    ok = ok && fwrite(header, 1, bytes, out) == bytes;
-    for (int i = 0; i < c->m.layout->params->count && ok; i++)
-        ok = write_tensor(c, i, llama, out, why, why_bytes);
-    if (out && (fflush(out) != 0 || fsync(fileno(out)) != 0) && ok) {
-        snprintf(why, why_bytes, "can't write %s: %s", path, strerror(errno));
-        ok = false;
+        return EXIT_CODE_FAILURE;
     }
-    if (out)
-        fclose(out);
-    if (out && !ok)
+    int code = EXIT_CODE_OK;
+    fwrite(header, 1, bytes, out); /* the flush tells */
+    for (int i = 0; i < c->m.layout->params->count && code == EXIT_CODE_OK; i++)
+        code = write_tensor(c, i, llama, out, why, why_bytes);
+    if (code == EXIT_CODE_OK && (fflush(out) != 0 || ferror(out) || fsync(fileno(out)) != 0)) {
+        snprintf(why, why_bytes, "can't write %s: %s", path, strerror(errno));
+        code = EXIT_CODE_FAILURE;
+    }
+    fclose(out);
+    if (code == EXIT_CODE_OK && llama && !checkpoint_write_text(folder, "config.json", config, why, why_bytes))
+        code = EXIT_CODE_FAILURE;
+    if (code != EXIT_CODE_OK)
         unlink(path);
-    OWNED char *config = config_of(c->m.layout);
-    ok = ok && (!llama || checkpoint_write_text(folder, "config.json", config, why, why_bytes));
-    return ok;
+    return code;
 }

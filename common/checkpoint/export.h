@@ -7,5 +7,5 @@
 #include "common/checkpoint/load.h"
 
 #define CHECKPOINT_EXPORTS "cs336|llama"
-/* False with a sentence. The folder is made; nothing in it is overwritten. */
-bool checkpoint_export(const checkpoint *c, const char *to, const char *folder, char *why, size_t why_bytes);
+/* An exit code, with a sentence unless it is 0. The folder is made; nothing in it is overwritten. */
+int checkpoint_export(const checkpoint *c, const char *to, const char *folder, char *why, size_t why_bytes);

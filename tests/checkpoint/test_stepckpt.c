@@ -2,6 +2,8 @@
 /* stepckpt from outside: what it lists, what it finds damaged, and the weights that it gives to others. */
 #include "tests/support/test.h"
 
+#include <sys/stat.h>
+
 #include "common/checkpoint/json.h"
 #include "tests/checkpoint/saved_state.h"
 
@@ -56,6 +58,20 @@ TEST_WITH(it_lists_and_verifies, with_checkpoints, folder_remove)
     expectf("verify", folder, "/step-00000020", EXIT_CODE_VERIFY, "it is damaged or cut");
 }
 
+/* Its manifest is whole: a file is cut, then as long as before, with other bytes. */
+TEST_WITH(damaged_files_have_their_exit_code, with_checkpoints, folder_remove)
+{
+    OWNED char *file = folder_path(*state, "step-00000030/model-00002-of-00004.safetensors"),
+               *out = folder_path(*state, "out"), *to = xasprintf(" %s", out),
+               *exported = folder_path(out, "model.safetensors");
+    struct stat st;
+    assert_true(stat(file, &st) == 0 && truncate(file, st.st_size - 1000) == 0);
+    expectf("list", *state, "", EXIT_CODE_VERIFY, "1000 bytes too short");
+    assert_int_equal(truncate(file, st.st_size), 0);
+    expectf("export", *state, to, EXIT_CODE_VERIFY, "is damaged: its hash is another");
+    assert_int_not_equal(access(exported, F_OK), 0);
+}
+
 TEST_WITH(bad_input_is_a_sentence, with_checkpoints, folder_remove)
 {
     expect("", EXIT_CODE_USAGE, "is wanted; see --help");
@@ -96,6 +112,13 @@ TEST_WITH(weights_leave_for_others, with_checkpoints, folder_remove)
     expectf("export", *state, to_ours, EXIT_CODE_OK, "has the weights of step 30");
     expectf("export --to llama", *state, to_llama, EXIT_CODE_OK, "has the weights of step 30");
     expectf("export", *state, to_ours, EXIT_CODE_FAILURE, "File exists");
+    OWNED char *config = folder_path(ours, "config.json"), *weights = folder_path(ours, "model.safetensors");
+    file_write(config, "mine");
+    assert_int_equal(unlink(weights), 0);
+    expectf("export --to llama", *state, to_ours, EXIT_CODE_FAILURE, "config.json: File exists");
+    OWNED char *kept = file_text(config);
+    assert_string_equal(kept, "mine");
+    expectf("export", *state, to_ours, EXIT_CODE_OK, "has the weights of step 30");
     const char *q = tensor(ours, "layers.1.attn.q_proj.weight", &a, &n);
     const char *hf = tensor(llama, "model.layers.1.self_attn.q_proj.weight", &b, &m);
     assert_true(n == 24 * ROW && m == n);

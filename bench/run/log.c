@@ -10,6 +10,7 @@
 #include "bench/run/run.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/core/text.h"
 #include "common/train/feed.h"
 
 double run_mfu_pct(const run *x, double step_ms)
@@ -250,6 +251,27 @@ static void take_up(run *x, int64_t *last)
     x->log.fetched = x->log.written;
 }
 
+/* What a sweep varies is in the name, too: else the log of each case would take the place of the one before. Caller frees. */
+static char *log_name(const run *x)
+{
+    static const char *const named[] = {"strategy", "ranks", "size", "seq", "precision"};
+    const options *opt = x->k.s->opt;
+    char *text;
+    unsigned long bytes;
+    FILE *out = text_stream(&text, &bytes);
+    fprintf(out, "%s-%s-%d-%s-%d-%s", case_variant(x->k.c), case_text(x->k.c, "strategy"), x->k.ranks,
+            case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name);
+    for (size_t i = 0; i < options_param_count(opt); i++) {
+        bool swept = options_param_values(opt, i) > 1;
+        for (size_t k = 0; k < sizeof named / sizeof *named; k++)
+            swept = swept && !text_is(options_param_name(opt, i), named[k]);
+        if (swept)
+            fprintf(out, "-%s-%s", options_param_name(opt, i), case_cell(x->k.c, i));
+    }
+    fclose(out);
+    return text;
+}
+
 bool run_log_open(run *x)
 {
     char why[400] = "", about[300];
@@ -261,8 +283,7 @@ bool run_log_open(run *x)
     }
     const char *slash = strrchr(s->csv_path, '/');
     OWNED char *folder = xasprintf("%.*srun", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
-    OWNED char *name = xasprintf("%s-%s-%d-%s-%d-%s", case_variant(x->k.c), case_text(x->k.c, "strategy"), x->k.ranks,
-                                 case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name);
+    OWNED char *name = log_name(x);
     snprintf(about, sizeof about, "%s, context %d, %s, %s, %d ranks, %lld sequences a step; data: %s",
              case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name, case_text(x->k.c, "strategy"), x->k.ranks,
              (long long)x->batch * x->ranks, case_text(x->k.c, "data"));

@@ -104,6 +104,19 @@ TEST(outliers_are_said)
         fail_msg("%s outliers: %s", csv_cell(c, 0, "outliers"), text);
 }
 
+TEST(each_case_of_a_sweep_has_a_log)
+{
+    OWNED_CSV csv *c = rows_of(*state, SMALL "--steps 12 --variant log --lr 1e-3,1e-2 --draw 0,1", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 4);
+    for (size_t i = 0; i < 4; i++) {
+        OWNED char *name =
+            xasprintf("log-ddp-1-tiny-16-fp32-lr-%s-draw-%s", csv_cell(c, i, "lr"), csv_cell(c, i, "draw"));
+        assert_string_equal(csv_cell(c, i, "log"), name);
+        OWNED_CSV csv *log = log_of(*state, name);
+        assert_true(fabs(csv_real(log, log->rows - 1, "norm") - csv_real(c, i, "norm_last")) < 1e-6);
+    }
+}
+
 /* ---- planted errors ---- */
 
 static void expect_found(const char *folder, const char *arguments, const char *words)

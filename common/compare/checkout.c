@@ -37,14 +37,16 @@ static void remove_temporary(void)
 /* die, which runs nothing at exit, after the clean-up. */
 #define give_up(...) (remove_temporary(), die(__VA_ARGS__))
 
-/* $1: COMMIT:PATH; $2: a folder for what git has there, and of a file also for the machine.csv beside it. */
+/* $1: COMMIT:PATH; $2: a folder for what git has there, and of a file also for the machine.csv beside it. In a folder below the
+ * root, git archive would look for that folder within PATH. */
 static char script[] =
     "case $1 in\n"
     "*.csv)\n"
     "    name=${1##*[:/]}\n"
     "    git show \"$1\" >\"$2/$name\" || exit\n"
     "    git show \"${1%\"$name\"}machine.csv\" >\"$2/machine.csv\" 2>/dev/null || rm \"$2/machine.csv\" ;;\n"
-    "*) git archive --format=tar -o \"$2.tar\" \"$1\" && tar -xf \"$2.tar\" -C \"$2\" ;;\n"
+    "*) git -C \"./$(git rev-parse --show-cdup 2>/dev/null)\" archive --format=tar \"$1\" >\"$2.tar\" && "
+    "tar -xf \"$2.tar\" -C \"$2\" ;;\n"
     "esac";
 
 char *checkout_path(const char *spec)

@@ -449,6 +449,9 @@ TEST_IN_FOLDER(commits_are_operands)
     dir = write_rows(*state, "kept", after, AFTER);
     expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept kept");
     expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept/bench_flash.csv kept/bench_flash.csv");
+    OWNED char *below = folder_path(*state, "kept"); /* PATH is from the root there, too */
+    expect(below, 0, "1 SLOWER", "--noise 0.5 HEAD:kept .");
+    expect(below, 0, "1 SLOWER", "--noise 0.5 HEAD:kept/bench_flash.csv bench_flash.csv");
     OWNED char *temporary = folder_path(*state, "tmp");
     mkdir(temporary, 0777);
     setenv("TMPDIR", temporary, 1);

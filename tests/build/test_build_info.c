@@ -155,6 +155,13 @@ TEST_WITH(another_repository_is_not_ones_own, repository_create, folder_remove)
         free(all[i]);
 }
 
+/* Where a shell exports CDPATH, cd prints where it goes. */
+TEST_WITH(a_search_path_of_cd_is_not_ours, repository_create, folder_remove)
+{
+    need_git();
+    free(commit_in(*state, "tree", "true", "CDPATH=.", CLEAN));
+}
+
 /* An archive knows its commit (make dist), and the environment may give one: neither knows the sources. */
 TEST_WITH(a_word_is_no_proof, repository_create, folder_remove)
 {

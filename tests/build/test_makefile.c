@@ -59,6 +59,9 @@ TEST_WITH(a_clock_that_was_set_back, tree_create, folder_remove)
 TEST_WITH(an_environment_that_uses_our_names, tree_create, folder_remove)
 {
     free(make_says(*state, "touch common/core/any.c; export EXTRA='(' SANITIZERS='('", "out/common/core/any.c.o"));
+    OWNED char *said = make_says(
+        *state, "printf 'include Makefile\\nask:\\n\\t@echo [$$CDPATH]\\n' >ask.mk; export CDPATH=.", "-f ask.mk ask");
+    text_has(said, "[]\n");
 }
 
 /* What somebody named a file runs neither in the shell nor in make. */

@@ -328,6 +328,16 @@ TEST_WITH(any_shell_will_do, tree_create, folder_remove)
     }
 }
 
+/* By CDPATH, cd may find another folder of this name first. */
+TEST_WITH(it_runs_where_it_lies, tree_create, folder_remove)
+{
+    free(said_by(
+        *state,
+        "mkdir -p other/mine mine && cp -r run_all.sh Makefile bench* common lists plots build mine && cd mine/.. && "
+        "CDPATH=$PWD/other bash mine/run_all.sh --only one --dry-run",
+        EXIT_CODE_OK));
+}
+
 TEST_WITH(its_last_line_is_that_of_the_report, tree_create, folder_remove)
 {
     plant(*state, "build/report", "#!/bin/sh\necho wrote report.html\necho 2 x GPU: five numbers\n");

@@ -159,6 +159,7 @@ COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 $(if $(filter 1,$(LINEINFO)),
               -Xcompiler -fPIC,-Wall -I. -include $(BUILD)/config.h $(NVCCFLAGS))
 GENCODE    := $(strip $(GENCODE_SASS) $(if $(filter 1,$(PTX)),$(GENCODE_PTX)))
 comma := ,
+empty :=
 BUILT_FOR  := $(CUDA_ARCHS)$(if $(filter 1,$(PTX)),$(PTX_ARCH:%=$(comma)%+ptx))
 GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 # --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
@@ -437,10 +438,12 @@ man: $(PROGRAMS)
 	            >$(BUILD)/man/$$name.1 || exit; \
 	done
 
-BINDIR     := $(DESTDIR)$(PREFIX)/bin
-LIBDIR     := $(DESTDIR)$(PREFIX)/lib
-DATADIR    := $(DESTDIR)$(PREFIX)/share
-INCLUDEDIR := $(DESTDIR)$(PREFIX)/include/stepbench
+# A path as the shell takes it: it may hold spaces, and a leading ~ stands for home.
+INSTALL_TO := $(subst '~/,~/',$(call quote,$(DESTDIR)$(PREFIX)))
+BINDIR     := $(INSTALL_TO)/bin
+LIBDIR     := $(INSTALL_TO)/lib
+DATADIR    := $(INSTALL_TO)/share
+INCLUDEDIR := $(INSTALL_TO)/include/stepbench
 COMPLETIONS := $(DATADIR)/bash-completion/completions
 install: $(PROGRAMS) lib $(if $(shell command -v help2man),man)
 	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR)/kernels
@@ -451,7 +454,7 @@ install: $(PROGRAMS) lib $(if $(shell command -v help2man),man)
 	ln -sf $(notdir $(LIBRARY)) $(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(LIBDIR)/libstepbench.so
 	install -m 644 $(PUBLIC_HEADERS) $(INCLUDEDIR)/kernels
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $(SCRIPTS)/stepbench.pc.in >$(LIBDIR)/pkgconfig/stepbench.pc
+	sed -e 's|@PREFIX@|$(subst $(empty) ,\\ ,$(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' $(SCRIPTS)/stepbench.pc.in >$(LIBDIR)/pkgconfig/stepbench.pc
 	install -d $(DATADIR)/stepbench/plots $(DATADIR)/doc/stepbench $(DATADIR)/man/man1 $(COMPLETIONS)
 	cp -R reference packages $(DATADIR)/stepbench
 	cp -R plots/draw.sh plots/style.gp plots/figures plots/shared $(DATADIR)/stepbench/plots
@@ -460,6 +463,7 @@ install: $(PROGRAMS) lib $(if $(shell command -v help2man),man)
 	install -m 644 packages/completion.bash $(COMPLETIONS)/stepbench
 	for bench in $(notdir $(BENCHES)); do ln -sf stepbench $(COMPLETIONS)/$$bench; done
 	! [ -d $(BUILD)/man ] || install -m 644 $(BUILD)/man/*.1 $(DATADIR)/man/man1
+	chmod -R u=rwX,go=rX $(LIBDIR)/pkgconfig/stepbench.pc $(DATADIR)/stepbench $(DATADIR)/doc/stepbench # whatever the umask
 
 test-launchers: $(PROGRAMS) lib
 	@bash tests/launch/launchers.sh $(BIN)

@@ -22,16 +22,18 @@ check() { # TITLE COMMAND...
     fi
 }
 
-prefix=$work/usr
+prefix="$work/my usr"
+umask 077 # as administrators have it
 check 'make install' make --no-print-directory install BUILD="$BUILD" SETUP=0 DESTDIR="$work/stage" PREFIX="$prefix"
 mv "$work/stage$prefix" "$prefix" || exit 1
+check 'others can read all of it' bash -c '! find "$0" ! -type l ! -perm -444 -o -type d ! -perm -111 | grep .' "$prefix"
 pc=$prefix/lib/pkgconfig/stepbench.pc
 
 if command -v pkg-config >/dev/null; then
     flags=$(PKG_CONFIG_PATH=${pc%/*} pkg-config --cflags --libs stepbench)
 else # its two lines, with ${libdir} and ${includedir} filled in
-    flags=$(sed -nE "s|^(Cflags\|Libs): ||; t fill; b; :fill; s|\\$\{libdir\}|$prefix/lib|g
-        s|\\$\{includedir\}|$prefix/include/stepbench|g; p" "$pc" | tr '\n' ' ')
+    flags=$(sed -nE "s|^(Cflags\|Libs): ||; t fill; b; :fill; s|\\$\{libdir\}|${prefix// /\\\\ }/lib|g
+        s|\\$\{includedir\}|${prefix// /\\\\ }/include/stepbench|g; p" "$pc" | tr '\n' ' ')
 fi
 cat >"$work/user.c" <<'C'
 #include <stdio.h>
@@ -51,9 +53,10 @@ int main(void)
     return printf("%s\n", sb_kernels_cuda() ? "CUDA and CPU" : "CPU alone") < 0;
 }
 C
-# shellcheck disable=SC2086 # flags are meant to be split
+eval "flags=($flags)" # blanks in them are escaped
+# shellcheck disable=SC2086 # a compiler may have options
 check 'a C program is built with the flags of stepbench.pc' ${CC:-cc} -std=c11 -Wall -Werror "$work/user.c" \
-    -o "$work/user" $flags "-Wl,-rpath,$prefix/lib"
+    -o "$work/user" "${flags[@]}" "-Wl,-rpath,$prefix/lib"
 check 'it runs' "$work/user"
 check 'only the public functions are in the version of the API' bash -c "
     diff <(grep -ohE '\bsb_[a-z0-9_]+\(' '$prefix'/include/stepbench/kernels/*.h | tr -d '(' | sort -u | grep -xFf \

@@ -37,7 +37,10 @@ fi
 
 build=$1
 work=$build/probe
-mkdir -p "$work"
+why=$({ mkdir -p "$work" && echo probe >"$work/writable"; } 2>&1) || {
+    echo "the build folder $build can't be written: ${why##*: }; set BUILD to another" >&2
+    exit 2
+}
 mk='' h='' table=''
 set_mk() { mk+="$1 := ${2% }"$'\n'; }
 row() { table+=$(printf '  %-13s %-8s %s' "$1" "$2" "$3")$'\n'; }

@@ -19,6 +19,20 @@ static int probe(const char *folder, const char *environment, char **said)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* A compiler that cannot write there is not broken. */
+TEST(a_build_folder_that_cannot_be_written)
+{
+    OWNED char *build = folder_path(*state, "build"),
+               *wanted =
+                   xasprintf("the build folder %s can't be written: Not a directory; set BUILD to another\n", build);
+    char *said;
+    folder_write(*state, "build", "");
+    assert_int_equal(probe(*state, "CUDA=0", &said), EXIT_CODE_USAGE);
+    assert_string_equal(said, wanted);
+    assert_int_equal(remove(build), 0);
+    free(said);
+}
+
 TEST(a_wrong_place_is_refused)
 {
     char *said, *empty = folder_path(*state, "empty"), *environment = xasprintf("CUDA=0 MPI_HOME='%s'", empty);

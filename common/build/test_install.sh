@@ -69,7 +69,8 @@ for bench in "$prefix"/bin/bench_*; do
 done
 mkdir -p "$work/mine/results" && cp -R results/h100-x2 "$work/mine/results/machine"
 if [ -x "$prefix/bin/stepbench-report" ]; then
-    check 'the installed programs draw figures' "$prefix/bin/stepbench-plots" "$work/mine/results/machine"
+    check 'the installed programs draw figures' bash -c "cd '$work/mine/results/machine' &&
+        '$prefix/bin/stepbench-plots' . && ls '$work'/mine/plots/machine/*.svg"
     check 'and the installed report shows them' bash -c "cd '$work/mine' && '$prefix/bin/stepbench-report' results/machine &&
         { ! command -v gnuplot || grep -q '<svg' results/machine/report.html; }"
 fi

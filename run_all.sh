@@ -8,6 +8,7 @@ if [ -z "${BASH_VERSION:-}" ]; then # `sh run_all.sh`; what follows is read only
 fi
 set +o posix # bash that was called as sh
 set -u
+export LC_ALL=C # awk and sort may want commas in numbers elsewhere.
 unset CDPATH # By it, cd goes to another checkout.
 cd "$(dirname "$0")" || exit 1
 

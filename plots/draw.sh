@@ -6,6 +6,7 @@
 # recordings that figures/<name>.sh reads. From the environment: BENCHES, the folder of the benches, by default the
 # project's root; REPORT, the report program, by default build/report.
 set -eu
+export LC_ALL=C # awk and sort may want commas in numbers elsewhere.
 unset CDPATH # By it, cd prints a line, or goes elsewhere.
 plots=$(cd "$(dirname "$0")" && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ ! -d "$1" ]; then

@@ -328,6 +328,17 @@ TEST_WITH(any_shell_will_do, tree_create, folder_remove)
     }
 }
 
+/* Where numbers have commas, awk and sort would take 2.5 for 2. */
+TEST_WITH(numbers_have_points_everywhere, tree_create, folder_remove)
+{
+    OWNED char *make = xasprintf("localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >/dev/null 2>&1", (char *)*state);
+    if (system(make) != 0)
+        skip();
+    OWNED char *said =
+        said_by(*state, "LOCPATH=$PWD LC_ALL=de_DE.UTF-8 bash run_all.sh --only one --dry-run", EXIT_CODE_OK);
+    text_has(said, "2.5 GiB");
+}
+
 /* By CDPATH, cd may find another folder of this name first. */
 TEST_WITH(it_runs_where_it_lies, tree_create, folder_remove)
 {

@@ -67,6 +67,16 @@ static bool drawn(const char *folder, const char *name)
     return access(path, F_OK) == 0;
 }
 
+/* Scripts of figures compute with awk, to which 2.5 is 2 where numbers have commas. */
+TEST_IN_FOLDER(numbers_have_points_everywhere)
+{
+    make_project(*state, "figure\\tflash_latency\\n");
+    folder_write(*state, "plots/figures/flash_latency.sh", "[ \"$LC_ALL\" = C ]\n");
+    setenv("LC_ALL", "de_DE.UTF-8", 1);
+    expect_draw(*state, EXIT_CODE_OK, " figures in ");
+    unsetenv("LC_ALL");
+}
+
 TEST_IN_FOLDER(benches_name_their_figures)
 {
     make_project(*state, "figure\\tflash_latency\\nfigure\\tflash_latency\\nfigure\\tflash_tflops\\n");

@@ -156,6 +156,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         wrong = "--load-ranks asks for more ranks than --ranks has";
     else if (!*option_text(o, "folder"))
         wrong = "--folder needs a name";
+    else
+        wrong = checkpoint_folder_problem(option_text(o, "folder"));
     if (wrong)
         snprintf(msg, msg_bytes, "%s", wrong);
     return !wrong && model_options_validate(o, msg, msg_bytes) && model_mesh_validate(o, msg, msg_bytes);

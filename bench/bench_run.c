@@ -137,6 +137,10 @@ static const bench_run run_table[] = {
 static const char *folder_problem(const options *o)
 {
     size_t cases = 1, saving = 0;
+    const char *folder = checkpoint_folder_problem(option_text(o, "folder")),
+               *from = checkpoint_folder_problem(option_text(o, "resume-run"));
+    if (folder || from)
+        return folder ? folder : from;
     for (const option_spec *s = option_table; s->name; s++)
         cases *= s->flags & OPTION_LIST ? option_count(o, s->name) : 1;
     for (size_t i = 0; i < options_variant_count(o); i++)

@@ -4,16 +4,17 @@
 #pragma once
 
 #include "bench/ddp/case.h"
+#include "common/checkpoint/folder.h"
 #include "common/replica/state.h"
 
 typedef struct saving {
     ddp_case *k;
     replica *r;
-    replica_state *x;     /* of a member, as is saver */
-    char folder[512];     /* below --folder, of this run alone; removed at the end */
-    int lock;             /* rank 0's */
-    checkpoint_way way;   /* as it can be had */
-    int writers, readers; /* files that a rank writes at once; threads that load */
+    replica_state *x;                     /* of a member, as is saver */
+    char folder[CHECKPOINT_FOLDER_BYTES]; /* below --folder, of this run alone; removed at the end */
+    int lock;                             /* rank 0's */
+    checkpoint_way way;                   /* as it can be had */
+    int writers, readers;                 /* files that a rank writes at once; threads that load */
     bool direct;
     checkpoint_saver *saver;
 } saving;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "bench/ddp/case.h"
+#include "common/checkpoint/folder.h"
 #include "common/core/stats.h"
 #include "common/data/loader.h"
 #include "common/replica/state.h"
@@ -46,7 +47,7 @@ typedef struct run_past {            /* a step on all ranks */
 } run_past;
 
 typedef struct run_save { /* see save.h */
-    char folder[512];
+    char folder[CHECKPOINT_FOLDER_BYTES];
     bool kept;            /* the user named it; else it is removed */
     int lock, past;       /* of rank 0: the folder's, and the descriptor of losses.bin; -1 */
     int64_t every, noted; /* steps between saves; that losses.bin has */

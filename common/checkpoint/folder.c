@@ -281,6 +281,13 @@ static void sync_parent(const char *folder)
     free(parent);
 }
 
+const char *checkpoint_folder_problem(const char *folder)
+{
+    return strlen(folder) > CHECKPOINT_FOLDER_BYTES - 32
+               ? "the name of a folder of checkpoints has at most 480 characters"
+               : NULL;
+}
+
 int checkpoint_folder_open(const char *folder, char *why, size_t why_bytes)
 {
     if (!make_folders(folder)) {

@@ -12,6 +12,11 @@
 
 #include "common/checkpoint/layout.h"
 
+/* What programs keep of a folder's name. NULL, or a sentence: with a program's own addition, the name would be cut, and be another
+ * folder's. */
+enum { CHECKPOINT_FOLDER_BYTES = 512 };
+const char *checkpoint_folder_problem(const char *folder);
+
 /* Makes the folder and takes it; what a run that died has left is removed, if the folder is one of ours. Returns a lock for
  * checkpoint_folder_close, or -1 with a sentence. */
 int checkpoint_folder_open(const char *folder, char *why, size_t why_bytes);

@@ -74,6 +74,22 @@ TEST(folders_that_cannot_be_made_are_refused)
     expect_refusals(*state, table, sizeof table / sizeof *table);
 }
 
+/* A name that is cut is another folder's, whose checkpoints would be removed at the end. */
+TEST(folders_whose_names_would_be_cut_are_refused)
+{
+    static const char *const calls[][2] = {{"bench_checkpoint", "--dry-run --folder"},
+                                           {"bench_run", "--dry-run --variant save --folder"},
+                                           {"bench_run", "--dry-run --variant save --resume-run"}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        for (int length = 480; length <= 481; length++) {
+            int code;
+            OWNED char *arguments = xasprintf("%s %0*d", calls[i][1], length, 0),
+                       *said = complaint_of(*state, calls[i][0], arguments, &code);
+            if (length == 480 ? code != 0 : code != EXIT_CODE_USAGE || !strstr(said, "at most 480 characters"))
+                fail_msg("%s %s of %d characters: exit code %d: %s", calls[i][0], calls[i][1], length, code, said);
+        }
+}
+
 /* Ranks that share a sequence have its parts: with the same --batch and --seq, one of them has fewer tokens. */
 TEST(shared_sequences_are_not_refused)
 {

@@ -32,8 +32,11 @@ case $1 in
         # takes a block of 4 KiB, too.
         awk -v machine="$machine" -v plain="$plain" '
             { name = $0; for (i = 0; i < 5; i++) sub(/^[^ ]+ +/, "", name)
+              folder = name; sub(/\/.*/, "", folder)
+              renamed = folder != machine && folder ~ "^" plain "$" ? "; if it was renamed, call it " folder ".tar.gz again" : ""
               bytes += $3 + 4096; path = "^" machine "/(" plain "/)?" plain "$" }
-            !/^-/ || name !~ path { print "is no plain file of the folder " machine ": " name; exit }
+            !/^-/ || name !~ path {
+                print "is no plain file of the folder " machine ": " name renamed; exit }
             name !~ /\.csv$|\/checks\/|^[^\/]*\/report\.md$/ || name ~ /\/gemm_choices\.csv$/ {
                 print "is nothing that make pack packs: " name; exit }
             bytes > 67108864 { print "holds more than 64 MiB"; exit }' "$work/list" >"$work/why"

@@ -2,10 +2,12 @@
 /* common/build/results.sh: what is packed comes out as it was; of a stranger's file nothing leaves the folder of its machine. */
 #include "tests/support/test.h"
 
-/* Runs the commands in the folder, with $sh as the script; its exit code. What it says is in `said`. */
+/* Runs the commands in the folder, in which `results` is the script; its exit code. What it says is in `said`. */
 static int run(const char *folder, const char *commands, char **said)
 {
-    OWNED char *line = xasprintf("sh=$PWD/common/build/results.sh; cd '%s' && { %s; } 2>&1", folder, commands);
+    OWNED char *line = xasprintf(
+        "script=$PWD/common/build/results.sh; results() { bash \"$script\" \"$@\"; }; cd '%s' && { %s; } 2>&1", folder,
+        commands);
     int code;
     *said = command_text(line, &code);
     return code;
@@ -18,14 +20,17 @@ TEST_IN_FOLDER(a_machine_is_packed_and_unpacked)
         run(*state,
             "mkdir -p results/box-x1/run results/box-x1/checks && echo a,b >results/box-x1/bench_flash.csv && "
             "echo c >results/box-x1/run/log.csv && echo d >results/box-x1/checks/said.txt && "
-            "echo e >results/box-x1/report.html && bash $sh pack results/box-x1 && "
-            "bash $sh unpack box-x1.tar.gz in && rm results/box-x1/report.html && diff -r results in",
+            "echo e >results/box-x1/report.html && results pack results/box-x1 && "
+            "results unpack box-x1.tar.gz in && rm results/box-x1/report.html && diff -r results in",
             &said),
         0);
     assert_string_equal(said, "box-x1.tar.gz\nin/box-x1\n");
     OWNED char *again = NULL;
-    assert_int_equal(run(*state, "bash $sh unpack box-x1.tar.gz in", &again), 2);
+    assert_int_equal(run(*state, "results unpack box-x1.tar.gz in", &again), 2);
     text_has(again, "in/box-x1 is there already");
+    OWNED char *renamed = NULL;
+    assert_int_equal(run(*state, "mv box-x1.tar.gz mine.tar.gz && results unpack mine.tar.gz in", &renamed), 2);
+    text_has(renamed, "if it was renamed, call it box-x1.tar.gz again");
 }
 
 TEST_IN_FOLDER(what_strangers_send_stays_in_its_folder)
@@ -50,7 +55,7 @@ TEST_IN_FOLDER(what_strangers_send_stays_in_its_folder)
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         OWNED char *said = NULL,
-                   *commands = xasprintf("rm -rf in box && mkdir -p box && { %s; } && bash $sh unpack box.tar.gz in",
+                   *commands = xasprintf("rm -rf in box && mkdir -p box && { %s; } && results unpack box.tar.gz in",
                                          files[i].make);
         assert_int_equal(run(*state, commands, &said), 2);
         text_has(said, files[i].why);

@@ -53,7 +53,7 @@ CUDA    ?= 1
 PREFIX  ?= /usr/local
 VERSION := $(shell sed -n 's/.*STEPBENCH_VERSION "\(.*\)"/\1/p' common/core/version.h)
 RESULTS ?= $(filter-out results/published/ results/small/,$(sort $(dir $(wildcard results/*/bench_*.csv))))
-# A stranger's file may have any name: to make and to the shell it is text. By CDPATH, cd prints, and may go elsewhere.
+# A stranger's file may have any name: to make and to the shell it is text. With CDPATH set, cd prints, and may go elsewhere.
 unexport FILE CDPATH
 ifeq ($(origin CC),default)
 CC := cc

@@ -9,7 +9,7 @@ fi
 set +o posix # bash that was called as sh
 set -u
 export LC_ALL=C # awk and sort may want commas in numbers elsewhere.
-unset CDPATH # By it, cd goes to another checkout.
+unset CDPATH # With it set, cd goes to another checkout.
 cd "$(dirname "$0")" || exit 1
 
 usage() {

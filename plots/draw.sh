@@ -7,7 +7,7 @@
 # project's root; REPORT, the report program, by default build/report.
 set -eu
 export LC_ALL=C # awk and sort may want commas in numbers elsewhere.
-unset CDPATH # By it, cd prints a line, or goes elsewhere.
+unset CDPATH # With it set, cd prints a line, or goes elsewhere.
 plots=$(cd "$(dirname "$0")" && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ ! -d "$1" ]; then
     [ $# -ne 1 ] && [ $# -ne 2 ] || echo "plots/draw.sh: $1 is not a folder" >&2

@@ -8,7 +8,7 @@
 # STEPBENCH_COMMIT, which is anybody's word, goes before an archive's commit (make dist), and that before git's.
 set -u
 export LC_ALL=C
-unset CDPATH # By it, cd prints a line, or goes to another checkout.
+unset CDPATH # With it set, cd prints a line, or goes to another checkout.
 cd "$(dirname "$0")/../.." || exit 1
 
 # The archive's commit differs between a checkout and its archive; hidden files and those that end in ~ are an editor's.

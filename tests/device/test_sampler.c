@@ -97,18 +97,20 @@ TEST(windows_make_the_conditions_of_a_case)
     close_fake(d);
 }
 
-/* A window of days keeps as many readings as one of minutes, from its begin to its end. */
+/* A window of days keeps as many readings as one of minutes, from its begin to its end. It ends between two times at which it is
+ * thinned out, after 32768 and 40960 readings: right behind one, the lag at its begin makes it a few readings short of half. */
 TEST(a_long_window_is_thinned_out)
 {
+    enum { ENOUGH = 36000 };
     device *d = open_fake(1e-6);
     const double begun_s = host_seconds();
     fake_readings = 0;
     device_sense_begin(d);
-    while (fake_readings < 40000 && host_seconds() - begun_s < 30)
+    while (fake_readings < ENOUGH && host_seconds() - begun_s < 30)
         usleep(10 * 1000);
     const device_window w = device_sense_end(d, true);
     const device_conditions c = device_state(d);
-    assert_true(fake_readings >= 40000);
+    assert_true(fake_readings >= ENOUGH);
     assert_in_range(c.readings, 8192, 16384);
     assert_true(fabs(w.energy_w / 650 - 1) < 0.05 && w.power_w == 650 && w.sm_mhz == 1800);
     close_fake(d);

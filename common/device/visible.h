@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What CUDA_VISIBLE_DEVICES leaves of a machine's GPUs, by its text alone: CUDA takes its entries in order and stops at the
- * first that names no GPU. Whether a UUID is there only CUDA can say. And whether a
- * setting keeps them from each other's memory. */
+ * first that names no GPU. Whether a UUID is there only CUDA can say. And whether a setting keeps them from each other's memory. */
 #pragma once
 
 #include <stdbool.h>

@@ -32,16 +32,10 @@ static const char *newest_run(const csv *c, const char *variant, const char *col
     return newest;
 }
 
-static csv *open_results(const char *dir, const char *name)
-{
-    OWNED char *path = xasprintf("%s/%s", dir, name);
-    return rows_read(path);
-}
-
 /* Bytes a second; NAN when it was never measured. */
 static double measured_bus(const char *dir)
 {
-    OWNED_CSV csv *c = open_results(dir, "bench_allreduce.csv");
+    OWNED_CSV csv *c = rows_of_bench(dir, "bench_allreduce");
     const char *run = newest_run(c, NULL, "busbw_gb_s");
     double best = NAN;
     for (size_t i = 0; run && i < c->rows; i++)
@@ -52,7 +46,7 @@ static double measured_bus(const char *dir)
 
 static double measured_link(const char *dir)
 {
-    OWNED_CSV csv *c = open_results(dir, "bench_roofline.csv");
+    OWNED_CSV csv *c = rows_of_bench(dir, "bench_roofline");
     const char *run = newest_run(c, "p2p", "gb_s");
     double slowest = NAN, most_bytes = 0;
     for (size_t i = 0; run && i < c->rows; i++) {

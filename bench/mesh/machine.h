@@ -17,7 +17,6 @@ typedef struct planner_machine {
         uncalibrated[512]; /* a sentence, or "": no rates; some are a table's, and no step calibrates them */
 } planner_machine;
 const planner_machine *planner_machine_of(session *s, const char *model, const mesh_job *j);
-csv *planner_rows(const planner_machine *m, const char *bench); /* NULL: there are none */
 /* It is ok, of that commit, and of several ranks only if their GPUs reach each other's memory, or not, as in this session. */
 bool planner_row_counts(const planner_machine *m, const csv *c, size_t row);
 bool planner_row_of(const csv *c, size_t row, const mesh_job *j); /* it is of that model */

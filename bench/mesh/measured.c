@@ -14,6 +14,7 @@
 #include "common/core/output.h"
 #include "common/core/stats.h"
 #include "common/core/text.h"
+#include "common/session/ceiling.h"
 
 /* ---- the ways ---- */
 
@@ -225,7 +226,7 @@ static void look_up(session *s, const planner_machine *m, const asked *q, const 
     }
     wanted(q, x, &out->plan, pairs, sizeof pairs);
     OWNED char *path = xasprintf("%s/%s.csv", m->dir, x->bench);
-    csv *c = planner_rows(m, x->bench);
+    csv *c = rows_of_bench(m->dir, x->bench);
     size_t at = 0;
     out->measured = find(m, c, q, x, pairs, out->plan.axes.cp, &at);
     out->plan.even = out->measured && csv_is(c, at, "balance", "even");

@@ -17,12 +17,6 @@
 #include "common/session/ceiling.h"
 #include "common/train/tune/choices.h"
 
-csv *planner_rows(const planner_machine *m, const char *bench)
-{
-    OWNED char *path = xasprintf("%s/%s.csv", m->dir, bench);
-    return rows_read(path);
-}
-
 bool planner_row_counts(const planner_machine *m, const csv *c, size_t row)
 {
     return csv_is(c, row, "status", "ok") && (!m->commit[0] || csv_is(c, row, "commit", m->commit)) &&
@@ -43,7 +37,7 @@ static void products(planner_machine *m)
 {
     OWNED char *path = xasprintf("%s/gemm_choices.csv", m->dir);
     choices *known = choices_open(m->gpu, path, false);
-    csv *c = planner_rows(m, "bench_roofline");
+    csv *c = rows_of_bench(m->dir, "bench_roofline");
     for (size_t i = 0; c && i < c->rows; i++) {
         const double size = csv_real(c, i, "size"), rate = 1e12 * csv_real(c, i, "tflops");
         double s[3] = {size, size, size};
@@ -65,7 +59,7 @@ static void products(planner_machine *m)
 /* Steps of one GPU are graphs. */
 static void launches(planner_machine *m)
 {
-    csv *c = planner_rows(m, "bench_roofline");
+    csv *c = rows_of_bench(m->dir, "bench_roofline");
     double host = 0, graph = 0;
     for (size_t i = 0; c && i < c->rows; i++) {
         if (planner_row_counts(m, c, i) && csv_is(c, i, "variant", "launch"))
@@ -84,7 +78,7 @@ static void launches(planner_machine *m)
  * place counts. */
 static void attention(planner_machine *m, const mesh_job *j)
 {
-    csv *c = planner_rows(m, "bench_flash");
+    csv *c = rows_of_bench(m->dir, "bench_flash");
     for (int alike = 0; alike <= 1; alike++)
         for (size_t i = 0; c && i < c->rows; i++) {
             const double head_dim = csv_real(c, i, "head_dim"), seq = csv_real(c, i, "seq");
@@ -106,7 +100,7 @@ static void calls(planner_machine *m)
 {
     static const char *const names[] = {
         [MESH_GATHER] = "all-gather", [MESH_SCATTER] = "reduce-scatter", [MESH_SUM] = "all-reduce"};
-    csv *c = planner_rows(m, "bench_allreduce");
+    csv *c = rows_of_bench(m->dir, "bench_allreduce");
     for (int graph = 0; graph <= 1; graph++)
         for (size_t i = 0; c && i < c->rows; i++)
             for (int call = 0; call < MESH_CALLS; call++) {
@@ -278,7 +272,7 @@ const planner_machine *planner_machine_of(session *s, const char *model, const m
     m->dir = s->results_dir;
     m->rates = *mesh_machine_find("h200");
     m->rates.share = 1e12 * ceiling_tflops(NULL, m->dir, "bf16") / m->rates.peak;
-    csv *c = planner_rows(m, "bench_transformer");
+    csv *c = rows_of_bench(m->dir, "bench_transformer");
     newest(m, c, j);
     if (m->rates.share > 0) {
         products(m);

@@ -171,7 +171,7 @@ static void load_newest(run *x, const char *folder, int64_t oldest, checkpoint *
 static void read_past(run *x, const char *folder)
 {
     OWNED char *path = xasprintf("%s/losses.bin", folder);
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait for its writer */
+    const int fd = checkpoint_file_open(path);
     const size_t bytes = (size_t)x->first * sizeof *x->past;
     x->past = xcalloc((size_t)x->first + 1, sizeof *x->past);
     if (fd < 0 || pread(fd, x->past, bytes, 0) != (ssize_t)bytes) {

@@ -391,11 +391,16 @@ bool checkpoint_write_text(const char *folder, const char *name, const char *tex
     return ok;
 }
 
+int checkpoint_file_open(const char *path)
+{
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
 char *checkpoint_read_text(const char *folder, const char *name, size_t *bytes, char *why, size_t why_bytes)
 {
     enum { MOST = 100 << 20 };
     char *path = xasprintf("%s/%s", folder, name), *text = NULL;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait for its writer */
+    const int fd = checkpoint_file_open(path);
     struct stat st;
     *bytes = 0;
     if (fd < 0 || fstat(fd, &st) != 0) {

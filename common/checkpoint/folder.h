@@ -31,6 +31,8 @@ int checkpoint_folder_partial(const char *folder); /* incomplete ones */
 char *checkpoint_path(const char *folder, int64_t step); /* of a complete one; caller frees */
 char *checkpoint_partial_path(const char *folder, int64_t step, int attempt);
 
+/* A descriptor to read a file by; -1 with errno. A FIFO in its place, which would wait for its writer, has no bytes. */
+int checkpoint_file_open(const char *path);
 /* Writes and syncs a small file; reads one. The text is NULL with a sentence when that fails; caller frees. */
 bool checkpoint_write_text(const char *folder, const char *name, const char *text, char *why, size_t why_bytes);
 char *checkpoint_read_text(const char *folder, const char *name, size_t *bytes, char *why, size_t why_bytes);

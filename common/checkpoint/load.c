@@ -40,8 +40,7 @@ static bool read_all(int fd, char *to, int64_t bytes, int64_t offset)
 static int open_file(const checkpoint *c, int f)
 {
     OWNED char *path = xasprintf("%s/%s", c->path, c->m.layout->file[f].name);
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait for its writer */
-    return fd;
+    return checkpoint_file_open(path);
 }
 
 static bool file_is_whole(const checkpoint *c, int f, char *why, size_t why_bytes)

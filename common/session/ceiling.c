@@ -20,6 +20,12 @@ csv *rows_read(const char *path)
     return c;
 }
 
+csv *rows_of_bench(const char *results_dir, const char *bench)
+{
+    OWNED char *path = xasprintf("%s/%s.csv", results_dir, bench);
+    return rows_read(path);
+}
+
 bool same_run(const session *s, const csv *c, size_t row)
 {
     return csv_is(c, row, "campaign", rows_campaign(s->rows)) && csv_is(c, row, "gpu_uuid", rows_gpu_uuid(s->rows)) &&
@@ -61,12 +67,6 @@ static bool counts(const session *s, const csv *c, size_t row)
     return csv_is(c, row, "status", "ok") && (!s || same_run(s, c, row));
 }
 
-static csv *rows_of(const char *results_dir)
-{
-    OWNED char *path = xasprintf("%s/bench_roofline.csv", results_dir);
-    return rows_read(path);
-}
-
 /* 16-bit products that make one of fp32; 1 where there are none. */
 static int products_of(const char *dtype)
 {
@@ -78,7 +78,7 @@ double ceiling_tflops(const session *s, const char *results_dir, const char *dty
     const int products = products_of(dtype);
     if (products > 1)
         return ceiling_tflops(s, results_dir, "bf16") / products;
-    OWNED_CSV csv *c = rows_of(results_dir);
+    OWNED_CSV csv *c = rows_of_bench(results_dir, "bench_roofline");
     double most = NAN;
     for (size_t i = 0; c && i < c->rows; i++)
         if (counts(s, c, i) && strncmp(csv_cell(c, i, "variant"), "gemm", 4) == 0 && csv_is(c, i, "dtype", dtype))
@@ -88,7 +88,7 @@ double ceiling_tflops(const session *s, const char *results_dir, const char *dty
 
 double ceiling_copy_gb_s(const session *s, const char *results_dir)
 {
-    OWNED_CSV csv *c = rows_of(results_dir);
+    OWNED_CSV csv *c = rows_of_bench(results_dir, "bench_roofline");
     double most = NAN, most_bytes = 0;
     for (size_t i = 0; c && i < c->rows; i++) {
         double bytes = csv_real(c, i, "bytes"), gb_s = csv_real(c, i, "gb_s");

@@ -9,6 +9,7 @@
 /* Whether a stored row is from this run, or from its ./run_all.sh, and from this GPU. Speed-ups and shares
  * compare such rows alone: another GPU of the same name, or the same one on another day, is a few percent off. */
 csv *rows_read(const char *path); /* csv_read of stored rows, with what same_run wants to know of their runs */
+csv *rows_of_bench(const char *results_dir, const char *bench); /* rows_read of its file there; NULL: there is none */
 bool same_run(const session *s, const csv *c, size_t row);
 /* Several ranks have other rates where their GPUs are kept from each other's memory: such a row is like this process, or has one rank. */
 bool same_peers(const csv *c, size_t row);

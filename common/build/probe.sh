@@ -100,8 +100,8 @@ cc_version=$($CC --version | head -n 1)
 set_mk CC_VERSION "$cc_version"
 row 'C compiler' found "$CC: $cc_version"
 
-# Of 200 test programs: a gold that cannot link what this compiler builds is as good as none.
-if try gold cc $CXX -fuse-ld=gold @ -lstdc++ <<<'#include <string>
+# CC links the test programs, C++ in them or not: another compiler's gold says nothing about what this one's finds.
+if try gold cc $CC -fuse-ld=gold @ -lstdc++ <<<'#include <string>
     int main(int argc, char **argv) { return std::string(argv[0]).size() == (size_t)argc; }'; then
     set_mk TEST_LINKER -fuse-ld=gold
 fi

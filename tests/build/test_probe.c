@@ -68,6 +68,21 @@ TEST(the_reason_for_no_cuda_is_right)
     free(config);
 }
 
+/* CC links the tests: a gold that works for CXX alone would fail each of them. */
+TEST(gold_is_tried_with_the_compiler_that_links)
+{
+    OWNED char *config = folder_path(*state, "build/config.mk"), *cc = folder_path(*state, "cc"),
+               *no_gold = xasprintf("CUDA=0 CC='%s'", cc);
+    char *said;
+    folder_program(*state, "cc", "#!/bin/sh\ncase \" $* \" in *' -fuse-ld=gold '*) exit 1 ;; esac\n");
+    for (int without = 0; without < 2; without++) {
+        assert_int_equal(probe(*state, without ? no_gold : "CUDA=0", &said), EXIT_CODE_OK);
+        free(said);
+        OWNED char *text = file_text(config);
+        assert_int_equal(!strstr(text, "TEST_LINKER := -fuse-ld=gold\n"), without);
+    }
+}
+
 /* An nvcc that compiles everything, and knows two architectures. */
 TEST(an_architecture_that_nvcc_lacks)
 {

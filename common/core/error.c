@@ -15,11 +15,11 @@
 
 #include "common/core/clock.h"
 
-enum { PHASE_BYTES = 256, MESSAGE_BYTES = 4096 };
+enum { PROGRAM_BYTES = 128, PHASE_BYTES = 256, MESSAGE_BYTES = 4096 };
 
 static pthread_mutex_t phase_lock = PTHREAD_MUTEX_INITIALIZER;
 static char phase_text[PHASE_BYTES];
-static char program[128] = "stepbench";
+static char program[PROGRAM_BYTES] = "stepbench";
 
 char *text_printable(char *text)
 {
@@ -27,6 +27,17 @@ char *text_printable(char *text)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
     return text;
+}
+
+/* On stderr by one write: lines of ranks that share it stay whole. From glibc 2.37 on, fprintf writes a line in parts. */
+static void line(const char *fmt, ...)
+{
+    char text[PROGRAM_BYTES + MESSAGE_BYTES + PHASE_BYTES + sizeof ":  (while: )\n"];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    fputs(text, stderr);
 }
 
 /* With STEPBENCH_PHASES set, a line on stderr for each phase that ends: of which process, how long it took, its name. */
@@ -37,7 +48,7 @@ static void phase_report(const char *next)
     if (strcmp(phase_text, next) == 0)
         return;
     if (*phase_text && getenv("STEPBENCH_PHASES"))
-        fprintf(stderr, "%s[%d]: %8.3f s: %s\n", program, (int)getpid(), now - since, phase_text);
+        line("%s[%d]: %8.3f s: %s\n", program, (int)getpid(), now - since, phase_text);
     since = now;
 }
 
@@ -82,9 +93,9 @@ static void message(const char *fmt, va_list args, const char *phase)
     vsnprintf(text, sizeof text, fmt, args);
     text_printable(text);
     if (phase && *phase)
-        fprintf(stderr, "%s: %s (while: %s)\n", program, text, phase);
+        line("%s: %s (while: %s)\n", program, text, phase);
     else
-        fprintf(stderr, "%s: %s\n", program, text);
+        line("%s: %s\n", program, text);
 }
 
 void warn(const char *fmt, ...)

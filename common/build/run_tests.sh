@@ -26,7 +26,8 @@ patient=' test_launch '
 # These take longest, and go first: the last one would run alone.
 long=' test_strange_files test_fsdp test_example test_course test_columns_tp test_float8_step test_figures_seen test_damaged_files '
 
-count() { grep -oE "\[  $1 *\] [0-9]+ test" "$2" | grep -oE '[0-9]+' | awk '{ n += $1 } END { print n + 0 }'; } # WORD LOG
+# From cmocka 1.1.7 on, the program's name may stand before the number.
+count() { sed -nE "s/.*\[  $1 *\] ([^ ]+: )?([0-9]+) test.*/\2/p" "$2" | awk '{ n += $1 } END { print n + 0 }'; } # WORD LOG
 
 # One program: its log, then its line and its counts.
 one() { # PROGRAM
@@ -57,7 +58,7 @@ one() { # PROGRAM
         if [ "$bad" = 0 ]; then
             printf '  ok    %-28s %4d passed%s  %d s\n' "$name" "$ok" "$([ "$skip" = 0 ] || echo ", $skip skipped")" \
                 $((SECONDS - start))
-            [ "$skip" = 0 ] || grep -E '^\[  SKIPPED \] [^0-9]' "$log" | sort -u | sed 's/^/        /'
+            [ "$skip" = 0 ] || grep -E '^\[  SKIPPED \] [^0-9 ][^ ]*$' "$log" | sort -u | sed 's/^/        /'
         else
             printf '  FAIL  %-28s %4d passed, %d failed (exit %d)\n' "$name" "$ok" "$bad" "$status"
             sed 's/^/        /' "$log"

@@ -32,16 +32,19 @@ static int code_of(pid_t pid)
 TEST_IN_FOLDER(failures_count)
 {
     folder_program(*state, "fine", "#!/bin/sh\necho '[  PASSED  ] 3 test(s).'\n");
-    folder_program(*state, "fails",
-                   "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; echo '[  FAILED  ] 2 test(s)'; exit 2\n");
+    folder_program(
+        *state, "fails",
+        "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; echo '[  FAILED  ] fails: 2 test(s), listed below:'; exit 2\n");
     folder_program(*state, "dies", "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; kill -SEGV $$\n");
     folder_program(*state, "test_clock",
-                   "#!/bin/sh\necho '[  SKIPPED ] 1 test(s)'\n"); /* one of those that run alone */
+                   "#!/bin/sh\necho '[  SKIPPED ] test_clock: 1 test(s), listed below:'\n"
+                   "echo '[  SKIPPED ] not_built'\n"); /* one of those that run alone */
     folder_program(*state, "empty", "#!/bin/sh\n");
     assert_int_equal(code_of(start(*state, "fine test_clock")), 0);
     assert_int_equal(code_of(start(*state, "fine fails dies test_clock empty")), 1);
     OWNED char *path = folder_path(*state, "out.txt"), *text = file_text(path);
     assert_non_null(strstr(text, "\n5 passed, 4 failed, 1 skipped\n"));
+    assert_non_null(strstr(text, " 0 passed, 1 skipped  0 s\n        [  SKIPPED ] not_built\n"));
 }
 
 /* Programs of two rooms may have one name and run at the same time. */

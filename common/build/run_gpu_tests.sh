@@ -38,10 +38,13 @@ trap 'trap "" INT TERM; kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 
 # One test, in the background: its log, then its verdict as a file's name.
 one() { # TITLE COMMAND...
-    local title=$1 log=$logs/$started.log status start=$SECONDS
+    local title=$1 log=$logs/$started.log status stop start=$SECONDS
     shift
+    stop=
+    trap 'stop=1' INT TERM # from before there is something to end
     "$@" </dev/null >"$log" 2>&1 &
     trap 'kill $! 2>/dev/null; wait; exit 1' INT TERM
+    [ -z "$stop" ] || { kill $!; wait; exit 1; }
     wait $!
     status=$?
     [ "$status" = 0 ] || ! grep -q ': nothing ran:' "$log" || return # an op that has no such dtype

@@ -29,9 +29,16 @@ long=' test_strange_files test_fsdp test_example test_course test_columns_tp tes
 # From cmocka 1.1.7 on, the program's name may stand before the number.
 count() { sed -nE "s/.*\[  $1 *\] ([^ ]+: )?([0-9]+) test.*/\2/p" "$2" | awk '{ n += $1 } END { print n + 0 }'; } # WORD LOG
 
+# Ends what timeout runs. timeout alone would leave a program that it has only just started.
+end() {
+    kill -- -"$1" 2>/dev/null || kill "$1" 2>/dev/null # its process group, once there is one
+    wait
+    exit 1
+}
+
 # One program: its log, then its line and its counts.
 one() { # PROGRAM
-    local program=$1 name log start=$SECONDS status ok bad skip
+    local program=$1 name log start=$SECONDS status stop ok bad skip
     name=$(basename "$program")
     log=$logs/${program//\//-}.log # two rooms may have programs of one name
     if [ "$program" = lint ]; then
@@ -41,8 +48,11 @@ one() { # PROGRAM
         bad=$(sed -n 's/.* \([0-9]*\) broken$/\1/p' "$log") bad=${bad:-0}
         skip=0
     else
+        stop=
+        trap 'stop=1' INT TERM # from before there is something to end
         timeout -k 10 600 "$program" >"$log" 2>&1 </dev/null &
-        trap 'kill $! 2>/dev/null; wait; exit 1' INT TERM
+        trap 'end $!' INT TERM
+        [ -z "$stop" ] || end $!
         wait $!
         status=$?
         ok=$(count PASSED "$log") bad=$(count FAILED "$log") skip=$(count SKIPPED "$log")

@@ -48,6 +48,10 @@ rule 'no line of SQL is longer than 120 bytes, but for the titles of figures' < 
     grep -nE '.{121}' plots/report/sections/*.sql plots/figures/*.sql | grep -v ':@draw ' | cut -c 1-100
 )
 
+rule "SQL rounds by round(): SQLite 3.43 to 3.45 cut off what printf('%.0f') rounds" < <(
+    grep -nF '%.0f' plots/report/sections/*.sql plots/figures/*.sql
+)
+
 # A launch without a stream runs on the legacy stream, which waits for every other one.
 rule 'a kernel launch names grid, block, shared memory and stream' < <(
     sources kernels | grep -E '\.cuh?$' | xargs -r awk '

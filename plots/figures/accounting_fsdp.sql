@@ -6,5 +6,5 @@ SELECT * FROM bench_accounting WHERE status = 'ok' AND variant IN ('memory', 'fs
 
 @draw accounting_fsdp: Devices for a model (d {max(d_model)}, F {max(d_ff)}, {max(blocks)} blocks)
 tokens = SELECT DISTINCT tokens FROM drawn ORDER BY tokens
-devices = SELECT DISTINCT printf('%.0f', device_memory) FROM drawn ORDER BY device_memory
+devices = SELECT DISTINCT printf('%d', device_memory) FROM drawn ORDER BY device_memory
 SELECT * FROM paper ORDER BY id

@@ -29,7 +29,7 @@ SELECT *, dense_rank() OVER (ORDER BY iif(:by = 'ranks', ranks, instr(:variants,
 names = SELECT char(34) || iif(:by = 'ranks', ranks, variant) || :suffix || char(34) FROM drawn GROUP BY series
     ORDER BY series
 modes := SELECT count(DISTINCT mode) FROM drawn
-list = SELECT DISTINCT printf('%.0f', bytes) FROM drawn ORDER BY bytes
+list = SELECT DISTINCT printf('%d', bytes) FROM drawn ORDER BY bytes
 SELECT *, bytes AS x, column1 AS panel, iif(column1 = 1, median_ms, busbw_gb_s) AS y,
     series + 20 * (mode = 'graph' AND EXISTS (SELECT 1 FROM rows WHERE mode = 'eager')) AS style
     FROM numbered, (VALUES (1), (2)) ORDER BY bytes, id

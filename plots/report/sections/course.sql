@@ -362,7 +362,7 @@ WHERE f.variant = 'fsdp' AND f.status = 'ok' AND f.precision = 'bf16' AND f.wire
 
 @problem communication_accounting (a) (2025): bench_accounting: memory and communication on paper
 
-Master weights, gradients and AdamW's two moments of P = {printf('%.0f', parameters)} parameters in fp32 are 16 P =
+Master weights, gradients and AdamW's two moments of P = {printf('%d', parameters)} parameters in fp32 are 16 P =
 {printf('%.2f', state_bytes / 1e9)} GB ({printf('%.1f', state_bytes / gib())} GiB), or {printf('%.2f', devices_exact)}
 devices of 80 GB, so {devices}. For the backward a token leaves {printf('%.2f', saved_per_token_bytes / 1e6)} MB in
 bf16; one more device holds those of {tokens_of_a_device} tokens.
@@ -374,7 +374,7 @@ A device holds 16 P / N + A/2 (1 + 1/N), with A the activations of the batch. It
 {(SELECT group_concat(iif(tokens = 0, 'without activations', 'with those of ' || tokens || ' tokens') || ' '
 || iif(devices IS NULL, 'for no N', 'from N = ' || devices || ' on'), '; ') FROM (SELECT * FROM paper
 WHERE variant = 'fsdp' AND device_memory = 9.5e10 ORDER BY tokens))}. No N holds more than
-{printf('%.0f', tokens_most)} tokens.
+{printf('%d', tokens_most)} tokens.
 @from paper WHERE variant = 'fsdp' AND device_memory = 9.5e10 AND tokens = 0
 
 @problem communication_accounting (c) (2025): bench_accounting: memory and communication on paper

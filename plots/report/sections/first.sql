@@ -132,7 +132,7 @@ UNION ALL SELECT bench, variant, options, 'fwd_ms', sustain_s, sustained_fwd_ms 
 UNION ALL SELECT bench, variant, options, 'bwd_ms', sustain_s, sustained_bwd_ms / bwd_ms FROM steady_bench_flash
 
 @view long
-SELECT nth, printf('%.2f times as long when busy for %.0f s', longer, sustain_s) AS said
+SELECT nth, printf('%.2f times as long when busy for %d s', longer, round(sustain_s)) AS said
 FROM of_rows w
 JOIN minutes s USING (bench, variant, options) WHERE s.part IS w.part AND longer > 0 GROUP BY nth
 
@@ -146,7 +146,7 @@ FROM bench_roofline WHERE status = 'ok' AND variant GLOB 'gemm*' AND dtype IN ('
 @into first
 SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value,
     substr(m.value, 1, instr(m.value || ', median', ', median') - 1) AS brief,
-    iif(m.share IS NULL, '', trim(m.more || printf(' %.0f %%', m.share))) AS share,
+    iif(m.share IS NULL, '', trim(m.more || printf(' %d %%', round(m.share)))) AS share,
     coalesce(p.peer || printf(' %.2f', p.ratio) || iif(p.low IS NULL, '', printf(' [%.2f, %.2f]', p.low, p.high)),
     r.peer || ': not compared, ' || substr(r.why, 1, instr(r.why || ':', ':') - 1), '') AS peer,
     coalesce(a.said || coalesce('; ' || l.said, ''), l.said) AS runs

@@ -347,7 +347,7 @@ FROM pairs
 -- within 2 %. A step's is said with the share of the peak that it reaches, and of the time in which its GPU works.
 @into strongest
 SELECT *, peer || printf(' %.2f', ratio) || iif(low IS NULL, '', printf(' [%.2f, %.2f]', low, high)) || ', ' || place
-    || iif(their_mfu > 0, printf('; MFU %.0f %%, GPU busy %.0f %%', their_mfu, busy), '') AS said, CASE
+    || iif(their_mfu > 0, printf('; MFU %d %%, GPU busy %d %%', round(their_mfu), round(busy)), '') AS said, CASE
     WHEN coalesce(low, ratio - 0.02) > 1 THEN 'slower'
     WHEN coalesce(high, ratio + 0.02) < 1 THEN 'faster'
     ELSE 'same' END AS verdict

@@ -28,7 +28,7 @@ SELECT status, precision, size, seq AS "S:", pm(fwd_mean_ms, fwd_std_ms) AS "for
 FROM steps s NATURAL
 JOIN level ORDER BY (SELECT min(id) FROM steps p WHERE p.precision = s.precision), size_place(size), seq
 
-AdamW alone reaches {opt_tb_s} TB/s and would take {printf('%.0f', 100 * opt_alone_ms / step_ms)} % of the step of
+AdamW alone reaches {opt_tb_s} TB/s and would take {printf('%d', round(100 * opt_alone_ms / step_ms))} % of the step of
 {size}, S {seq}, {precision}.
 @from (SELECT * FROM steps NATURAL JOIN level WHERE status = 'ok' AND opt_alone_ms / step_ms > 0
     ORDER BY opt_alone_ms / step_ms DESC LIMIT 1)

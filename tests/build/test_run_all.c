@@ -179,6 +179,8 @@ TEST_WITH(peers_are_told_what_they_stand_beside, tree_create, folder_remove)
                  {"--only one --peers", "--out results/lab --beside one"},
                  {"--only one --cases a --peer-seconds 9", "--out results/lab --beside one --cases a --timeout 9"},
                  {"--only more,one --full-loads", "--out results/lab --full-loads --beside more,one"}};
+    if (system("python3 -c 0 >/dev/null 2>&1") != 0)
+        skip();
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         plant(*state, "tests/peers/peers.py",
               "import os, sys\nsame = os.path.samestat(os.fstat(9), os.stat('build/.run_all.lock'))\n"

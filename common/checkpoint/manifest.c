@@ -185,9 +185,12 @@ static const char *get_text(getter *g, const char *name)
 static void get_copy(getter *g, const char *name, char *out, size_t out_bytes)
 {
     const char *text = get_text(g, name);
-    if (strlen(text) >= out_bytes)
+    const size_t bytes = strlen(text) + 1;
+    *out = '\0';
+    if (bytes > out_bytes)
         g->missing = g->missing ? g->missing : name;
-    snprintf(out, out_bytes, "%s", text);
+    else
+        memcpy(out, text, bytes);
 }
 
 static double get_real(getter *g, const char *name)

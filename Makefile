@@ -42,6 +42,9 @@
 ##   SETUP=0 (install nothing)  V=1 (whole command lines)  CC CXX NVCC OPT CFLAGS CPPFLAGS NVCCFLAGS LDFLAGS
 ##   WERROR=-Werror (warnings end the build, as in CI)  CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME
 
+# A stranger's file may have any name: to make and to the shell it is text. This comes before the first $(shell), which gets
+# what is exported from make 4.4 on. With CDPATH set, cd prints, and may go elsewhere.
+unexport FILE CDPATH
 BUILD   ?= build
 # -g1: functions and lines, all that a backtrace needs, in a third of the size of -g.
 OPT     ?= -O3 -g1
@@ -53,8 +56,6 @@ CUDA    ?= 1
 PREFIX  ?= /usr/local
 VERSION := $(shell sed -n 's/.*STEPBENCH_VERSION "\(.*\)"/\1/p' common/core/version.h)
 RESULTS ?= $(filter-out results/published/ results/small/,$(sort $(dir $(wildcard results/*/bench_*.csv))))
-# A stranger's file may have any name: to make and to the shell it is text. With CDPATH set, cd prints, and may go elsewhere.
-unexport FILE CDPATH
 ifeq ($(origin CC),default)
 CC := cc
 endif

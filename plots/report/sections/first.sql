@@ -35,16 +35,29 @@ driver {(SELECT value FROM facts WHERE key = 'driver')}, CUDA
 -- Throughput is over all steps; columns are for the median step, which stands beside it.
 @view steps
 SELECT *, coalesce(step_ms / step_mean_ms, 1) AS mean_,
-    coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_ FROM default_steps
+    coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_,
+    row_number() OVER (PARTITION BY size, seq ORDER BY overlap <> 'auto', id DESC) = 1 AS chosen FROM default_steps
 WHERE status = 'ok' AND variant = 'graph' AND precision = 'bf16' AND mode = 'train-step' AND batch = 4
     AND recompute = 'none' AND attention = 'flash' AND coalesce(cold, 0) = 0 AND warmup = 5
     AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
     AND coalesce(custom, 0) = 0
 
+-- Llama 3 8B has the sequence of torchtitan's published table.
+@view per_gpu
+SELECT *, coalesce(step_ms / step_mean_ms, 1) AS mean_,
+    coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_
+FROM (SELECT 'bench_fsdp' AS table_, id, ranks, size, tokens_per_s, mfu_causal_pct, step_ms, step_mean_ms
+    FROM bench_fsdp WHERE status = 'ok' AND precision = 'bf16' AND ranks > 1 AND variant IN ('fsdp', 'fsdp-keep')
+    AND (size = '2.7b' AND seq = 2048 AND batch = 2 AND recompute = 'none' OR size = 'llama3-8b' AND seq = 8192
+    AND batch = 1 AND coalesce(custom, 0) = 0)
+    UNION ALL SELECT 'bench_transformer', id, 1, size, tokens_per_s, mfu_causal_pct, step_ms, step_mean_ms
+    FROM bench_transformer WHERE status = 'ok' AND precision = 'bf16' AND mode = 'train-step' AND variant = 'graph'
+    AND size = 'llama3-8b' AND seq = 8192 AND batch = 1 AND coalesce(custom, 0) = 0)
+
 @view attention
 SELECT * FROM bench_flash WHERE status = 'ok' AND variant = 'flash' AND dtype = 'bf16' AND batch = 8 AND heads = 16
     AND heads_kv IN (0, 16) AND seq = 2048 AND head_dim = 128 AND causal AND deterministic = 0 AND "window" < 0
-    AND documents = 0 LIMIT 1
+    AND documents = 0 ORDER BY id DESC LIMIT 1
 
 @view all_reduces
 SELECT *, bytes = 1024 AS small FROM bench_allreduce
@@ -57,9 +70,9 @@ SELECT 1 AS nth, n(tflops) || ' TFLOP/s' AS value, 100 * tflops / peak_tflops(gp
     'bench_roofline' AS table_, id AS row_id, 'matrix product, bf16%' AS like_, NULL AS where_
 FROM (SELECT * FROM bench_roofline WHERE status = 'ok' AND variant GLOB 'gemm*' AND dtype = 'bf16' ORDER BY tflops DESC
     LIMIT 1)
-UNION ALL SELECT 2, n(gb_s) || ' GB/s', 100 * gb_s / peak_gb_s(gpu), '', 'bench_roofline', id, '%', NULL
+UNION ALL SELECT * FROM (SELECT 2, n(gb_s) || ' GB/s', 100 * gb_s / peak_gb_s(gpu), '', 'bench_roofline', id, '%', NULL
 FROM bench_roofline
-WHERE status = 'ok' AND variant = 'copy_kernel' AND bytes = 1073741824
+WHERE status = 'ok' AND variant = 'copy_kernel' AND bytes = 1073741824 ORDER BY id DESC LIMIT 1)
 UNION ALL SELECT 3, n(fwd_tflops) || ' TFLOP/s', fwd_ceiling_pct, '', 'peer_flash', NULL, 'attention, forward, bf16%',
     'B 8, H 16, S 2048, D 128'
 FROM attention
@@ -69,23 +82,20 @@ FROM attention
 UNION ALL SELECT 5, n(tokens_per_s * mean_) || ' tokens/s' || median_, mfu_causal_pct * mean_, 'MFU',
     'bench_transformer', id, '%', NULL
 FROM steps
-WHERE size = 'xl' AND seq = 1024
+WHERE chosen AND size = 'xl' AND seq = 1024
 UNION ALL SELECT 6, n(tokens_per_s * mean_) || ' tokens/s' || median_, mfu_causal_pct * mean_, 'MFU',
     'bench_transformer', id, '%', NULL
 FROM steps
-WHERE size = '2.7b' AND seq = 2048
+WHERE chosen AND size = '2.7b' AND seq = 2048
 UNION ALL SELECT 7, n4(coalesce(step_mean_ms, step_ms)) || ' ms on ' || ranks
     || coalesce(iif(step_mean_ms > 0, ', median ' || n4(step_ms), ''), ''),
     100 - comm_pct, 'efficiency', bench_table, id, '%', NULL
 FROM (SELECT * FROM ddp WHERE status = 'ok' AND size = 'xl' AND seq = 512 AND batch = 2 AND precision = 'bf16'
     AND ranks > 1 AND custom = 0 AND variant NOT GLOB 'zero1*' AND variant <> 'fused' ORDER BY ranks DESC, step_ms
     LIMIT 1)
-UNION ALL SELECT 8, n(tokens_per_s / ranks * mean_) || ' tokens/s per GPU' || median_, mfu_causal_pct * mean_, 'MFU',
-    'bench_fsdp', id, '%', NULL
-FROM (SELECT *, coalesce(step_ms / step_mean_ms, 1) AS mean_,
-    coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_
-    FROM bench_fsdp WHERE status = 'ok' AND size = '2.7b' AND seq = 2048 AND batch = 2 AND precision = 'bf16'
-    AND ranks > 1 AND variant IN ('fsdp', 'fsdp-keep') AND recompute = 'none' ORDER BY ranks DESC, step_ms LIMIT 1)
+UNION ALL SELECT * FROM (SELECT 8, n(tokens_per_s / ranks * mean_) || ' tokens/s per GPU' || median_,
+    mfu_causal_pct * mean_, 'MFU', table_, id, '%', NULL FROM per_gpu WHERE size = '2.7b' ORDER BY ranks DESC, step_ms
+    LIMIT 1)
 UNION ALL SELECT *
 FROM (SELECT 9, n(busbw_gb_s) || ' GB/s on ' || ranks, 100 * busbw_gb_s / (SELECT max(gb_s) FROM bench_roofline
     WHERE variant = 'p2p'), '', 'bench_allreduce', id, '%', NULL FROM all_reduces WHERE NOT small LIMIT 1)
@@ -94,23 +104,26 @@ FROM (SELECT 10, n(1e3 * median_ms) || ' us on ' || ranks, NULL, '', 'bench_allr
     WHERE small LIMIT 1)
 UNION ALL SELECT 11, n(1e3 / tokens_per_j) || ' mJ per token', NULL, '', '', NULL, '%', NULL
 FROM steps
-WHERE size = 'xl' AND seq = 1024 AND tokens_per_j > 0
+WHERE chosen AND size = 'xl' AND seq = 1024 AND tokens_per_j > 0
+UNION ALL SELECT * FROM (SELECT 12, n(tokens_per_s / ranks * mean_) || ' tokens/s per GPU' || median_,
+    mfu_causal_pct * mean_, 'MFU', table_, id, '%', NULL FROM per_gpu WHERE size = 'llama3-8b' ORDER BY ranks DESC,
+    step_ms LIMIT 1)
 -- What every run without a GPU has.
-UNION ALL SELECT * FROM (SELECT 12, n(1e3 * tflops) || ' GFLOP/s', NULL, '', 'bench_roofline', id, '%', NULL
+UNION ALL SELECT * FROM (SELECT 13, n(1e3 * tflops) || ' GFLOP/s', NULL, '', 'bench_roofline', id, '%', NULL
 FROM bench_roofline
 WHERE status = 'ok' AND device = 'cpu' AND variant GLOB 'gemm*' AND dtype = 'fp32' ORDER BY tflops DESC LIMIT 1)
-UNION ALL SELECT 13, n(gb_s) || ' GB/s', NULL, '', 'bench_roofline', id, '%', NULL
+UNION ALL SELECT * FROM (SELECT 14, n(gb_s) || ' GB/s', NULL, '', 'bench_roofline', id, '%', NULL
 FROM bench_roofline
-WHERE status = 'ok' AND device = 'cpu' AND variant = 'copy_kernel' AND bytes = 268435456
-UNION ALL SELECT * FROM (SELECT 14, n(tokens_per_s) || ' tokens/s', NULL, '', 'bench_transformer', id, '%', NULL
+WHERE status = 'ok' AND device = 'cpu' AND variant = 'copy_kernel' AND bytes = 268435456 ORDER BY id DESC LIMIT 1)
+UNION ALL SELECT * FROM (SELECT 15, n(tokens_per_s) || ' tokens/s', NULL, '', 'bench_transformer', id, '%', NULL
 FROM default_steps
 WHERE status = 'ok' AND device = 'cpu' AND variant = 'kernels' AND precision = 'fp32' AND mode = 'train-step'
     AND size = 'tiny' AND seq = 32 AND batch = 2 AND attention = 'flash' AND recompute = 'none' AND warmup = 5
-    AND coalesce(custom, 0) = 0 LIMIT 1)
-UNION ALL SELECT * FROM (SELECT 15, n(busbw_gb_s) || ' GB/s on ' || ranks, NULL, '', 'bench_allreduce', id, '%', NULL
+    AND coalesce(custom, 0) = 0 ORDER BY id DESC LIMIT 1)
+UNION ALL SELECT * FROM (SELECT 16, n(busbw_gb_s) || ' GB/s on ' || ranks, NULL, '', 'bench_allreduce', id, '%', NULL
 FROM bench_allreduce
 WHERE status = 'ok' AND device = 'cpu' AND variant = 'all-reduce' AND bytes = 100000000 AND dtype = 'fp32' AND ranks = 2
-    LIMIT 1)
+    ORDER BY id DESC LIMIT 1)
 
 -- How far several runs of these cases are apart, and how long one takes on a GPU that is busy for longer.
 @view of_rows
@@ -163,11 +176,12 @@ FROM (VALUES
     (9, 'all-reduce of 1 GiB, bus bandwidth'),
     (10, 'all-reduce of 1 KiB'),
     (11, 'energy of the xl step above'),
-    (12, 'fp32 matrix product on the CPU, '
+    (12, 'training step, Llama 3 8B, S 8192 batch 1 per GPU'),
+    (13, 'fp32 matrix product on the CPU, '
     || coalesce((SELECT said FROM products WHERE dtype = 'fp32'), 'best of all shapes')),
-    (13, 'copy of 256 MiB'),
-    (14, 'training step, tiny S 32 batch 2, fp32'),
-    (15, 'all-reduce of 100 MB, bus bandwidth')) c
+    (14, 'copy of 256 MiB'),
+    (15, 'training step, tiny S 32 batch 2, fp32'),
+    (16, 'all-reduce of 100 MB, bus bandwidth')) c
 LEFT JOIN measured m ON m.nth = c.column1
 LEFT JOIN again a ON a.nth = m.nth
 LEFT JOIN long l ON l.nth = m.nth
@@ -180,7 +194,7 @@ LEFT JOIN judged r ON r.why IS NOT NULL AND r.table_ = m.table_ AND r.work LIKE 
 @into last_line
 SELECT group_concat(column2 || ' ' || brief || iif(nth = 5 AND share <> '', ' (' || share || ')', ''), ', ') AS said
 FROM (SELECT * FROM first JOIN (VALUES (1, 'bf16'), (2, 'copy'), (5, 'xl'), (8, 'FSDP 2.7b'), (9, 'all-reduce'),
-    (12, 'fp32'), (13, 'copy'), (14, 'tiny'), (15, 'all-reduce'))
+    (13, 'fp32'), (14, 'copy'), (15, 'tiny'), (16, 'all-reduce'))
     ON column1 = nth WHERE value <> '' ORDER BY nth)
 WHERE NOT EXISTS (SELECT 1 FROM main_device WHERE other AND device = 'cpu')
 
@@ -193,7 +207,7 @@ SELECT what AS "what (fixed cases)", value AS "value:", share AS "of its limit:"
     peer AS "strongest peer, its time over ours", runs AS "other runs?"
 FROM first
 WHERE EXISTS (SELECT 1 FROM cases_stand)
-    AND (value <> '' OR (nth > 11) = ((SELECT device FROM main_device) = 'cpu')) ORDER BY nth
+    AND (value <> '' OR nth <> 12 AND (nth > 12) = ((SELECT device FROM main_device) = 'cpu')) ORDER BY nth
 
 Limits: the data sheet for products, copies and MFU; the best product measured, bursts included, for attention; the
 measured copy between GPUs for all-reduce. The efficiency of a data-parallel step is the time that it would take

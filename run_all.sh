@@ -29,7 +29,7 @@ five numbers that you can pass on, and names the page. A bench that fails does n
   --small            a few tiny cases of each bench, to try everything: half a minute after make; rows go to results/small
   --full-loads       on several GPUs, only steps that fill them and have a peer, then these peers: a quarter of an hour
                      on two GPUs with --only fsdp
-  --headlines        the cases of the report's first table, five times each, to see how far apart runs are: 4 minutes
+  --headlines        the cases of the report's first table, five times each, to see how much runs differ: 4 minutes
                      on one GPU, 10 on several
   --peers            after the benches, measure what others offer for the same work, where it is installed: PyTorch,
                      FlashAttention-4, torchtitan, nccl-tests (NCCL_TESTS names its folder); docs/peers.md

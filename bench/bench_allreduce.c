@@ -109,15 +109,14 @@ static const bench_info info = {
     .summary = "How long does it take ranks to add up a tensor, and to gather, scatter, exchange or broadcast one?",
     .notes =
         "One row is one op (the variant), number of ranks, size, dtype and mode. The largest number of --ranks is\n"
-        "started; a case with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. "
-        "In\n"
-        "mode graph, an unmeasured replay follows the barrier, during which the host launches the measured one.\n"
+        "started; a case with fewer uses the first ones, while the others sleep. Every sample starts after a\n"
+        "barrier. In mode graph, the host launches the measured replay during an unmeasured one after the barrier.\n"
         "Our own ops (one-shot, two-shot) are for GPUs of one host with NVLink and small sizes: one-shot up to 8 MiB,\n"
         "two-shot 4 MiB and the others 8 MiB times the number of ranks; larger ones are skipped.\n"
-        "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs\n"
-        "have a communicator of their own.\n"
-        "Results are verified before timing; after it, so are those of a whole sample from fresh inputs, by the graph\n"
-        "that was timed, where there is one.\n"
+        "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv lists them. Graphs\n"
+        "have their own communicator.\n"
+        "Results are verified before timing. After it, so is a whole sample from fresh inputs, run by the graph that\n"
+        "was timed, if there was one.\n"
         "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
         "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
     .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"

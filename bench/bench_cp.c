@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_cp: how long can a sequence be, and what does a second GPU gain?
+/* bench_cp: how long can a sequence be, and how much does a second GPU help?
  *
  * Attention whose sequence is shared by ranks, forward and backward: context parallelism (within a training step: bench_fsdp
  * --cp). A rank has two chunks of the tokens, one from the head and one from the tail, so that a causal mask gives all ranks
@@ -153,7 +153,7 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_cp",
-    .summary = "How long can a sequence be, and what does a second GPU gain?",
+    .summary = "How long can a sequence be, and how much does a second GPU help?",
     .notes = "One row is one shape, number of ranks, order of tokens and way of sharing a sequence (the variant). "
              "Before it\n"
              "is timed, each rank's o, lse, dq, dk and dv are compared with the whole sequence on one rank (verified "

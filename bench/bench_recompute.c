@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_recompute: what does it save, and cost, to compute activations again instead of keeping them?
+/* bench_recompute: what does recomputing activations instead of keeping them save, and cost?
  *
  * The `gradient_checkpointing` problem of Stanford's CS336, assignment 2 (2026): a training step without recomputation,
  * with parts of each block, whole blocks, groups of blocks and nested recomputation, and the best group beside its
@@ -46,19 +46,19 @@ static const option_spec option_table[] = {
 
 static const variant_spec variant_table[] = {
     {"none", "every activation is kept"},
-    {"selective", "norms and the SwiGLU product are computed again"},
-    {"attn", "the attention half of each block is computed again"},
-    {"mlp", "the feed-forward half of each block is computed again"},
-    {"but-attention", "each block is computed again except for attention itself, whose output is kept"},
-    {"block", "each block is computed again, from its input"},
-    {"group", "groups of --group blocks are computed again, from the input of the first"},
+    {"selective", "norms and the SwiGLU product are recomputed"},
+    {"attn", "the attention half of each block is recomputed"},
+    {"mlp", "the feed-forward half of each block is recomputed"},
+    {"but-attention", "each block is recomputed except for attention itself, whose output is kept"},
+    {"block", "each block is recomputed, from its input"},
+    {"group", "groups of --group blocks are recomputed, from the input of the first"},
     {"group-best", "the same with the group size that takes the fewest bytes by the plan"},
     {"group-smaller", "the same with one block fewer than the best"},
     {"group-larger", "the same with one block more than the best"},
-    {"nested", "blocks are computed again one by one, from log2 L inputs that are kept on the way"},
-    {"plan", "computes again what saves most bytes per millisecond, until the step fits --budget"},
-    {"offload", "nothing is computed again: --offload of every block goes to the host's memory and comes back"},
-    {"plan-offload", "as plan, and offloads as many blocks as compute can hide or are worth waiting for"},
+    {"nested", "blocks are recomputed one by one, from log2 L inputs that are kept on the way"},
+    {"plan", "recomputes what saves the most bytes per millisecond, until the step fits --budget"},
+    {"offload", "nothing is recomputed: --offload of every block goes to the host's memory and comes back"},
+    {"plan-offload", "as plan, and offloads the blocks whose copies compute can hide or that are worth the wait"},
     {0}};
 
 static const column_spec column_table[] = {
@@ -127,7 +127,7 @@ static const bench_run run_table[] = {{RUN_QUICK, 1, 8, "--size small --seq 512 
 
 static const bench_info info = {
     .name = "bench_recompute",
-    .summary = "What does it save, and cost, to compute activations again instead of keeping them?",
+    .summary = "What does recomputing activations instead of keeping them save, and cost?",
     .notes = "One row is one model, shape, precision and way of recomputation. A slice of the model is compared with\n"
              "plain fp32 before anything is timed. Bytes are planned before the step runs. Times are predicted from\n"
              "models of at most 12 blocks: the difference that each kind of recomputation makes, per block, times\n"

@@ -131,7 +131,7 @@ static const bench_info info = {
         "and --size are for gemm, --mnk for gemm_best, --bytes for copies, --pair for p2p. Products are compared\n"
         "with fp64 on sampled rows and columns, and copies byte by byte, before anything is timed.\n"
         "Other benches read this file: their ceiling is the best product of the dtype here, bursts included, so that\n"
-        "none can pass it.",
+        "nothing exceeds it.",
     .examples = "./bench_roofline\n"
                 "./bench_roofline --variant gemm --dtype bf16,fp16 --size 4096:16384:*2\n"
                 "./bench_roofline --variant gemm --dtype bf16 --size 8192 --sustain 10\n"

@@ -61,7 +61,7 @@ static option_spec option_table[] = {
      .help = "use the first step's batch in every step; after 200 steps its loss must be below 0.05"},
     {"draw", OPTION_INT, OPTION_LIST, "0", .help = "number added to --seed, for other parameters and tokens",
      .max = 1000000},
-    {"symbols", OPTION_INT, 0, "64", .help = "number of different tokens that are generated", .def_cpu = "16",
+    {"symbols", OPTION_INT, 0, "64", .help = "how many different tokens are generated", .def_cpu = "16",
      .min = MADE_SYMBOLS_MIN, .max = MADE_SYMBOLS_MAX},
     {"log-every", OPTION_INT, 0, "10", .help = "steps between two records of the log", .min = 1, .max = 1000000,
      .unit = "steps"},
@@ -77,9 +77,8 @@ static option_spec option_table[] = {
      .help = "base number of a rank's threads for a save, which uses up to twice as many", .def_cpu = "2", .min = 1,
      .max = 64, .unit = "threads"},
     {"resume-run", OPTION_TEXT, 0, "",
-     .help =
-         "continue from the newest complete checkpoint in this folder, and save there; one of bf16 continues in "
-         "fp8-*, and the other way round; if --folder names the folder, too, a run without a checkpoint begins anew"},
+     .help = "continue from the newest complete checkpoint in this folder, and save there; a bf16 one may continue "
+             "in fp8-*, and vice versa; if --folder names the folder, too, a run without a checkpoint begins anew"},
     {"from", OPTION_INT, 0, "0",
      .help = "with --resume-run, continue from the checkpoint of this step, and from no other if it is damaged; where "
              "there are later ones, --folder must name a new folder",

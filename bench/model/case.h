@@ -36,7 +36,7 @@ int64_t model_dimension(const bench_case *c, const char *option);
       "residual stream, what its attention (attn) or feed-forward half (mlp) keeps, or all of it",                     \
      .choices = "none|" OFFLOAD_CHOICES},                                                                              \
     {"offload-every", OPTION_INT, OPTION_LIST, "1",                                                                    \
-     .help = "with --offload: offload only every k-th block, so that its copies have the time of k blocks", .min = 1,  \
+     .help = "with --offload: offload only every k-th block, whose copies then have the time of k blocks", .min = 1,  \
      .max = 1024, .unit = "blocks"}
 #define MODEL_DETAIL_OPTIONS                                                                                           \
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma",                                                               \

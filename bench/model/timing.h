@@ -38,7 +38,7 @@
     {"tflops", COLUMN_REAL, true, "FLOPs of the model (causal attention) / step_ms"},                                  \
     {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},                      \
     {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                           \
-    {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward computes again"},                  \
+    {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward recomputes"},                  \
     {"ceiling_pct", COLUMN_REAL, false, "tflops as a share of the best GEMM that bench_roofline measured; not of a float8 step"}
 #define MODEL_FLOAT8_COLUMNS                                                                                           \
     {"fp8_share_pct", COLUMN_REAL, false, "share of the model's operations (causal attention) in float8"},             \

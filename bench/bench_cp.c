@@ -34,7 +34,7 @@ static option_spec option_table[] = {
     {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16", .help = "precision", .def_cpu = "fp32", .choices = "bf16|fp16|fp32"},
     {"deterministic", OPTION_FLAG, OPTION_LIST, "0", .help = "the backward gives the same bits on every run"},
     {"order", OPTION_CHOICE, OPTION_LIST, "head-tail",
-     .help = "which tokens a rank has: a chunk of the head and one of the tail, or two in a row",
+     .help = "which tokens a rank has: a chunk from the head and one from the tail, or two in a row",
      .choices = "head-tail|contiguous"},
     {"groups", OPTION_INT, OPTION_LIST, "0",
      .help = "groups of key and value heads that are moved one after another; the number divides --heads-kv "

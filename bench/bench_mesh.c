@@ -30,7 +30,7 @@ static const option_spec option_table[] = {
     {"overlap", OPTION_FLAG, OPTION_LIST, "1",
      .help = "hide messages of tensor and context parallelism behind compute; 0: wait for each message"},
     {"rates", OPTION_CHOICE, OPTION_LIST, "h100",
-     .help = "what GPUs and links reach: from a table, or as other benches measured on this machine",
+     .help = "what GPUs and links reach: from a table, or as measured by other benches on this machine",
      .choices = PLANNER_RATES},
     {"mesh", OPTION_TEXT, OPTION_LIST, "any", .help = "search within this mesh, such as pp2+tp2"},
     {"error", OPTION_REAL, OPTION_PARAM, "8", .help = "error of predictions: closer meshes are a tie", .max = 100,

@@ -9,7 +9,7 @@
 /* clang-format off */
 #define MODEL_MESH_OPTIONS(all, axes)                                                                                  \
     {"mesh", OPTION_TEXT, OPTION_LIST, all,                                                                            \
-     .help = "how the ranks share a step, as in " axes "; an axis without a size, else dp_shard, takes all other ranks"}, \
+     .help = "how the ranks share a step, as in " axes "; an axis without a size, else dp_shard, takes the others"}, \
     {"strategy", OPTION_CHOICE, OPTION_LIST, "ddp",                                                                    \
      .help = "strategy of data parallelism, among ranks that hold the same parts of the model",                        \
      .choices = "ddp|zero1|zero2|fsdp|fsdp-keep|fsdp-no-sync|hsdp"}

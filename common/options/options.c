@@ -24,7 +24,7 @@ static const option_spec common_options[] = {
      .choices = "auto|event|graph|host"},
     {"l2", OPTION_CHOICE, 0, "warm", .help = "cold: flush the L2 cache before every sample", .choices = "warm|cold"},
     {"sensors", OPTION_REAL, 0, "20",
-     .help = "how often clock, power and energy of the GPU are read while samples are taken", .max = 10000,
+     .help = "time between readings of the GPU's clock, power and energy while samples are taken", .max = 10000,
      .unit = "ms", .unset = "0: never"},
     {"seed", OPTION_INT, 0, "1", .help = "seed of the inputs, mixed with each case", .max = 4294967295},
     {"check", OPTION_FLAG, 0, "1", .help = "verify results before anything is timed"},
@@ -44,8 +44,8 @@ static const option_spec common_options[] = {
      .help = "print the machine's name, its GPUs and the commit, tab-separated, and measure nothing"},
     {"json", OPTION_FLAG, 0, "0", .help = "print each row as a line of JSON on stdout; everything else goes to stderr"},
     {"baseline", OPTION_TEXT, 0, "none",
-     .help = "folder of results to compare with: print each time's ratio to it below the row, by the rules of "
-             "stepcmp"},
+     .help = "folder of results to compare with: below a row, print the ratio of each of its times to the one there, "
+             "by the rules of stepcmp"},
     {"quiet", OPTION_FLAG, 0, "0", .help = "print no table on stdout"},
     {0},
 };

@@ -131,6 +131,7 @@ SELECT 'training step, ' || o.precision || iif(o.precision = 'fp32' AND o.fp32_p
     p.step_p90_ms / o.step_p10_ms, 'bench_transformer', o.id, p.peak_gib * gib() / o.peak_bytes, p.gpu_uuid,
     o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
     CASE WHEN p.loss IN ('nan', 'inf', '-inf') THEN 'the peer''s result is wrong'
+    WHEN p.loss_third IS NOT NULL AND o.loss_third IS NULL THEN 'our row has no third loss to compare'
     WHEN abs(p.loss_third - o.loss_third) > iif(o.precision GLOB '*32', 0.005, 0.02) * o.loss_third
     THEN 'the peer''s losses differ from ours' END, 1,
     coalesce(p.gpu_busy_pct, iif(p.mode GLOB '*-graph' AND p.mode <> 'compile-graph', 100, NULL)), p.mfu_pct

@@ -26,16 +26,12 @@ static int run(char *const argv[])
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static char temporary[256]; /* removed at exit */
+static char temporary[256];
 
 static void remove_temporary(void)
 {
-    if (*temporary)
-        run((char *[]){"rm", "-rf", temporary, NULL});
+    run((char *[]){"rm", "-rf", temporary, NULL});
 }
-
-/* die, which runs nothing at exit, after the clean-up. */
-#define give_up(...) (remove_temporary(), die(__VA_ARGS__))
 
 /* $1: COMMIT:PATH; $2: a folder for what git has there, and of a file also for the machine.csv beside it. In a folder below the
  * root, git archive would look for that folder within PATH. */
@@ -61,16 +57,16 @@ char *checkout_path(const char *spec)
         snprintf(temporary, sizeof temporary, "%s/stepbench.XXXXXX", root && strlen(root) < 200 ? root : "/tmp");
         if (!mkdtemp(temporary))
             die(EXIT_CODE_FAILURE, "%s: %s", temporary, strerror(errno));
-        atexit(remove_temporary);
+        clean_up_with(remove_temporary);
     }
     OWNED char *into = xasprintf("%s/%d", temporary, count++);
     const char *dot = strrchr(path, '.'), *name = strrchr(path, '/') ? strrchr(path, '/') : path;
     const bool file = dot && strcmp(dot, ".csv") == 0;
     if (*spec == '-' || !path[1])
-        give_up(EXIT_CODE_USAGE, "'%s' is neither a path nor COMMIT:PATH", spec);
+        die(EXIT_CODE_USAGE, "'%s' is neither a path nor COMMIT:PATH", spec);
     if (mkdir(into, 0777) != 0)
-        give_up(EXIT_CODE_FAILURE, "%s: %s", into, strerror(errno));
+        die(EXIT_CODE_FAILURE, "%s: %s", into, strerror(errno));
     if (run((char *[]){"sh", "-c", script, "sh", (char *)spec, into, NULL}) != 0)
-        give_up(EXIT_CODE_USAGE, file ? "git has no %s" : "git has no folder %s", spec);
+        die(EXIT_CODE_USAGE, file ? "git has no %s" : "git has no folder %s", spec);
     return file ? xasprintf("%s/%s", into, name + 1) : xstrdup(into);
 }

@@ -106,6 +106,22 @@ void warn(const char *fmt, ...)
     va_end(args);
 }
 
+static void (*clean_up)(void);
+
+static void clean_up_once(void)
+{
+    void (*const clean)(void) = clean_up;
+    clean_up = NULL; /* it may die */
+    if (clean)
+        clean();
+}
+
+void clean_up_with(void (*clean)(void))
+{
+    clean_up = clean;
+    atexit(clean_up_once);
+}
+
 void die(int code, const char *fmt, ...)
 {
     fflush(stdout);
@@ -114,6 +130,7 @@ void die(int code, const char *fmt, ...)
     message(fmt, args, code == EXIT_CODE_USAGE ? NULL : phase_get());
     va_end(args);
     fflush(stderr); /* it may be a file */
+    clean_up_once();
     /* No exit handlers: a driver's or a library's may wait for the very device that is stuck. */
     _exit(code);
 }

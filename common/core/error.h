@@ -26,6 +26,8 @@ const char *phase_get(void);
 /* One line on stderr: "<program>: <message>". `die` then exits with `code`; at run time errors it adds the phase. */
 void warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void die(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* `clean` runs once when the program ends: at exit, and in `die`, which runs no exit handlers. */
+void clean_up_with(void (*clean)(void));
 void program_name_set(const char *argv0);
 const char *program_name(void);
 

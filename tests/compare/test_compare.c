@@ -456,6 +456,7 @@ TEST_IN_FOLDER(commits_are_operands)
     mkdir(temporary, 0777);
     setenv("TMPDIR", temporary, 1);
     expect(*state, 2, "git has no folder", "HEAD:nothing kept");
+    expect(*state, 2, "can't be read", "HEAD:kept nowhere");
     expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept kept");
     unsetenv("TMPDIR");
     assert_int_equal(rmdir(temporary), 0); /* nothing is left there */

@@ -7,7 +7,7 @@
 
 #include "common/core/error.h"
 
-enum { LEVELS = 16 };
+enum { LEVELS = 16, MEMBERS = 4096 }; /* a name is compared with all those before it */
 
 typedef struct reader {
     const char *start, *at, *end;
@@ -121,6 +121,8 @@ static void members(reader *r, json *j, char close, int level)
     while (!r->problem && !(j->count == 0 && take(r, close))) {
         char *name = NULL;
         if (j->kind == JSON_OBJECT) {
+            if (j->count == MEMBERS)
+                fail(r, "an object of more than 4096 members");
             name = string(r);
             for (const json *m = j->first; m && name; m = m->next)
                 if (strcmp(m->name, name) == 0)

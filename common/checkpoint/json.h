@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A reader of the JSON that manifests are made of: objects, arrays, strings, whole numbers of 64 bits, true and false.
  * It trusts nothing: whatever the bytes, it gives a tree or a sentence with the place. Refused are other numbers,
- * duplicate names, trailing bytes, more than 16 levels. Written here because that is all that is needed. */
+ * duplicate names, trailing bytes, more than 16 levels, and objects of more than 4096 members. Written here because that is all
+ * that is needed. */
 #pragma once
 
 #include <stdbool.h>

@@ -830,6 +830,25 @@ TEST_IN_FOLDER(damaged_manifests_never_crash)
     free(text);
 }
 
+/* Each name is compared with those before it: without a limit, 100 MiB of names take hours. */
+TEST(objects_of_very_many_members_are_refused)
+{
+    for (int members = 4096; members <= 4097; members++) {
+        char *text;
+        size_t bytes;
+        FILE *out = text_stream(&text, &bytes);
+        for (int i = 0; i < members; i++)
+            fprintf(out, "%c\"%d\":%d", i ? ',' : '{', i, i);
+        fputc('}', out);
+        fclose(out);
+        json *j = json_parse(text, bytes, why, sizeof why);
+        assert_int_equal(j ? j->count : 0, members == 4096 ? members : 0);
+        json_free(j);
+        free(text);
+    }
+    text_has(why, "it has an object of more than 4096 members at byte ");
+}
+
 TEST_IN_FOLDER(damaged_headers_are_refused)
 {
     char *path, *file;

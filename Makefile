@@ -44,7 +44,7 @@
 
 # A stranger's file may have any name: to make and to the shell it is text. This comes before the first $(shell), which gets
 # what is exported from make 4.4 on. With CDPATH set, cd prints, and may go elsewhere.
-unexport FILE CDPATH
+unexport FILE RESULTS CDPATH
 BUILD   ?= build
 # -g1: functions and lines, all that a backtrace needs, in a third of the size of -g.
 OPT     ?= -O3 -g1
@@ -55,7 +55,6 @@ LINT    ?= lint
 CUDA    ?= 1
 PREFIX  ?= /usr/local
 VERSION := $(shell sed -n 's/.*STEPBENCH_VERSION "\(.*\)"/\1/p' common/core/version.h)
-RESULTS ?= $(filter-out results/published/ results/small/,$(sort $(dir $(wildcard results/*/bench_*.csv))))
 ifeq ($(origin CC),default)
 CC := cc
 endif
@@ -67,7 +66,7 @@ $(error BUILD must be one path without spaces)
 endif
 # Nobody sends the folders of all machines, and to check them takes a minute.
 ifneq ($(filter pack,$(MAKECMDGOALS)),)
-ifeq ($(and $(filter-out file,$(origin RESULTS)),$(strip $(RESULTS))),)
+ifeq ($(strip $(value RESULTS)),)
 $(error make pack packs the results of one machine: name it by RESULTS=results/<machine>)
 endif
 endif
@@ -220,7 +219,14 @@ PROGRAMS   := $(BENCHES) $(REPORT) $(BIN)/stepcmp $(BIN)/stepckpt
 
 NO_REPORT   := SQLite was not found, so build/report is not built; install libsqlite3-dev, or set SQLITE_HOME
 needs_report = @$(if $(HAVE_SQLITE),,echo 'make $@: $(NO_REPORT)' >&2; exit 1)
-needs_results = @$(if $(strip $(RESULTS)),,echo 'make $@: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
+# The shell's arguments become the folders of results: RESULTS if it is the name of one, else its words, else all in results/.
+set_folders = LC_ALL=C; export LC_ALL; results=$(call quote,$(value RESULTS)); \
+    if [ -d "$$results" ]; then set -- "$$results"; else set -- $$results; fi; \
+    if [ $$\# = 0 ]; then for dir in results/*/; do \
+        case $$dir in results/published/ | results/small/) continue ;; esac; \
+        ! ls "$$dir"bench_*.csv >/dev/null 2>&1 || set -- "$$@" "$$dir"; \
+    done; fi; \
+    [ $$\# != 0 ] || { echo 'make $@: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1; }
 
 all: $(PROGRAMS)
 	@$(if $(HAVE_SQLITE),,echo 'make: $(NO_REPORT)')
@@ -510,22 +516,19 @@ lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(if $(HAVE_SQLIT
 
 plots: $(REPORT) $(BENCHES)
 	$(needs_report)
-	$(needs_results)
-	@for dir in $(patsubst %/,%,$(RESULTS)); do BENCHES=$(BIN) REPORT=$(BUILD)/report sh plots/draw.sh $$dir || exit; done
+	@$(set_folders); for dir; do BENCHES=$(BIN) REPORT=$(BUILD)/report sh plots/draw.sh "$${dir%/}" || exit; done
 
 report: $(REPORT)
 	$(needs_report)
-	$(needs_results)
-	@for dir in $(patsubst %/,%,$(RESULTS)); do $(BUILD)/report $$dir || exit; done
+	@$(set_folders); for dir; do $(BUILD)/report "$${dir%/}" || exit; done
 
 report-all: $(REPORT)
 	$(needs_report)
-	$(needs_results)
-	@$(BUILD)/report --all results $(patsubst %/,%,$(RESULTS))
+	@$(set_folders); $(BUILD)/report --all results "$$@"
 
 # A machine's results as one file, to be sent, and such a file from somebody else, into results/.
 pack: check-results
-	@$(foreach dir,$(patsubst %/,%,$(RESULTS)),bash $(SCRIPTS)/results.sh pack $(dir) &&) true
+	@$(set_folders); for dir; do bash $(SCRIPTS)/results.sh pack "$$dir" || exit; done
 
 unpack:
 	@into=$$(bash $(SCRIPTS)/results.sh unpack $(call quote,$(value FILE)) results) && $(MAKE) --no-print-directory check-results RESULTS="$$into"
@@ -533,9 +536,8 @@ unpack:
 # A bench with its least number of GPUs, by its lists of runs; one that runs apart is in no list of run_all.sh.
 check-results: $(REPORT) $(BENCHES)
 	$(needs_report)
-	$(needs_results)
-	@for dir in $(patsubst %/,%,$(RESULTS)); do \
-	    $(BUILD)/report --check $$dir $$(for bench in $(BENCHES); do \
+	@$(set_folders); for dir; do \
+	    $(BUILD)/report --check "$${dir%/}" $$(for bench in $(BENCHES); do \
 	        $$bench --list-runs | awk -F '\t' -v name=$${bench##*/} '$$1 == "apart" { apart = 1 } \
 	            $$1 == "run" && $$2 ~ /default/ && (!n || $$3 < n) { n = $$3 } END { if (n && !apart) print name ":" n }'; \
 	    done) || code=$$?; \

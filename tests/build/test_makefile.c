@@ -88,6 +88,30 @@ TEST_WITH(who_packs_names_the_machine, tree_create, folder_remove)
     }
 }
 
+/* RESULTS is one folder of whatever name, or several; without it, all are meant that have rows. */
+TEST_WITH(folders_of_results_may_have_any_name, tree_create, folder_remove)
+{
+    static const char *const table[][2] = {
+        {"", "[results/$HOME's/]\n[results/a b/]\n[results/box/]\n"},
+        {"RESULTS='results/a b'", "[results/a b]\n"},
+        {"RESULTS='results/$HOME'\\''s'", "[results/$HOME's]\n"},
+        {"RESULTS='results/box results/empty/'", "[results/box]\n[results/empty/]\n"},
+        {"RESULTS='results/b*'", "[results/box]\n"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        OWNED char *arguments = xasprintf("-f ask.mk ask %s", table[i][0]),
+                   *said =
+                       make_says(*state,
+                                 "printf 'include Makefile\nask:\n\t@$(set_folders); printf \"[%%s]\\\\n\" \"$$@\"\n' "
+                                 ">ask.mk; for d in '$HOME'\\''s' 'a b' box published; do mkdir -p \"results/$d\"; "
+                                 "touch \"results/$d/bench_flash.csv\" \"results/$d/bench_run.csv\"; done; "
+                                 "mkdir -p results/empty",
+                                 arguments);
+        const char *line = strstr(said, "[");
+        if (!line || strcmp(line, table[i][1]) != 0)
+            fail_msg("make %s: %s", arguments, said);
+    }
+}
+
 TEST_WITH(warnings_end_the_build_in_ci_alone, tree_create, folder_remove)
 {
     static const struct {

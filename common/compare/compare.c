@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
+#include "common/core/results.h"
 #include "common/core/text.h"
 #include "common/compare/internal.h"
 
@@ -226,7 +227,9 @@ comparison *compare_one(side *a, side *b, const compare_options *o)
 static void compare_files(comparison *c, const char *path_a, const char *path_b, const compare_options *o, bool both)
 {
     side a = {0}, b = {0};
-    const bool has_a = path_a && side_open(&a, path_a, true), has_b = path_b && side_open(&b, path_b, true);
+    csv *(*const read)(const char *) = both ? csv_read : results_read; /* a file that is named may be a pipe */
+    const bool has_a = path_a && side_open(&a, read(path_a), path_a, true),
+               has_b = path_b && side_open(&b, read(path_b), path_b, true);
     if (both && !(has_a && has_b))
         die(EXIT_CODE_USAGE, "%s has no rows of a bench", has_a ? path_b : path_a);
     if (has_a && has_b)

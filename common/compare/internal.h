@@ -20,8 +20,9 @@ typedef struct side {
     char **keys;   /* [file->rows] */
 } side;
 
-/* False when there is no such file or it has no rows. `say`: on stderr, what does not count. */
-bool side_open(side *s, const char *path, bool say);
+/* Takes over what was read of the path. False when there is no such file or it has no rows. `say`: on stderr, what does not
+ * count. */
+bool side_open(side *s, csv *read, const char *path, bool say);
 bool side_parse(side *s, const char *text, const char *machine_csv); /* the same for a text in memory */
 void side_group(side *s, const csv *other); /* `other`: the file of the other side, for its parameters */
 void side_free(side *s);

@@ -57,7 +57,7 @@ char *compare_row(const char *baseline_csv, const char *row, const char *machine
     const compare_options o = {.margin = log(1.03), .noise = NAN, .across = ""};
     side a = {0}, b = {0};
     char *text;
-    if (!side_parse(&b, row, machine_csv) || !side_open(&a, baseline_csv, false)) {
+    if (!side_parse(&b, row, machine_csv) || !side_open(&a, csv_read(baseline_csv), baseline_csv, false)) {
         side_free(&b);
         return xstrdup("has no rows");
     }

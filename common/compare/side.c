@@ -21,7 +21,7 @@ static bool take_file(side *s, csv *file)
 static void join(side *s, const char *machine)
 {
     results_join(s->file, machine, (const char *const[]){"machine", "device", "dirty", NULL});
-    s->machine = csv_read(machine);
+    s->machine = results_read(machine);
 }
 
 bool side_parse(side *s, const char *text, const char *machine_csv)
@@ -32,9 +32,8 @@ bool side_parse(side *s, const char *text, const char *machine_csv)
     return taken;
 }
 
-bool side_open(side *s, const char *path, bool say)
+bool side_open(side *s, csv *read, const char *path, bool say)
 {
-    csv *read = csv_read(path);
     if (say)
         csv_warn_lost(read, path);
     char *refusal = results_refusal(read, path);

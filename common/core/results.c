@@ -21,6 +21,20 @@ char *results_refusal(const csv *file, const char *path)
     return NULL;
 }
 
+csv *results_read(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return NULL;
+    const bool is_plain = stat(path, &st) != 0 || S_ISREG(st.st_mode);
+    csv *file = is_plain ? csv_read(path) : NULL;
+    if (!file) {
+        file = csv_parse("");
+        file->problem = is_plain ? "it can't be read" : "it is no plain file";
+    }
+    return file;
+}
+
 char *results_machine(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -94,7 +108,7 @@ void results_join(csv *file, const char *machine, const char *const *keys)
     if (!file || file->problem || csv_column(file, "run_id") < 0)
         return;
     if (!file->joined)
-        file->joined = csv_read(machine);
+        file->joined = results_read(machine);
     for (; *keys; keys++)
         if (csv_column(file, *keys) < 0)
             add_column(file, file->joined, *keys);

@@ -12,6 +12,8 @@ enum { RESULTS_SCHEMA = 3 }; /* of rows: which columns they have, and what machi
 /* A sentence when the file has rows of another schema, which are not read; NULL when it can be read. Caller frees. */
 char *results_refusal(const csv *file, const char *path);
 
+/* A file of a folder: NULL where there is none; what is no plain file, as a FIFO, or can't be read has a problem and no rows. */
+csv *results_read(const char *path);
 char *results_machine(const char *path); /* machine.csv in the folder of that file. Caller frees */
 void results_fact(FILE *out, const char *run_id, const char *key,
                   const char *value); /* a line of it; none for no value */

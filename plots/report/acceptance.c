@@ -183,7 +183,7 @@ static void check_folder(verdict *v, const char *dir, const char *inside)
     const int n = scandir(folder, &entries, is_csv, alphasort);
     for (int i = 0; i < n; i++) {
         OWNED char *name = xasprintf("%s%s", inside, entries[i]->d_name), *path = xasprintf("%s/%s", dir, name);
-        OWNED_CSV csv *file = csv_read(path);
+        OWNED_CSV csv *file = results_read(path);
         OWNED char *machine = results_machine(path);
         if (strncmp(entries[i]->d_name, "bench_", 6) == 0) /* a row is what is read of it */
             results_join(file, machine, (const char *const[]){"machine", "device", "campaign", NULL});

@@ -283,7 +283,7 @@ static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_
     const int n = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char *path = xasprintf("%s%s", folder, entries[i]->d_name), *dot = strrchr(entries[i]->d_name, '.');
-        OWNED_CSV csv *file = dot && strcmp(dot, ".csv") == 0 ? csv_read(path) : NULL;
+        OWNED_CSV csv *file = dot && strcmp(dot, ".csv") == 0 ? results_read(path) : NULL;
         if (file && file->rows) {
             *dot = '\0';
             for (char *at = entries[i]->d_name; *at; at++)
@@ -326,7 +326,7 @@ static void join(csv *file, const char *path, const known_column *c, size_t firs
 static void load(sqlite3 *db, const char *dir, const char *device, const known_column *c, size_t first, size_t end)
 {
     OWNED char *path = xasprintf("%s/%s", dir, c[first].path);
-    OWNED_CSV csv *file = csv_read(path);
+    OWNED_CSV csv *file = results_read(path);
     if (text_starts(c[first].table, "bench_"))
         join(file, path, c, first, end);
     if (file)

@@ -7,6 +7,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/results.h"
 #include "plots/report/db.h"
 #include "plots/report/engine.h"
 
@@ -28,7 +29,9 @@ char *machine_title(sqlite3 *db, const char *device)
     OWNED char *cpu = db_text(db, "report", "SELECT value FROM machine WHERE key = 'cpu' ORDER BY id DESC LIMIT 1");
     const bool on_gpu = gpus && strcmp(device, "cuda") == 0;
     OWNED char *disabled = on_gpu ? without_peers(db) : NULL;
-    return on_gpu ? xasprintf("%s%s", gpus, disabled ? disabled : "") : xasprintf("CPU: %s", cpu ? cpu : "not known");
+    if (on_gpu)
+        return xasprintf("%s%s", gpus, disabled ? disabled : "");
+    return strcmp(device, "cuda") == 0 ? xstrdup("GPU: not known") : xasprintf("CPU: %s", cpu ? cpu : "not known");
 }
 
 /* For a folder without machine.csv, the rows say it. */
@@ -53,8 +56,8 @@ static bool any_row_of_a_gpu(const char *dir)
 const char *machine_device(const char *dir)
 {
     OWNED char *path = xasprintf("%s/machine.csv", dir);
-    OWNED_CSV csv *machine = csv_read(path);
-    bool gpu = !machine && any_row_of_a_gpu(dir);
+    OWNED_CSV csv *machine = results_read(path);
+    bool gpu = (!machine || !machine->rows) && any_row_of_a_gpu(dir);
     for (size_t i = 0; machine && i < machine->rows && !gpu; i++)
         gpu = csv_is(machine, i, "key", "gpu_name");
     return gpu ? "cuda" : "cpu";

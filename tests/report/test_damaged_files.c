@@ -77,6 +77,34 @@ TEST_IN_FOLDER(what_does_not_count_is_said)
     }
 }
 
+/* What is there under the name of a file and can't be read is no absent file; nothing waits for a FIFO or reads a device. */
+TEST_IN_FOLDER(what_is_no_file_is_said)
+{
+    static const char *const table[][2] = {{"mkdir", "no plain file"},
+                                           {"mkfifo", "no plain file"},
+                                           {"ln -s /dev/zero", "no plain file"},
+                                           {"ln -s /nowhere", "be read"}};
+    static const char *const files[] = {"bench_flash.csv", "machine.csv"};
+    for (size_t i = 0; i < 2 * sizeof table / sizeof *table; i++) {
+        const char *file = files[i % 2], *is = table[i / 2][0], *words = table[i / 2][1];
+        OWNED char *make = xasprintf("cd '%s' && rm -rf box good && mkdir box good && here=$PWD && cd - >/dev/null && "
+                                     "cp results/h200-x1/bench_[fr]*.csv results/h200-x1/machine.csv \"$here/good\" && "
+                                     "cp \"$here\"/good/* \"$here/box\" && cd \"$here/box\" && rm %s && %s %s",
+                                     (char *)*state, file, is, file),
+                   *in = xasprintf("cd '%s' && timeout 60", (char *)*state), *report = xasprintf("%s report box", in),
+                   *check = xasprintf("%s report --check box", in),
+                   *compare = xasprintf("%s stepcmp good box || [ $? = 77 ]", in), *what = xasprintf("%s %s", is, file);
+        free(said_by(make, EXIT_CODE_OK));
+        OWNED char *said = said_by(report, EXIT_CODE_OK), *checked = said_by(check, EXIT_CODE_GATE),
+                   *compared = said_by(compare, EXIT_CODE_OK);
+        expect_words("report", said, what, file);
+        expect_words("report", said, what, words);
+        expect_words("report", said, what, i % 2 ? "GPU: not known: bf16 " : "1 x NVIDIA H200: bf16 ");
+        expect_words("report --check", checked, what, words);
+        expect_words("stepcmp", compared, what, i % 2 ? "" : words);
+    }
+}
+
 /* Tables that the README shows, and the page of several folders, lose rows as a report does. */
 TEST_IN_FOLDER(what_tables_of_several_lose_is_said)
 {

@@ -163,6 +163,28 @@ static bool has_sizes(const known_column *c, size_t first, size_t end)
     return found == DIMENSIONS + 1;
 }
 
+/* A page has one row of a case: one with another --l2 or --timer stands there only where none is timed by default. */
+static void drop_timed_otherwise(sqlite3 *db, const known_column *c, size_t first, size_t end)
+{
+    sqlite3_str *same = sqlite3_str_new(db), *order = sqlite3_str_new(db);
+    for (size_t k = first; k < end; k++) {
+        const char *plain = strcmp(c[k].name, "l2") == 0            ? "warm"
+                            : strcmp(c[k].name, "timer_asked") == 0 ? "auto"
+                                                                    : NULL;
+        if (tells_apart(&c[k]) && plain)
+            sqlite3_str_appendf(order, "%scoalesce(\"%w\", %Q) <> %Q, coalesce(\"%w\", %Q)",
+                                sqlite3_str_length(order) ? ", " : "", c[k].name, plain, plain, c[k].name, plain);
+        else if (tells_apart(&c[k]) || c[k].place == 'p')
+            sqlite3_str_appendf(same, ", \"%w\"", c[k].name);
+    }
+    OWNED_SQL char *of_case = sqlite3_str_finish(same), *by = sqlite3_str_finish(order);
+    if (by)
+        db_run(db, "loading",
+               "DELETE FROM raw WHERE id IN (SELECT id FROM (SELECT id, rank() OVER (PARTITION BY bench%s ORDER BY %s) "
+               "AS nth FROM raw) WHERE nth > 1)",
+               of_case ? of_case : "", by);
+}
+
 /* A parameter as it was asked for. */
 static void append_asked(sqlite3_str *sql, const char *name, bool sizes)
 {
@@ -334,6 +356,8 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
     if (file && file->rows && has_options(c[first].table)) {
         create(db, "raw", c, first, end);
         insert(db, "raw", file, path, c, first, end);
+        if (device)
+            drop_timed_otherwise(db, c, first, end);
         keep_newest(db, c[first].table, "raw", c, first, end, device);
         if (has_sustain(c, first, end)) {
             OWNED char *steady = xasprintf("steady_%s", c[first].table);

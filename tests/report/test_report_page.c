@@ -221,6 +221,42 @@ TEST_IN_FOLDER(default_steps_stand_for_a_case)
     text_has(text, "| training step, bf16 | 2 / 0 / 0 | 1.20 to 1.30 | 1.25 | PyTorch in one graph 1.20, xl, S 1024, ");
 }
 
+/* What was timed or computed otherwise stands neither for a fixed case nor beside a peer, wherever in the files it is. */
+TEST_IN_FOLDER(other_ways_stand_for_no_case)
+{
+#define WAY(grads, exact, batches, ms, rate)                                                                           \
+    "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,auto,5," grads "," exact "," batches "," ms        \
+    "," rate ",1073741824,2000" END
+#define COPY(l2, timer, rate) "3,1,bench_roofline,copy_kernel,ok,,1073741824,500," rate ",0.15,graph," l2 "," timer END
+    machine(*state);
+    folder_write(*state, "bench_roofline.csv",
+                 "schema,method,bench,variant,status,reason,bytes,time_us,gb_s,settle_s,timer,l2,timer_asked" RUN COPY(
+                     "cold", "auto", "1111") COPY("warm", "graph", "2222") COPY("warm", "auto", "4200"));
+    folder_write(
+        *state, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,overlap,warmup,grad_dtype,"
+        "deterministic,micro_batches,step_ms,tokens_per_s,peak_bytes,params" RUN WAY("fp32", "0", "1", "200", "1111")
+            WAY("policy", "1", "1", "200", "2222") WAY("policy", "0", "2", "200", "3333")
+                WAY("policy", "0", "1", "100", "38491"));
+    folder_write(
+        *state, "peer_model.csv",
+        "bench,size,seq,batch,precision,attn,mode,policy,step_ms,loss,gpu_busy_pct" ORIGIN PEER("1024", "120"));
+    OWNED char *text = report_text(*state);
+    text_has(text, "| copy of 1 GiB | 4200 GB/s | 88 % | |");
+    text_has(text, "| training step, xl S 1024 batch 4 | 38491 tokens/s | | PyTorch in one graph 1.20 |");
+    folder_write(*state, "bench_roofline.csv",
+                 "schema,method,bench,variant,status,reason,bytes,time_us,gb_s,settle_s,timer,l2,timer_asked" RUN COPY(
+                     "cold", "auto", "1111"));
+    folder_write(
+        *state, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,overlap,warmup,grad_dtype,"
+        "deterministic,micro_batches,step_ms,tokens_per_s,peak_bytes,params" RUN WAY("policy", "0", "2", "200",
+                                                                                     "3333"));
+    OWNED char *other = report_text(*state);
+    text_has(other, "| copy of 1 GiB | 1111 GB/s |"); /* for lack of one by default */
+    text_has(other, "| training step, xl S 1024 batch 4 | | | |");
+}
+
 /* A backward with an update beside it is none: the answer is that of the step without one. Dense steps and others' stand beside it. */
 TEST_IN_FOLDER(parts_of_a_step)
 {

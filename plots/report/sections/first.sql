@@ -32,15 +32,19 @@ driver {(SELECT value FROM facts WHERE key = 'driver')}, CUDA
 -- ---- the table ----
 @use ddp_rows
 
+@view usual_steps
+SELECT * FROM default_steps
+WHERE status = 'ok' AND mode = 'train-step' AND recompute = 'none' AND attention = 'flash' AND coalesce(cold, 0) = 0
+    AND warmup = 5 AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
+    AND coalesce(micro_batches, 1) = 1 AND coalesce(clip, 0) = 0 AND coalesce(loss_chunk, 0) = 0
+    AND coalesce(custom, 0) = 0
+
 -- Throughput is over all steps; columns are for the median step, which stands beside it.
 @view steps
 SELECT *, coalesce(step_ms / step_mean_ms, 1) AS mean_,
     coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_,
-    row_number() OVER (PARTITION BY size, seq ORDER BY overlap <> 'auto', id DESC) = 1 AS chosen FROM default_steps
-WHERE status = 'ok' AND variant = 'graph' AND precision = 'bf16' AND mode = 'train-step' AND batch = 4
-    AND recompute = 'none' AND attention = 'flash' AND coalesce(cold, 0) = 0 AND warmup = 5
-    AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
-    AND coalesce(custom, 0) = 0
+    row_number() OVER (PARTITION BY size, seq ORDER BY overlap <> 'auto', id DESC) = 1 AS chosen FROM usual_steps
+WHERE variant = 'graph' AND precision = 'bf16' AND batch = 4
 
 -- Llama 3 8B has the sequence of torchtitan's published table.
 @view per_gpu
@@ -48,16 +52,17 @@ SELECT *, coalesce(step_ms / step_mean_ms, 1) AS mean_,
     coalesce(iif(step_mean_ms > 0, ', median step ' || n4(step_ms) || ' ms', ''), '') AS median_
 FROM (SELECT 'bench_fsdp' AS table_, id, ranks, size, tokens_per_s, mfu_causal_pct, step_ms, step_mean_ms
     FROM bench_fsdp WHERE status = 'ok' AND precision = 'bf16' AND ranks > 1 AND variant IN ('fsdp', 'fsdp-keep')
-    AND (size = '2.7b' AND seq = 2048 AND batch = 2 AND recompute = 'none' OR size = 'llama3-8b' AND seq = 8192
-    AND batch = 1 AND coalesce(custom, 0) = 0)
+    AND coalesce(custom, 0) = 0 AND (size = '2.7b' AND seq = 2048 AND batch = 2 AND recompute = 'none'
+    OR size = 'llama3-8b' AND seq = 8192 AND batch = 1)
     UNION ALL SELECT 'bench_transformer', id, 1, size, tokens_per_s, mfu_causal_pct, step_ms, step_mean_ms
     FROM bench_transformer WHERE status = 'ok' AND precision = 'bf16' AND mode = 'train-step' AND variant = 'graph'
     AND size = 'llama3-8b' AND seq = 8192 AND batch = 1 AND coalesce(custom, 0) = 0)
 
 @view attention
 SELECT * FROM bench_flash WHERE status = 'ok' AND variant = 'flash' AND dtype = 'bf16' AND batch = 8 AND heads = 16
-    AND heads_kv IN (0, 16) AND seq = 2048 AND head_dim = 128 AND causal AND deterministic = 0 AND "window" < 0
-    AND documents = 0 ORDER BY id DESC LIMIT 1
+    AND heads_kv IN (0, 16) AND seq = 2048 AND coalesce(seq_k, 0) IN (0, 2048) AND head_dim = 128
+    AND coalesce(head_dim_v, 0) IN (0, 128) AND causal AND deterministic = 0 AND "window" < 0 AND documents = 0
+    ORDER BY id DESC LIMIT 1
 
 @view all_reduces
 SELECT *, bytes = 1024 AS small FROM bench_allreduce
@@ -116,10 +121,9 @@ UNION ALL SELECT * FROM (SELECT 14, n(gb_s) || ' GB/s', NULL, '', 'bench_rooflin
 FROM bench_roofline
 WHERE status = 'ok' AND device = 'cpu' AND variant = 'copy_kernel' AND bytes = 268435456 ORDER BY id DESC LIMIT 1)
 UNION ALL SELECT * FROM (SELECT 15, n(tokens_per_s) || ' tokens/s', NULL, '', 'bench_transformer', id, '%', NULL
-FROM default_steps
-WHERE status = 'ok' AND device = 'cpu' AND variant = 'kernels' AND precision = 'fp32' AND mode = 'train-step'
-    AND size = 'tiny' AND seq = 32 AND batch = 2 AND attention = 'flash' AND recompute = 'none' AND warmup = 5
-    AND coalesce(custom, 0) = 0 ORDER BY id DESC LIMIT 1)
+FROM usual_steps
+WHERE device = 'cpu' AND variant = 'kernels' AND precision = 'fp32' AND size = 'tiny' AND seq = 32 AND batch = 2
+    ORDER BY id DESC LIMIT 1)
 UNION ALL SELECT * FROM (SELECT 16, n(busbw_gb_s) || ' GB/s on ' || ranks, NULL, '', 'bench_allreduce', id, '%', NULL
 FROM bench_allreduce
 WHERE status = 'ok' AND device = 'cpu' AND variant = 'all-reduce' AND bytes = 100000000 AND dtype = 'fp32' AND ranks = 2

@@ -99,9 +99,10 @@ WHERE p.median_ms IS NOT NULL AND p.product <> 'bf16' ORDER BY p.id
 @into default_steps
 SELECT *
 FROM bench_transformer o
-WHERE overlap = 'auto' OR NOT EXISTS (SELECT 1 FROM bench_transformer d WHERE d.overlap = 'auto' AND d.status = 'ok'
+WHERE coalesce(deterministic, 0) = 0 AND coalesce(grad_dtype, 'policy') = 'policy' AND (overlap = 'auto'
+    OR NOT EXISTS (SELECT 1 FROM bench_transformer d WHERE d.overlap = 'auto' AND d.status = 'ok'
     AND d.variant = o.variant AND d.run_of = o.run_of
-    AND json_remove(d.options, '$.overlap') = json_remove(o.options, '$.overlap'))
+    AND json_remove(d.options, '$.overlap') = json_remove(o.options, '$.overlap')))
 
 -- Both start from the same parameters and tokens: the losses of their third steps stand beside the ratio and must
 -- agree.

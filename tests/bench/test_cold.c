@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_transformer --cold: each case is measured by a process of its own, with the options that were given, and is
  * checked. Run from the project's root. */
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <sys/wait.h>
@@ -8,10 +9,7 @@
 /* The exit code of bench_transformer on the CPU in the folder, with rows in rows.csv. */
 static int run(const char *folder, const char *arguments)
 {
-    const char *programs = getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".";
-    char root[4096];
-    assert_non_null(getcwd(root, sizeof root));
-    OWNED char *program = *programs == '/' ? xstrdup(programs) : xasprintf("%s/%s", root, programs);
+    OWNED char *program = programs_folder();
     OWNED char *command =
         xasprintf("cd '%s' && '%s/bench_transformer' --device cpu --seq 8 --batch=1 --layers 1 %s --csv "
                   "'some rows.csv' >out 2>&1",

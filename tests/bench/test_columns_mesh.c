@@ -424,7 +424,8 @@ TEST_WITH(commands_that_benches_take, open_file, close_file)
             const char *reason = csv_cell(c, r, "reason"), *from = strstr(reason, "./bench_"), *to;
             if (!from || !(to = strstr(from, " measures it")))
                 continue;
-            OWNED char *name = xasprintf("%.*s", (int)strcspn(from + 2, " "), from + 2), *bench = bench_path(name);
+            OWNED char *name = xasprintf("%.*s", (int)strcspn(from + 2, " "), from + 2), *path = bench_path(name);
+            OWNED char *bench = shell_path(path);
             from += strlen("./") + strlen(name);
             OWNED char *line = xasprintf("'%s'%.*s --device cpu --dry-run 2>&1", bench, (int)(to - from), from);
             int code;

@@ -3,6 +3,7 @@
  * the table of options that the bench prints, the rest through the program with --dry-run, and some measure a tiny case.
  * Each is accepted, or refused with one printable sentence and exit code 2; nothing crashes, hangs or upsets a
  * sanitizer. STEPBENCH_FUZZ_SEED changes the draw. Run from the project's root. */
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -41,7 +42,8 @@ static size_t bench_count;
 static char *output_of(const char *program, const char *argument)
 {
     int code;
-    char *command = xasprintf("'%s' %s", program, argument), *text = command_text(command, &code);
+    OWNED char *path = shell_path(program);
+    char *command = xasprintf("'%s' %s", path, argument), *text = command_text(command, &code);
     assert_int_equal(code, 0);
     free(command);
     return text;

@@ -9,7 +9,7 @@
 /* Runs it with rows to <folder>/rows.csv; gives them, or NULL after a usage error. */
 static csv *rows_of(const char *folder, const char *arguments, int wanted_status)
 {
-    OWNED char *bench = bench_path("bench_mixed_precision");
+    OWNED char *program = bench_path("bench_mixed_precision"), *bench = shell_path(program);
     OWNED char *path = folder_path(folder, "rows.csv");
     OWNED char *command =
         xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --quiet --csv rows.csv %s >out.txt 2>&1", folder,

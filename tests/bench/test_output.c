@@ -12,8 +12,7 @@
 static char *stderr_of(const char *folder, const char *call, const char *redirect, int want)
 {
     int code;
-    const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL), *build = build_folder(),
+    char *programs = programs_folder(), *build = build_folder(),
          *command =
              xasprintf("cd '%s' && PATH='%s:%s':\"$PATH\" && { %s; } 2>&1 %s", folder, programs, build, call, redirect),
          *said = command_text(command, &code);

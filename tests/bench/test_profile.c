@@ -10,7 +10,7 @@
 
 static void run(const char *folder, const char *bench, const char *arguments)
 {
-    OWNED char *program = bench_path(bench);
+    OWNED char *path = bench_path(bench), *program = shell_path(path);
     OWNED char *command = xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --csv rows.csv %s >out.txt 2>&1",
                                     folder, program, arguments);
     const int state = system(command);
@@ -119,9 +119,7 @@ static void write_roofline(const char *folder, const csv *kernels)
 /* The report's section has every profile, and its first numbers. */
 static void check_report(const char *folder)
 {
-    OWNED char *program = bench_path("report"), *rows = folder_path(folder, "rows.csv");
-    if (!program)
-        return;
+    OWNED char *path = bench_path("report"), *program = shell_path(path), *rows = folder_path(folder, "rows.csv");
     OWNED char *as_bench = folder_path(folder, "bench_transformer.csv"), *page = folder_path(folder, "report.html"),
                *command = xasprintf("'%s' '%s' >/dev/null", program, folder);
     OWNED_CSV csv *totals = table(folder, "totals"), *kernels = table(folder, "kernels");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_qualify on CPU ranks: its rows, its verdicts against a reference, a planted wrong bit, its exit codes, and what it
  * says where nothing can be compared. The rules themselves are in tests/qualify. */
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <sys/wait.h>
@@ -8,9 +9,7 @@
 /* Runs it in the folder; rows go to rows.csv, which is new, and what it prints to out.txt. */
 static int run(const char *folder, const char *arguments)
 {
-    const char *where = getenv("STEPBENCH_BIN");
-    OWNED char *programs = realpath(where ? where : ".", NULL);
-    assert_non_null(programs);
+    OWNED char *programs = programs_folder();
     OWNED char *command =
         xasprintf("cd '%s' && rm -f rows.csv && '%s/bench_qualify' --device cpu --machine test-x1 --iters 3 "
                   "--warmup 1 --gemm-size 32 --bytes 64K --seq 16 --sustain 0 --csv rows.csv %s >out.txt 2>&1",
@@ -65,7 +64,7 @@ TEST(nothing_to_compare_with)
 /* A driver that is lost leaves no GPU: the CPUs are no substitute. A GPU that is missing is a fault, too. */
 TEST(no_gpu_and_too_few)
 {
-    OWNED char *programs = realpath(getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".", NULL);
+    OWNED char *programs = programs_folder();
     static const struct {
         const char *arguments, *sentence;
         int code;

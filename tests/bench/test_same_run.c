@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Speed-ups and shares of a ceiling of bench_flash: from other programs of the same campaign alone. */
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 /* Runs a bench on the CPU, with rows in <folder>/results/test-x1, as part of a campaign; "" for none. */
 static void run(const char *folder, const char *campaign, const char *bench, const char *arguments)
 {
-    const char *where = getenv("STEPBENCH_BIN");
-    OWNED char *programs = realpath(where ? where : ".", NULL);
-    assert_non_null(programs);
+    OWNED char *programs = programs_folder();
     OWNED char *command =
         xasprintf("cd '%s' && STEPBENCH_RUN=%s '%s/%s' --device cpu --machine test-x1 --quiet --iters 3 "
                   "--max-time 0.01 %s >out.txt 2>&1",

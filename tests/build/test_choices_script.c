@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* choices.sh with a made-up GPU and program: it runs what needs one GPU, the last choice of a shape counts, and the file has
  * neither times nor rivals nor what the row above says already. */
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 TEST_IN_FOLDER(runs_of_one_gpu)
 {
     const char *folder = *state;
-    char here[4096];
-    assert_non_null(getcwd(here, sizeof here));
+    OWNED char *here = shell_path(".");
     folder_program(folder, "nvidia-smi", "#!/bin/sh\necho 'NVIDIA X1 Fast'\n");
     folder_program(
         folder, "bench",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What guards the tree, on small trees with one planted breach each: the rules of rooms (common/build/rooms.sh). Run from
  * the project's root. */
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <sys/stat.h>
@@ -36,10 +37,9 @@ static int tree_create(void **state)
 /* What the rule prints of the tree; caller frees. */
 static char *breaches(const char *folder, const char *rule)
 {
-    char root[4096], *out = folder_path(folder, "out"), command[3 * 4096];
-    assert_non_null(getcwd(root, sizeof root));
-    snprintf(command, sizeof command, "cd '%s' && bash '%s/common/build/rooms.sh' %s >'%s' 2>&1", folder, root, rule,
-             out);
+    char *out = folder_path(folder, "out");
+    OWNED char *root = shell_path("."), *command = xasprintf("cd '%s' && bash '%s/common/build/rooms.sh' %s >'%s' 2>&1",
+                                                             folder, root, rule, out);
     assert_int_equal(system(command), 0);
     char *text = file_text(out);
     free(out);
@@ -171,9 +171,8 @@ TEST_WITH(a_test_folder_without_a_room_is_found, tree_create, folder_remove)
 static char *lint_of_headers(const char *folder, const char *environment)
 {
     int code;
-    char root[4096];
-    assert_non_null(getcwd(root, sizeof root));
-    OWNED char *command = xasprintf("cd '%s' && mkdir -p common/build && cp -r '%s'/common/build/. common/build && "
+    OWNED char *root = shell_path("."),
+               *command = xasprintf("cd '%s' && mkdir -p common/build && cp -r '%s'/common/build/. common/build && "
                                     "OBJECTS=. %s bash common/build/lint.sh 2>&1 | sed -n '/every header/,/^lint: /p'",
                                     folder, root, environment);
     return command_text(command, &code);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* stepcmp: verdicts on planted differences and on equal runs, what is not compared, and the program from outside. */
+#include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 
 #include <sys/stat.h>
@@ -357,15 +358,14 @@ TEST_IN_FOLDER(environment_of_nccl_is_a_condition)
 
 static int run(char **printed, const char *where, const char *arguments)
 {
-    const char *bin = getenv("STEPBENCH_BIN");
-    char *absolute = realpath(bin ? bin : ".", NULL), text[8192];
-    OWNED char *command = xasprintf("cd '%s' && '%s/stepcmp' %s 2>&1", where, absolute, arguments);
+    char text[8192];
+    OWNED char *programs = programs_folder(),
+               *command = xasprintf("cd '%s' && '%s/stepcmp' %s 2>&1", where, programs, arguments);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     text[fread(text, 1, sizeof text - 1, out)] = '\0';
     const int status = pclose(out);
     *printed = xstrdup(text);
-    free(absolute);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 

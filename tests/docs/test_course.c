@@ -152,7 +152,6 @@ TESTS_WITH(folder_create, folder_remove)
 
 int main(void)
 {
-    const char *where = getenv("STEPBENCH_BIN");
-    programs = realpath(where ? where : ".", NULL);
+    programs = programs_folder();
     return tests_run();
 }

@@ -416,6 +416,16 @@ static void unequal(int size0, const char *program1, int rank1, int size1, const
     assert_int_equal(code_b, code);
 }
 
+/* `lib` in this folder leads to the library of this build, whose own path may have what the loader or a shell takes for a mark. */
+static void library_here(void)
+{
+    char here[4096] = "";
+    assert_true(readlink("/proc/self/exe", here, sizeof here - 1) > 0);
+    *strrchr(here, '/') = 0;
+    OWNED char *library = xasprintf("%s/../../lib", here);
+    assert_int_equal(symlink(library, "lib"), 0);
+}
+
 /* Ranks look for libraries in this folder, and then where they did before. */
 static void libraries_first_in(const char *folder)
 {
@@ -431,11 +441,8 @@ TEST_IN_RANKS_FOLDER(unequal_ranks_are_refused)
             "rank 1 has other options than rank 0: 'n=1,2' against 'n=1,2,3'");
     unequal(2, NULL, 1, 3, same, EXIT_CODE_USAGE, "rank 1 of 3, but rank 0 has a job of 2 ranks");
     /* A copy with one byte more is another build. Away from its folder it does not find its library by itself. */
-    char here[4096] = "";
-    assert_true(readlink("/proc/self/exe", here, sizeof here - 1) > 0);
-    *strrchr(here, '/') = 0;
-    OWNED char *library = xasprintf("%s/../../lib", here);
-    libraries_first_in(library);
+    library_here();
+    libraries_first_in("lib");
     assert_int_equal(system("cat /proc/$PPID/exe > other && echo >> other && chmod +x other"), 0);
     unequal(2, "./other", 1, 2, same, EXIT_CODE_USAGE, "rank 1 (host ");
     assert_non_null(strstr(ranks_text("err0.txt"), "runs another build"));
@@ -444,14 +451,11 @@ TEST_IN_RANKS_FOLDER(unequal_ranks_are_refused)
 /* The same program, but its kernels are from another build: the library with one byte more. */
 TEST_IN_RANKS_FOLDER(other_kernels_are_refused)
 {
-    char here[4096] = "";
     const int port = some_port();
-    assert_true(readlink("/proc/self/exe", here, sizeof here - 1) > 0);
-    *strrchr(here, '/') = 0;
-    OWNED char *copy = xasprintf("mkdir other && cat '%s/../../lib/libstepbench.so.0' > other/libstepbench.so.0 && "
-                                 "echo >> other/libstepbench.so.0",
-                                 here);
-    assert_int_equal(system(copy), 0);
+    library_here();
+    assert_int_equal(system("mkdir other && cat lib/libstepbench.so.0 > other/libstepbench.so.0 && "
+                            "echo >> other/libstepbench.so.0"),
+                     0);
     pid_t a = start_rank(NULL, 0, 2, port, "--variant right --timeout 5");
     libraries_first_in("other");
     pid_t b = start_rank(NULL, 1, 2, port, "--variant right --timeout 5");

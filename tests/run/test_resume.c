@@ -70,8 +70,7 @@ static bool over(pid_t pid)
 /* Starts it, slowed down, and sends its launcher a signal so long after a save. Returns how it ended. */
 static int start_and_signal(const char *folder, const char *options, int step, double ms, int number)
 {
-    const char *where = getenv("STEPBENCH_BIN");
-    OWNED char *programs = realpath(where ? where : ".", NULL);
+    OWNED char *programs = programs_folder();
     OWNED char *command = xasprintf("cd '%s' && exec '%s/bench_run' --device %s --machine test-x1 --quiet " RUN SYMBOLS
                                     "--steps %d --data-delay 10 %s >out.txt 2>&1",
                                     folder, programs, bench_device(), steps, options);

@@ -6,7 +6,19 @@
 
 #include <sys/wait.h>
 
-char *build_folder(void)
+char *shell_path(const char *path)
+{
+    OWNED char *absolute = realpath(path, NULL);
+    assert_non_null(absolute);
+    char *quoted = xmalloc(4 * strlen(absolute) + 1), *at = quoted;
+    for (const char *c = absolute; *c; c++)
+        at += sprintf(at, *c == '\'' ? "'\\''" : "%c", *c);
+    *at = '\0';
+    return quoted;
+}
+
+/* A path from the folder of this test's build. */
+static char *built_path(const char *name)
 {
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -14,7 +26,19 @@ char *build_folder(void)
     self[length] = '\0';
     for (int up = 0; up < 3; up++) /* tests/<folder>/<program> */
         *strrchr(self, '/') = '\0';
-    return xstrdup(self);
+    return xasprintf("%s/%s", self, name);
+}
+
+char *build_folder(void)
+{
+    OWNED char *path = built_path("");
+    return shell_path(path);
+}
+
+char *programs_folder(void)
+{
+    const char *where = getenv("STEPBENCH_BIN");
+    return shell_path(where ? where : ".");
 }
 
 void report_run(const char *arguments)
@@ -33,12 +57,12 @@ char *report_text(const char *dir)
 
 char *bench_path(const char *name)
 {
-    char *build = build_folder(), *path = xasprintf("%s/%s", build, name);
+    char *path = built_path(name);
     if (access(path, X_OK) != 0) { /* of the folder build, programs lie above */
+        OWNED char *above = xasprintf("../%s", name);
         free(path);
-        path = xasprintf("%s/../%s", build, name);
+        path = built_path(above);
     }
-    free(build);
     if (access(path, X_OK) != 0)
         skip();
     return path;
@@ -71,10 +95,7 @@ void bench_needs_gloo(const char *arguments)
 
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code)
 {
-    const char *where = getenv("STEPBENCH_BIN");
-    OWNED char *programs = realpath(where ? where : ".", NULL),
-               *path = xasprintf("%s/results/test-x1/%s.csv", folder, bench);
-    assert_non_null(programs);
+    OWNED char *programs = programs_folder(), *path = xasprintf("%s/results/test-x1/%s.csv", folder, bench);
     if (code == EXIT_CODE_OK || code == EXIT_CODE_VERIFY)
         bench_needs_gloo(arguments);
     remove(path);

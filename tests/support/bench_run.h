@@ -6,8 +6,11 @@
 
 enum { BENCH_ANY_CODE = -2 }; /* in place of an exit code */
 
-/* The folder of this test's build. Caller frees. */
+/* Absolute paths as they stand between single quotes of the shell, whatever is in them: of any path that is there, of this test's
+ * build, and of the programs under test (STEPBENCH_BIN, else the current folder). Caller frees. */
+char *shell_path(const char *path);
 char *build_folder(void);
+char *programs_folder(void);
 /* Runs the report with these arguments, as a shell reads them; fails the test unless it ends well. */
 void report_run(const char *arguments);
 /* report.md of a folder of results, written anew. Caller frees. */

@@ -247,7 +247,8 @@ None of the fixed cases of a first screen ran here.
 @from (SELECT * FROM ddp WHERE status = 'ok' AND exposed_ms IS NOT NULL AND precision = 'bf16' AND ranks > 1
     ORDER BY ranks DESC, params DESC, seq DESC, step_ms, place LIMIT 1)
 
-- The fastest FSDP step of {model} takes {n4(step_ms)} ms and {bytes(peak_bytes)} ({variant}, sums in {wire_dtype}).
+- The fastest FSDP step of {model} takes {n4(step_ms)} ms and {bytes(peak_bytes)} ({variant}, {precision}, sums in
+{wire_dtype}).
 @from (SELECT *, size || ', S ' || seq || ', batch ' || batch || ' per rank on ' || ranks AS model FROM bench_fsdp
     WHERE status = 'ok' ORDER BY ranks DESC, params DESC, seq DESC, step_ms, id LIMIT 1)
 

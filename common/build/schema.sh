@@ -27,7 +27,7 @@ for main in bench/bench_*.c; do
         /^of the run/ { run = 1; next }
         columns && NF {
             split($0, word, " ")
-            kind = word[1] ~ /_bytes$/ ? "r" : word[2] == "int" || word[2] == "flag" ? "i" : word[2] == "real" || word[2] == "bytes" ? "r" : "t"
+            kind = word[2] == "text" ? "t" : word[1] ~ /_bytes$/ ? "r" : word[2] == "int" || word[2] == "flag" ? "i" : word[2] == "real" || word[2] == "bytes" ? "r" : "t"
             if (word[1] == "run_id") done = 1
             own = after && !done
             if (own && !(word[1] in option)) measured = 1 # parameters stand before what is measured

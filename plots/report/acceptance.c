@@ -139,14 +139,33 @@ static bool is_strange(const char *text, bool key, bool any_language)
     return false;
 }
 
+static bool is_number(const char *table, const char *column)
+{
+    size_t n;
+    const known_column *c = known_columns(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(c[i].table, table) == 0 && strcmp(c[i].name, column) == 0)
+            return c[i].kind != 't';
+    return false;
+}
+
+/* A bench divides by a time that was measured: an infinite rate is none. */
+static bool is_no_number(const char *cell)
+{
+    char *end;
+    const double x = strtod(cell, &end);
+    return *cell && strcmp(cell, "nan") != 0 && (*end || !isfinite(x));
+}
+
 /* The first strange cell of a column, counted from 1; 0: its name is strange; -1: none is. */
 static long strange_row(const csv *file, const char *table, size_t column)
 {
-    const bool key = is_key(table, file->header[column]);
+    const bool key = is_key(table, file->header[column]), number = is_number(table, file->header[column]);
     if (is_strange(file->header[column], true, false))
         return 0;
     for (size_t r = 0; r < file->rows; r++)
-        if (is_strange(file->cells[r * file->columns + column], key, strcmp(table, "machine") == 0))
+        if ((number && is_no_number(file->cells[r * file->columns + column])) ||
+            is_strange(file->cells[r * file->columns + column], key, strcmp(table, "machine") == 0))
             return (long)r + 1;
     return -1;
 }
@@ -160,7 +179,7 @@ static void check_texts(verdict *v, const char *name, const char *table, const c
     for (size_t c = 0; c < file->columns; c++) {
         const long row = strange_row(file, table, c);
         if (row > 0)
-            complain(v, sqlite3_mprintf("SELECT '%q: row %d has a character in column %d that no bench writes there'",
+            complain(v, sqlite3_mprintf("SELECT '%q: row %d has something in column %d that no bench writes there'",
                                         name, (int)row, (int)c + 1));
         else if (!row)
             complain(v, sqlite3_mprintf("SELECT '%q: the name of column %d has a character that no bench writes'", name,

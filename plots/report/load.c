@@ -50,14 +50,15 @@ static size_t table_end(const known_column *c, size_t n, size_t first)
 
 /* ---- a file ---- */
 
-/* Numbers as such, nothing and nan as NULL; in texts control characters, which mark up text here, become blanks. */
+/* Numbers as such; nothing, nan, and what is no finite number as NULL, since to SQL any text is larger than all numbers. In texts
+ * control characters, which mark up text here, become blanks. */
 static void bind(sqlite3_stmt *s, int at, char *cell, char kind)
 {
     char *end;
     const double real = strtod(cell, &end);
-    if (!*cell || (kind != 't' && strcmp(cell, "nan") == 0)) {
+    if (!*cell || (kind != 't' && (*end || !isfinite(real)))) {
         sqlite3_bind_null(s, at);
-    } else if (kind != 't' && !*end && isfinite(real)) {
+    } else if (kind != 't') {
         if (kind == 'i' && !cell[strspn(cell, "-0123456789")])
             sqlite3_bind_int64(s, at, strtoll(cell, NULL, 10));
         else

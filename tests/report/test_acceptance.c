@@ -54,7 +54,7 @@ TEST_IN_FOLDER(a_strange_run)
 {
     OWNED char *machine = folder_path(*state, "machine.csv");
     file_write(machine, "run_id,key,value\nr-1,gpu_count,1\nr-1,campaign,a;b\n");
-    found(*state, "", "bench_roofline.csv: row 1 has a character in column 20 that no bench writes there");
+    found(*state, "", "bench_roofline.csv: row 1 has something in column 20 that no bench writes there");
     remove(machine);
 }
 
@@ -64,7 +64,7 @@ TEST_IN_FOLDER(a_strange_log)
     static const char *const folders[] = {"pipeline", "run"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         OWNED char *folder = folder_path(*state, folders[i]), *log = xasprintf("%s/log.csv", folder),
-                   *said = xasprintf("%s/log.csv: row 1 has a character in column 2", folders[i]);
+                   *said = xasprintf("%s/log.csv: row 1 has something in column 2", folders[i]);
         mkdir(folder, 0777);
         file_write(log, "# a run\nstep,loss\n1,`date`\n");
         found(*state, "", said);
@@ -83,6 +83,8 @@ TEST_IN_FOLDER(reasons)
     found(*state, ROW("ok", "4096", "700", "GPU-b", "aaaaaaaaaaaa", "0", "1"), "several: GPU-a, GPU-b");
     found(*state, ROW("ok", "4096", "1200", "GPU-a", "aaaaaaaaaaaa", "0", "1"),
           "tflops is 1200 where the data sheet has 989");
+    found(*state, ROW("ok", "4096", "inf", "GPU-a", "aaaaaaaaaaaa", "0", "1"),
+          "bench_roofline.csv: row 3 has something in column 10 that no bench writes there");
     found(*state, "3,1,bench_roofline,gemm,ok,,bf16", "line 4 is torn");
 }
 

@@ -116,6 +116,13 @@ TEST_IN_FOLDER(numbers_and_nothing)
             "3,1,real,integer\n");
     answers(*state, "SELECT count(sustained_us), max(settle_s) IS NULL FROM bench_roofline",
             "0,1\n"); /* columns that the file lacks */
+    folder_write(*state, "bench_roofline.csv",
+                 HEAD ROW("64", "inf", "1", "2026-01-01", "cuda") ROW("128", "12ms", "1", "2026-01-01", "cuda")
+                     ROW("256", "4", "1", "2026-01-01", "cuda") ROW("512", "-1e999", "1", "2026-01-01", "cuda"));
+    answers(*state, "SELECT min(time_us), max(time_us), count(time_us) FROM bench_roofline", "4.0,4.0,1\n");
+    folder_write(*state, "bench_ddp_bucketed.csv",
+                 "bench,variant,status,reason,fit_bytes,device\nbench_ddp_bucketed,bucketed,ok,,64 128,cuda\n");
+    answers(*state, "SELECT fit_bytes FROM bench_ddp_bucketed", "64 128\n"); /* a list, in spite of its name */
     folder_write(*state, "bench_transformer.csv",
                  "bench,variant,status,reason,size,step_ms,device\nbench_transformer,graph,ok,,xl,5,cuda\n");
     answers(*state, "SELECT attention, recompute, warmup, micro_batches, seq IS NULL FROM bench_transformer",

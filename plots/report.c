@@ -166,11 +166,22 @@ static char *short_name(const char *folder)
     return name;
 }
 
+/* Names are titles of columns: where two folders have the same short one, they keep their paths. */
 static machine_folder *open_folders(char *const *dirs, size_t n)
 {
     machine_folder *folders = xcalloc(n, sizeof *folders);
     for (size_t i = 0; i < n; i++) {
-        folders[i] = (machine_folder){short_name(dirs[i]), checkout_path(dirs[i])};
+        char *name = short_name(dirs[i]);
+        for (size_t k = 0; k < n; k++) {
+            OWNED char *other = short_name(dirs[k]);
+            if (k < i && strcmp(dirs[i], dirs[k]) == 0)
+                die(EXIT_CODE_USAGE, "'%s' is given twice", dirs[i]);
+            if (k != i && strcmp(name, other) == 0) {
+                free(name);
+                name = xstrdup(dirs[i]);
+            }
+        }
+        folders[i] = (machine_folder){name, checkout_path(dirs[i])};
         check_folder(folders[i].dir);
     }
     return folders;

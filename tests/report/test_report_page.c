@@ -690,6 +690,32 @@ TEST_IN_FOLDER(folders_side_by_side)
     free(arguments);
 }
 
+/* Folders of one name, from two clones, have a column each; a folder has one. */
+TEST_IN_FOLDER(folders_of_one_name)
+{
+    OWNED char *a = folder_path(*state, "a"), *twin = folder_path(*state, "twin"), *b = folder_path(*state, "twin/a");
+    mkdir(a, 0777);
+    mkdir(twin, 0777);
+    mkdir(b, 0777);
+    machine(a);
+    roofline(a, "graph");
+    machine(b);
+    steps(b);
+    OWNED char *arguments = xasprintf("--all '%s' '%s' '%s'", (char *)*state, a, b),
+               *title = xasprintf("| on | 1 x NVIDIA H200 (%s) | 1 x NVIDIA H200 (%s) |", a, b);
+    report_run(arguments);
+    OWNED char *all = folder_text(*state, "report-all.md");
+    text_has(all, title);
+    text_has(all, "| copy of 1 GiB | 4200 GB/s (88 %) | |");
+    text_has(all, "| training step, xl S 1024 batch 4 | | 38491 tokens/s (MFU 48 %) |");
+    int code;
+    OWNED char *build = build_folder(),
+               *command = xasprintf("'%s/report' --all '%s' '%s' '%s' 2>&1", build, (char *)*state, a, a),
+               *said = command_text(command, &code), *twice = xasprintf("report: '%s' is given twice\n", a);
+    assert_int_equal(code, EXIT_CODE_USAGE);
+    assert_string_equal(said, twice);
+}
+
 /* In a table of machines, GPUs without each other's memory must not stand for those that have it. */
 TEST_IN_FOLDER(gpus_kept_apart_are_another_machine)
 {

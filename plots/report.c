@@ -214,9 +214,9 @@ static int write_all(const char *out, char *const *dirs, size_t n)
 static int update_readme(char *const *dirs, size_t n, const char *readme)
 {
     machine_folder *folders = open_folders(dirs, n);
-    const bool done = readme_update(folders, n, readme);
+    const int code = readme_update(folders, n, readme);
     close_folders(folders, n);
-    return done ? EXIT_CODE_OK : EXIT_CODE_FAILURE;
+    return code;
 }
 
 /* ---- questions ---- */

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <sqlite3.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct machine_folder {
@@ -19,5 +18,5 @@ char *machine_title(sqlite3 *db, const char *device);
 /* What stands for a machine: its GPUs where it has any. */
 const char *machine_device(const char *dir);
 
-/* Rewrites the lines between the markers of `readme`'s two tables; false after a message. */
-bool readme_update(const machine_folder *folders, size_t n, const char *readme);
+/* Rewrites the lines between the markers of `readme`'s two tables. The exit code; a message if it is not 0. */
+int readme_update(const machine_folder *folders, size_t n, const char *readme);

@@ -48,7 +48,7 @@ static bool write_text(const char *path, const char *text)
     return done;
 }
 
-bool readme_update(const machine_folder *folders, size_t n, const char *readme)
+int readme_update(const machine_folder *folders, size_t n, const char *readme)
 {
     size_t bytes;
     sqlite3 *db = machines_open(folders, n);
@@ -60,7 +60,6 @@ bool readme_update(const machine_folder *folders, size_t n, const char *readme)
         warn("'%s'%s no row of a fixed case", folders[0].dir, n > 1 ? " and the others have" : " has");
     else if (!text)
         warn("%s: %s", readme, strerror(errno));
-    const bool done = twice && write_text(readme, twice);
     sqlite3_close(db);
-    return done;
+    return !twice ? EXIT_CODE_USAGE : write_text(readme, twice) ? EXIT_CODE_OK : EXIT_CODE_FAILURE;
 }

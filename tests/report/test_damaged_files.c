@@ -125,5 +125,9 @@ TEST_IN_FOLDER(what_tables_of_several_lose_is_said)
 TEST_IN_FOLDER(what_cannot_be_checked_is_refused)
 {
     free(said_by("report --check no/folder", EXIT_CODE_USAGE));
+    OWNED char *none = said_by("report --readme results/h100-x1 no/README.md", EXIT_CODE_USAGE),
+               *other = said_by("report --readme results/h100-x1 LICENSE", EXIT_CODE_USAGE);
+    expect_words("report --readme", none, "no file", "report: no/README.md: No such file or directory\n");
+    expect_words("report --readme", other, "no markers", "report: LICENSE has no lines '<!-- begin table -->'");
     free(said_by("report --check results/h100-x1 bench_flash:two", EXIT_CODE_USAGE));
 }

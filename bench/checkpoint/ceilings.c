@@ -90,7 +90,7 @@ static void *run_stream(void *arg)
 
 static void path_of(const saving *s, int file, char out[600])
 {
-    snprintf(out, 600, "%s/ceiling-%d-%d", s->folder, launch_rank(s->k->l), file);
+    snprintf(out, 600, "%s/.trash-ceiling-%d-%d", s->folder, launch_rank(s->k->l), file);
 }
 
 /* A file for each writer, written by it alone; all readers share them. Returns seconds; NAN: it could not. */

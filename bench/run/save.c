@@ -34,6 +34,12 @@ static bool is_free(const run *x, const char *from, char *why, size_t why_bytes)
     return n == 0;
 }
 
+/* A job that ends early removes its checkpoints, too: in /dev/shm, they take memory. */
+static void remove_folder(void *folder)
+{
+    checkpoint_folder_remove(folder);
+}
+
 static void open_folder(run *x, const char *from)
 {
     char why[1200] = "";
@@ -43,15 +49,19 @@ static void open_folder(run *x, const char *from)
     v->lock = -1;
     bool ok = true;
     if (launch_rank(x->k.l) == 0) {
-        if (v->kept)
+        if (v->kept) {
             snprintf(v->folder, sizeof v->folder, "%s", *given ? given : from);
-        else
+        } else {
+            checkpoint_folder_sweep("/dev/shm", "stepbench-run-");
             snprintf(v->folder, sizeof v->folder, "/dev/shm/stepbench-run-%d", (int)getpid());
+        }
         if (!*given && *from && access(from, F_OK) != 0) /* it is not made: a name that was mistyped has no run */
             snprintf(why, sizeof why, "--resume-run: %s: %s", from, strerror(errno));
         else
             v->lock = checkpoint_folder_open(v->folder, why, sizeof why);
         ok = v->lock >= 0 && is_free(x, from, why, sizeof why);
+        if (v->lock >= 0 && !v->kept)
+            launch_on_end(x->k.l, remove_folder, v->folder);
     }
     launch_share(x->k.l, "folder of checkpoints", v->folder, sizeof v->folder, 0);
     if (!launch_all(x->k.l, "folder", ok)) {
@@ -113,8 +123,10 @@ void run_save_close(run *x)
         close(v->past);
     if (x->rung == RUNG_SAVE)
         launch_barrier(x->k.l, "checkpoints are over");
-    if (v->lock >= 0 && !v->kept)
+    if (v->lock >= 0 && !v->kept) {
+        launch_off_end(x->k.l, remove_folder, v->folder);
         checkpoint_folder_remove(v->folder);
+    }
     checkpoint_folder_close(v->lock);
     samples_free(&v->durable_ms);
     samples_free(&v->cost_ms);

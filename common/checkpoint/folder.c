@@ -82,10 +82,8 @@ static bool is_link(const char *path)
 static void remove_folder(const char *path)
 {
     size_t n = 0;
-    if (is_link(path)) {
-        unlink(path);
+    if (unlink(path) == 0) /* a link, or a file: of a folder, it fails */
         return;
-    }
     DIR *d = opendir(path);
     folder_files f = {.fd = d ? dirfd(d) : -1};
     for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
@@ -249,6 +247,9 @@ void checkpoint_spares_remove(const char *folder)
 void checkpoint_folder_remove(const char *folder)
 {
     const char *const ours[] = {marker, "losses.bin"};
+    OWNED char *ladder = xasprintf("%s/ladder", folder);
+    if (access(ladder, F_OK) == 0 && !is_link(ladder))
+        checkpoint_folder_remove(ladder);
     checkpoint_keep(folder, 0, INT64_MAX, NULL);
     remove_leftovers(folder, false);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
@@ -257,6 +258,33 @@ void checkpoint_folder_remove(const char *folder)
     }
     if (rmdir(folder) != 0)
         warn("%s is left behind", folder);
+}
+
+/* Whether the number behind the prefix is that of a process which is over. */
+static bool of_dead_process(const char *name, const char *prefix)
+{
+    const char *number = name + strlen(prefix);
+    return text_starts(name, prefix) && *number && strlen(number) < 10 &&
+           strspn(number, "0123456789") == strlen(number) && kill((pid_t)atol(number), 0) != 0 && errno == ESRCH;
+}
+
+void checkpoint_folder_sweep(const char *parent, const char *prefix)
+{
+    DIR *d = opendir(parent);
+    for (const struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        char why[400];
+        struct stat st;
+        OWNED char *path = xasprintf("%s/%s", parent, e->d_name), *mark = xasprintf("%s/%s", path, marker);
+        if (!of_dead_process(e->d_name, prefix) || access(mark, F_OK) != 0 || lstat(path, &st) != 0 ||
+            !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+            continue;
+        const int lock = checkpoint_folder_open(path, why, sizeof why); /* a process of another container may hold it */
+        if (lock >= 0)
+            checkpoint_folder_remove(path);
+        checkpoint_folder_close(lock);
+    }
+    if (d)
+        closedir(d);
 }
 
 /* ---- opening and listing ---- */

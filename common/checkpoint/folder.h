@@ -38,8 +38,11 @@ bool checkpoint_write_text(const char *folder, const char *name, const char *tex
 char *checkpoint_read_text(const char *folder, const char *name, size_t *bytes, char *why, size_t why_bytes);
 bool checkpoint_sync_folder(const char *folder, char *why, size_t why_bytes);
 
-/* What lies there is ours: complete ones, the marker, and losses.bin of bench_run. Removes them and the folder. */
+/* What lies there is ours: complete ones, the marker, and of bench_run losses.bin and ladder/, a folder of the same kind.
+ * Removes them and the folder. */
 void checkpoint_folder_remove(const char *folder);
+/* Does so with folders of this user, `parent`/`prefix`<process id>, whose process was killed before it could. */
+void checkpoint_folder_sweep(const char *parent, const char *prefix);
 
 /* Renames a finished partial folder to its step, and syncs: the commit. */
 bool checkpoint_commit(const char *folder, int64_t step, int attempt, char *why, size_t why_bytes);

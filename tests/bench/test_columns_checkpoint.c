@@ -77,6 +77,25 @@ TEST_IN_FOLDER(resumes_are_bit_for_bit)
     }
 }
 
+/* They may lie in memory, as they do by default. */
+TEST_IN_FOLDER(a_signal_leaves_no_checkpoints)
+{
+    needs_gloo();
+    const char *where = getenv("STEPBENCH_BIN");
+    OWNED char *programs = realpath(where ? where : ".", NULL);
+    OWNED char *command = xasprintf(
+        "cd '%s' && '%s/bench_checkpoint' --device cpu --csv none --quiet --ranks 2 --seq 16 --strategy ddp --iters 1 "
+        "--variant sync --check 0 --saves 1000 --folder . 2>said & pid=$!; cd '%s'; "
+        "until ls -d stepbench-*/step-* >/dev/null 2>&1 || ! kill -0 $pid; do sleep 0.02; done; "
+        "kill -TERM $pid; wait $pid; echo $?; ls -d stepbench-* 2>/dev/null; cat said",
+        (char *)*state, programs, (char *)*state);
+    int code;
+    OWNED char *said = command_text(command, &code);
+    text_has(said, "143\n");
+    text_has(said, "stopped by SIGTERM");
+    text_lacks(said, "stepbench-");
+}
+
 static void expect_verdict(const char *folder, const char *plant, const char *strategy, const char *sentence)
 {
     OWNED char *arguments =

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "common/checkpoint/hash.h"
@@ -555,6 +556,41 @@ TEST_IN_FOLDER(folders_that_cannot_be_used)
     assert_false(checkpoint_folder_room(*state, 2, (int64_t)1e18, why, sizeof why));
     assert_non_null(strstr(why, "and 2 checkpoints need 2e+09"));
     free(folder), free(file);
+}
+
+static char *of_dead_process(const char *folder)
+{
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    waitpid(pid, NULL, 0);
+    return xasprintf("%s/run-%d", folder, (int)pid);
+}
+
+/* What was killed could remove nothing. Whatever is in use, has no marker or is a link stays. */
+TEST_IN_FOLDER(what_killed_runs_left_goes)
+{
+    OWNED char *gone = of_dead_process(*state), *ladder = folder_path(gone, "ladder"), *held = of_dead_process(*state),
+               *plain_folder = of_dead_process(*state), *link = of_dead_process(*state),
+               *alive = xasprintf("%s/run-%d", (char *)*state, (int)getpid()), *kept = folder_path(*state, "kept");
+    const char *const ours[] = {gone, ladder, held, alive, kept}, *const stay[] = {held, alive, kept, plain_folder,
+                                                                                   link};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        open_folder(ours[i]);
+        assert_true(save(ours[i], 1, 1).ok);
+    }
+    folder_write(gone, ".trash-ceiling-0-0", "");
+    folder_write(gone, "losses.bin", "");
+    const int lock = checkpoint_folder_open(held, why, sizeof why);
+    assert_true(mkdir(plain_folder, 0777) == 0 && symlink(kept, link) == 0);
+    checkpoint_folder_sweep(*state, "run-");
+    assert_int_not_equal(access(gone, F_OK), 0);
+    for (size_t i = 0; i < sizeof stay / sizeof *stay; i++)
+        if (access(stay[i], F_OK) != 0)
+            fail_msg("%zu is gone", i);
+    OWNED char *one = checkpoint_path(kept, 1);
+    assert_int_equal(access(one, F_OK), 0);
+    checkpoint_folder_close(lock);
 }
 
 /* A limit of file sizes stands for a full disk; the rank that meets it says so, and the room is free again. */

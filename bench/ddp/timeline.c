@@ -110,8 +110,10 @@ static void write_files(const ddp_case *k, const replica *r, const recorded *x)
             continue;
         if (!lanes_write(csv, label, rank, x->r, x->w, base_us) ||
             !profile_write_trace(trace, label, rank, x->r, x->w, first_us) ||
-            !write_memory(r, memory, name, rank, label))
+            !write_memory(r, memory, name, rank, label)) {
             warn("%s can't be written: %s", csv, strerror(errno));
+            k->s->lost = true;
+        }
     }
 }
 

@@ -40,7 +40,7 @@ FILE *output_take(bool records)
     return taken = file;
 }
 
-void output_give_back(void)
+bool output_give_back(void)
 {
     FILE *file = taken;
     fflush(stdout); /* of libraries, to stderr */
@@ -50,8 +50,8 @@ void output_give_back(void)
     taken = NULL;
     fclose(file);
     if (failed || !restored)
-        die(EXIT_CODE_FAILURE, "stdout can't be written (%s): %s are lost", strerror(error),
-            for_records ? "rows" : "lines of the table");
+        warn("stdout can't be written (%s): %s are lost", strerror(error), for_records ? "rows" : "lines of the table");
+    return !failed && restored;
 }
 
 bool output_is_file(const char *path)

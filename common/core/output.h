@@ -9,8 +9,8 @@
 /* Sets stdout apart, until output_give_back. With `records`, its lines are written by the caller to what this returns, and
  * what is said goes to stderr, too. */
 FILE *output_take(bool records);
-/* Ends the program with a sentence when something could not be written. */
-void output_give_back(void);
+/* False after a sentence when something could not be written. */
+bool output_give_back(void);
 
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 FILE *output(void); /* where it goes */

@@ -152,6 +152,7 @@ void profile_write_together(session *s, const char *folder, const profile_identi
                 warn("collectives of %s: %s", id->key, why);
         } else if (*folder && !profile_write_collectives(folder, id, mine, t + own, bus, most, base_us)) {
             warn("%s/collectives.csv can't be written: %s", folder, strerror(errno));
+            s->lost = true;
         }
     }
 }
@@ -215,8 +216,10 @@ void profile_write(session *s, const profile_how *how, const profile_identity *i
                      profile_write_softmax(folder, id, tables) && profile_write_totals(folder, id, &t) &&
                      profile_write_idle(folder, id, parts, parts_count) && profile_write_overlap(folder, id, &o) &&
                      profile_write_trace(trace, label, id->rank, r, w, c.base_us));
-    if (!ok)
+    if (!ok) {
         warn("a table of the profile can't be written to %s: %s", folder, strerror(errno));
+        s->lost = true;
+    }
     if (t.attributed_pct < 99.5)
         warn("profile of %s: only %.1f %% of the time is attributed to ranges", id->key, t.attributed_pct);
     if (profile_first_rank(s) && !option_flag(s->opt, "quiet"))

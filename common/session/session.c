@@ -343,8 +343,10 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     device_close(s.dev);
     watchdog_stop();
     watchdog_hold();
-    output_give_back();
+    s.lost = !output_give_back() || s.lost;
     watchdog_release();
     options_free(o);
-    return code != EXIT_CODE_OK || measured ? code : EXIT_CODE_UNSUPPORTED;
+    if (code == EXIT_CODE_OK)
+        code = s.lost ? EXIT_CODE_FAILURE : measured ? EXIT_CODE_OK : EXIT_CODE_UNSUPPORTED;
+    return code;
 }

@@ -54,6 +54,7 @@ struct session {
     const char *csv_path;            /* of this run; NULL with --csv none, and of ranks other than 0 */
     const session_peers *peers;      /* NULL: alone */
     cache *kept;                     /* what is remembered from case to case, freed after hooks.finish */
+    bool lost;                       /* something beside the rows could not be written, and was named */
     void *user;                      /* the bench's own, set in start */
     struct session_profile *profile; /* of profile.c; NULL: this pass times */
     /* Runs once more what was just timed: fn(arg) enqueues it on dev. NULL: nothing does. */

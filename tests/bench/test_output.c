@@ -3,6 +3,8 @@
  * closed on purpose is no failure. Run from the project's root. */
 #include "tests/support/test.h"
 
+#include <sys/stat.h>
+
 #include "tests/support/bench_run.h"
 
 #define CASE "bench_flash --device cpu --seq 16 --head-dim 16 --dtype fp32 --variant flash --iters 3 --warmup 0 "
@@ -65,6 +67,28 @@ TEST_IN_FOLDER(a_worse_code_stays)
 {
     OWNED char *said = stderr_of(*state, "report --check .", ">/dev/full", EXIT_CODE_GATE);
     assert_non_null(strstr(said, LOST));
+}
+
+/* The launcher of ranks has nothing to add. */
+TEST_IN_FOLDER(ranks_say_it_once)
+{
+    needs_gloo();
+    OWNED char *said = stderr_of(*state,
+                                 "bench_allreduce --device cpu --ranks 2 --bytes 1K --dtype fp32 --iters 1 --warmup 0 "
+                                 "--variant all-reduce --csv none",
+                                 ">/dev/full", EXIT_CODE_FAILURE);
+    text_has(said, LOST);
+    text_lacks(said, "before the others");
+}
+
+/* A table that is a folder can't be written, as on a full disk; all others are there. */
+TEST_IN_FOLDER(a_profile_that_is_lost_is_a_failure)
+{
+    OWNED char *folder = folder_path(*state, "profile"), *table = folder_path(folder, "idle.csv");
+    assert_true(mkdir(folder, 0777) == 0 && mkdir(table, 0777) == 0);
+    OWNED char *said = stderr_of(*state, CASE "--csv rows.csv --profile", ">/dev/null", EXIT_CODE_FAILURE);
+    text_has(said, "a table of the profile can't be written to");
+    assert_int_equal(rows_of(*state, "rows.csv"), 1);
 }
 
 TEST_IN_FOLDER(a_full_csv_is_a_failure)

@@ -134,7 +134,7 @@ while [ $# -gt 0 ]; do
             [ ${#only[@]} -gt 0 ] || die_usage "--only needs names out of: ${benches[*]}"
             for i in "${!only[@]}"; do
                 only[i]=${only[i]#bench_}
-                [[ " ${benches[*]} " == *" ${only[i]} "* ]] ||
+                [[ ${only[i]} != *[[:space:]]* && " ${benches[*]} " == *" ${only[i]} "* ]] ||
                     die_usage "--only: there is no bench '${only[i]}'; there are: ${benches[*]}"
                 [[ " ${only[*]:0:i} " != *" ${only[i]} "* ]] || die_usage "--only: ${only[i]} is given twice"
             done
@@ -226,7 +226,12 @@ place=${device:+--device $device}
 beside="--device cpu --machine $machine" # the CPU backend, among the rows of a machine with GPUs
 
 wanted() { # LISTS GPUS: whether a run of these lists that needs so many GPUs is one of this machine and level
-    case $1 in cpu) [ "$gpus" = 0 ] && return || return 1 ;; esac
+    case $1 in
+        cpu)
+            [ "$gpus" = 0 ] && [[ $level != load && $level != headline ]]
+            return
+            ;;
+    esac
     [ "$gpus" != 0 ] && [ "$2" -le "$gpus" ] || return
     case $level in
         quick) [[ +$1+ == *+quick+* ]] ;;
@@ -239,6 +244,7 @@ wanted() { # LISTS GPUS: whether a run of these lists that needs so many GPUs is
 plan_bench() { # NAME
     local lists least seconds options before=${#run_bench[@]} small on=$place
     small=$(fact "$1" small)
+    case $level-$gpus in small-* | quick-0) [[ $small =~ $match ]] || return ;; esac
     if [ "$level" = small ]; then
         [[ $gpus != 0 && $small =~ --ranks\ ([0-9]+) && ${BASH_REMATCH[1]} -gt $gpus ]] && on=$beside
         add "$1" 3 "$on $small --csv results/small/bench_$1.csv"

@@ -138,7 +138,9 @@ TEST_WITH(a_machine_gets_its_runs, tree_create, folder_remove)
         {"", "--small --only one,ranks",
          "bench_one --tiny --csv results/small/bench_one.csv\n"
          "bench_ranks --device cpu --machine small --ranks 2 --csv results/small/bench_ranks.csv\n"},
-        {"UUIDS='a b'", "--small --only ranks", "bench_ranks --ranks 2 --csv results/small/bench_ranks.csv\n"}};
+        {"UUIDS='a b'", "--small --only ranks", "bench_ranks --ranks 2 --csv results/small/bench_ranks.csv\n"},
+        {"UUIDS='a b'", "--small --match 'ranks 2'", "bench_ranks --ranks 2 --csv results/small/bench_ranks.csv\n"},
+        {"UUIDS=", "--quick --match ranks", "bench_ranks --device cpu --ranks 2\n"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         assert_int_equal(run_all(*state, table[i].environment, table[i].arguments), EXIT_CODE_OK);
         expect_calls(*state, table[i].calls);
@@ -212,6 +214,9 @@ TEST_WITH(it_says_what_will_run_and_for_how_long, tree_create, folder_remove)
     assert_null(strstr(said, "no run of"));
     assert_int_equal(run_all(*state, "", "--match nothing"), EXIT_CODE_UNSUPPORTED);
     expect_said(*state, "  no run of this list that matches 'nothing' is for this machine\n");
+    assert_int_equal(run_all(*state, "UUIDS=", "--headlines"), EXIT_CODE_UNSUPPORTED);
+    expect_said(*state, "  no run of this list is for this machine\n");
+    expect_calls(*state, "");
     assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
     expect_said(*state, "== [1/2, 0 s gone, about 2 min left] bench_one");
     expect_said(*state, "== [2/2, ");
@@ -433,6 +438,7 @@ TEST_WITH(bad_options_are_refused, tree_create, folder_remove)
                                       "--only bench_one,one",
                                       "--only one --only more",
                                       "--device cpu --device=cpu",
+                                      "--only 'more one'",
                                       "--only ,"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run_all(*state, "", bad[i]), EXIT_CODE_USAGE);

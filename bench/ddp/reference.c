@@ -15,6 +15,7 @@
 #include "common/device/pieces.h"
 #include "common/session/watchdog.h"
 #include "common/model/dtypes.h"
+#include "common/model/float8.h"
 #include "common/train/update.h"
 
 typedef struct batches {
@@ -23,6 +24,7 @@ typedef struct batches {
     int added, ranks; /* added: batches of this step so far */
     size_t n;
     float *sum;
+    bool hold;          /* nothing is updated yet */
     float *first_sums;  /* where the sums of the first step go; NULL after that */
     const float *whole; /* the first batch's gradients of a trainer alone; NULL: not compared */
     double err_mean;
@@ -117,6 +119,8 @@ static void add_up(void *user)
     if (b->first_sums)
         spread_copy(b->first_sums, b->sum, b->n * sizeof *b->sum);
     b->first_sums = NULL;
+    if (b->hold)
+        return;
     dtype_upload(b->d, s.grad_dtype, s.grad, b->sum, b->n);
     trainer_update_all(b->t);
 }
@@ -175,10 +179,12 @@ static int batches_of(const ddp_case *k, int micros)
     return k->ranks / step_context_ranks(&k->o) * step_micro_batches(&k->o) / micros;
 }
 
-/* One step for the sums of gradients; more steps if parameters are wanted. */
+/* One step for the sums of gradients; more steps if parameters are wanted. The ranks hold the update of a step before these,
+ * which their scales remember where they are those of earlier steps (fp8-delayed): then so does this one. */
 static bool reference_steps(ddp_case *k, trainer *t, int count, const float *whole, ddp_reference *r)
 {
-    const int steps = r->after ? DDP_CHECK_STEPS : 1;
+    const float8_recipe *recipe = float8_recipe_find(trainer_options_of(t)->precision->name);
+    const int steps = r->after ? DDP_CHECK_STEPS : 1, held = recipe && recipe->delayed ? 1 : 0;
     const size_t n = (size_t)trainer_params(t)->elements;
     batches b = {.t = t,
                  .d = k->s->dev,
@@ -190,9 +196,11 @@ static bool reference_steps(ddp_case *k, trainer *t, int count, const float *who
     bool ok = true;
     replica_set_safe_loss_scale(t);
     trainer_set_hooks(t, &(step_hooks){.user = &b, .update = add_up});
-    for (int step = 0; step < steps && ok; step++) {
+    for (int step = -held; step < steps && ok; step++) {
+        b.hold = step < 0;
         for (b.added = 0; b.added < b.ranks && ok; b.added++) {
-            phase_set("check: step %d of %d, batch %d of %d on one rank", step + 1, steps, b.added + 1, b.ranks);
+            phase_set("check: step %d of %d, batch %d of %d on one rank", step + 1 + held, steps + held, b.added + 1,
+                      b.ranks);
             replica_set_tokens(t, k->o.seed, b.added);
             trainer_set_same_step(t, b.added > 0);
             ok = trainer_step(t);

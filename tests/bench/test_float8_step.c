@@ -138,6 +138,20 @@ TEST(every_step_says_what_float8_gained)
     }
 }
 
+/* The check's first step of the ranks updates nothing, but the scales of the next one remember it. */
+TEST(delayed_scales_of_ranks_are_right)
+{
+    needs_gloo();
+    static const char *const of[][2] = {{"bench_ddp_flat", "--variant flat"},
+                                        {"bench_fsdp", "--variant fsdp --micro-batches 2"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        OWNED char *options =
+            xasprintf("--ranks 2 --size tiny --iters 0 --precision fp8-delayed --grad-dtype fp32 %s", of[i][1]);
+        OWNED_CSV csv *c = bench_rows(*state, of[i][0], "", options, EXIT_CODE_OK);
+        bench_all_ok(c, 1);
+    }
+}
+
 /* The best product that bench_roofline knows is of 16 bits, and a float8 step may be faster than it. */
 TEST(no_share_of_a_wider_product)
 {

@@ -20,6 +20,10 @@
 #include "common/session/ceiling.h"
 #include "common/session/profile.h"
 
+/* A chunk has at least so many. A query that sees one key has gradients of roundings alone, which two orders of sums make
+ * different, and the check of a chunk is relative. */
+enum { LEAST_TOKENS = 4 };
+
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,3"),
     {"batch", OPTION_INT, OPTION_LIST, "1", .help = "batch size", .min = 1, .max = 65536, .unit = "sequences"},
@@ -28,8 +32,9 @@ static option_spec option_table[] = {
      .unset = "0: as many as --heads"},
     {"head-dim", OPTION_INT, OPTION_LIST, "128", .help = "columns of q, k, v and o", .def_cpu = "64", .min = 16,
      .max = 256},
-    {"seq", OPTION_INT, OPTION_LIST, "65536", .help = "tokens of the whole sequence, a multiple of 2 x ranks",
-     .def_cpu = "768", .min = 2, .max = 16777216, .unit = "tokens"},
+    {"seq", OPTION_INT, OPTION_LIST, "65536",
+     .help = "tokens of the whole sequence, a multiple of 2 x ranks, at least 8 x ranks", .def_cpu = "768", .min = 8,
+     .max = 16777216, .unit = "tokens"},
     {"causal", OPTION_FLAG, OPTION_LIST, "1", .help = "causal mask: a token sees the ones before it and itself"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16", .help = "precision", .def_cpu = "fp32", .choices = "bf16|fp16|fp32"},
     {"deterministic", OPTION_FLAG, OPTION_LIST, "0", .help = "the backward gives the same bits on every run"},
@@ -119,6 +124,11 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
             if (seq % chunks) {
                 snprintf(msg, msg_bytes, "--seq %d is not a multiple of %d, two chunks for each of %d ranks", seq,
                          chunks, chunks / 2);
+                return false;
+            }
+            if (seq / chunks < LEAST_TOKENS) {
+                snprintf(msg, msg_bytes, "--seq %d has fewer than %d tokens for each of %d chunks: too few to check",
+                         seq, LEAST_TOKENS, chunks);
                 return false;
             }
         }

@@ -167,6 +167,9 @@ TEST_IN_FOLDER(bad_input_is_refused)
 {
     assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2,3 --seq 16"));
     assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2 --seq 16 --heads 4 --heads-kv 3"));
+    bench_says("bench_cp", "--ranks 1,2 --seq 12", EXIT_CODE_USAGE,
+               "--seq 12 has fewer than 4 tokens for each of 4 chunks");
+    csv_free(rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --heads 6 --batch 2 --seq 16 --dtype fp32,bf16"));
 }
 
 /* A rank that leaves keys out is too fast to be right. */

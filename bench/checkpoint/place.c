@@ -22,12 +22,6 @@ bool saving_agree(saving *s, const char *name, bool ok, const char *why, row_sta
     return all;
 }
 
-/* A job that ends early removes its checkpoints, too: in /dev/shm, they take memory. */
-static void remove_folder(void *folder)
-{
-    checkpoint_folder_remove(folder);
-}
-
 static bool open_folder(saving *s)
 {
     char why[400] = "";
@@ -35,13 +29,14 @@ static bool open_folder(saving *s)
     bool ok = true;
     s->lock = -1;
     if (launch_rank(s->k->l) == 0) {
-        checkpoint_folder_sweep(parent, "stepbench-");
+        if (!option_given(s->k->s->opt, "folder")) /* other hosts, whose processes are not seen, may share that one */
+            checkpoint_folder_sweep(parent, "stepbench-");
         snprintf(s->folder, sizeof s->folder, "%s/stepbench-%d", parent, (int)getpid());
         s->lock = checkpoint_folder_open(s->folder, why, sizeof why);
         if (s->lock < 0 && option_given(s->k->s->opt, "folder"))
             launch_fail(s->k->l, EXIT_CODE_USAGE, "--folder: %s", why);
         if (s->lock >= 0)
-            launch_on_end(s->k->l, remove_folder, s->folder);
+            launch_on_end(s->k->l, checkpoint_folder_drop, s->folder);
         ok = s->lock >= 0 && (!s->x || checkpoint_folder_room(s->folder, 2, s->x->layout->bytes, why, sizeof why));
     }
     launch_share(s->k->l, "folder", s->folder, sizeof s->folder, 0);
@@ -84,7 +79,7 @@ void saving_free(saving *s)
     replica_state_free(s->x);
     launch_barrier(s->k->l, "checkpoints are over");
     if (s->lock >= 0) {
-        launch_off_end(s->k->l, remove_folder, s->folder);
+        launch_off_end(s->k->l, checkpoint_folder_drop, s->folder);
         checkpoint_folder_remove(s->folder);
     }
     checkpoint_folder_close(s->lock);

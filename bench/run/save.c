@@ -34,12 +34,6 @@ static bool is_free(const run *x, const char *from, char *why, size_t why_bytes)
     return n == 0;
 }
 
-/* A job that ends early removes its checkpoints, too: in /dev/shm, they take memory. */
-static void remove_folder(void *folder)
-{
-    checkpoint_folder_remove(folder);
-}
-
 static void open_folder(run *x, const char *from)
 {
     char why[1200] = "";
@@ -61,7 +55,7 @@ static void open_folder(run *x, const char *from)
             v->lock = checkpoint_folder_open(v->folder, why, sizeof why);
         ok = v->lock >= 0 && is_free(x, from, why, sizeof why);
         if (v->lock >= 0 && !v->kept)
-            launch_on_end(x->k.l, remove_folder, v->folder);
+            launch_on_end(x->k.l, checkpoint_folder_drop, v->folder);
     }
     launch_share(x->k.l, "folder of checkpoints", v->folder, sizeof v->folder, 0);
     if (!launch_all(x->k.l, "folder", ok)) {
@@ -124,7 +118,7 @@ void run_save_close(run *x)
     if (x->rung == RUNG_SAVE)
         launch_barrier(x->k.l, "checkpoints are over");
     if (v->lock >= 0 && !v->kept) {
-        launch_off_end(x->k.l, remove_folder, v->folder);
+        launch_off_end(x->k.l, checkpoint_folder_drop, v->folder);
         checkpoint_folder_remove(v->folder);
     }
     checkpoint_folder_close(v->lock);

@@ -244,20 +244,36 @@ void checkpoint_spares_remove(const char *folder)
     remove_leftovers(folder, true);
 }
 
-void checkpoint_folder_remove(const char *folder)
+/* Whether the folder is gone. */
+static bool remove_ours(const char *folder)
 {
     const char *const ours[] = {marker, "losses.bin"};
     OWNED char *ladder = xasprintf("%s/ladder", folder);
     if (access(ladder, F_OK) == 0 && !is_link(ladder))
-        checkpoint_folder_remove(ladder);
+        remove_ours(ladder);
     checkpoint_keep(folder, 0, INT64_MAX, NULL);
     remove_leftovers(folder, false);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         OWNED char *path = xasprintf("%s/%s", folder, ours[i]);
         unlink(path);
     }
-    if (rmdir(folder) != 0)
+    return rmdir(folder) == 0 || errno == ENOENT;
+}
+
+void checkpoint_folder_remove(const char *folder)
+{
+    if (!remove_ours(folder))
         warn("%s is left behind", folder);
+}
+
+void checkpoint_folder_drop(void *folder)
+{
+    for (int tries = 1; tries < 20; tries++) {
+        if (remove_ours(folder))
+            return;
+        usleep(50 * 1000);
+    }
+    checkpoint_folder_remove(folder);
 }
 
 /* Whether the number behind the prefix is that of a process which is over. */

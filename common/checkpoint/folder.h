@@ -41,6 +41,8 @@ bool checkpoint_sync_folder(const char *folder, char *why, size_t why_bytes);
 /* What lies there is ours: complete ones, the marker, and of bench_run losses.bin and ladder/, a folder of the same kind.
  * Removes them and the folder. */
 void checkpoint_folder_remove(const char *folder);
+/* The same for a job that ends early, while threads and ranks may still write there: it tries for a second. */
+void checkpoint_folder_drop(void *folder);
 /* Does so with folders of this user, `parent`/`prefix`<process id>, whose process was killed before it could. */
 void checkpoint_folder_sweep(const char *parent, const char *prefix);
 

@@ -132,6 +132,8 @@ static const char *contradiction(const share_case *k)
         return "bench_pp has the meshes with stages";
     if (k->m.tp == 1)
         return "one rank has nobody to share layers with: one_ms of the other rows is its step";
+    if (k->o.seq == 1)
+        return "a token that sees itself alone gives q and k gradients of roundings, which can't be checked";
     if (cpu && k->graph)
         return "the CPU has no graphs";
     if (cpu && k->max_ctas)

@@ -170,6 +170,7 @@ TEST(meshes_that_cannot_be_had)
     }
     needs_gloo();
     bench_says("bench_tp", "--ranks 2 --mesh pp2", EXIT_CODE_UNSUPPORTED, "bench_pp has the meshes with stages");
+    bench_says("bench_tp", "--ranks 2 --seq 1", EXIT_CODE_UNSUPPORTED, "a token that sees itself alone");
 }
 
 TEST(faults)

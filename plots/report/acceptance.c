@@ -112,17 +112,23 @@ static void check_copies(verdict *v)
                     "= 'ok' AND d.device = 'cuda' AND d.gb_s < 0.8 * k.gb_s LIMIT 1"));
 }
 
-/* What names figures and tells cases apart is a word or a number. */
-static bool is_key(const char *table, const char *column)
+/* NULL: no report reads it. */
+static const known_column *known_of(const char *table, const char *column)
 {
     size_t n;
     const known_column *c = known_columns(&n);
-    if (text_has_word("bench variant status machine device run_id campaign", column))
-        return true;
     for (size_t i = 0; i < n; i++)
-        if (c[i].place == 'p' && strcmp(c[i].table, table) == 0 && strcmp(c[i].name, column) == 0)
-            return text_starts(table, "bench_");
-    return false;
+        if (strcmp(c[i].table, table) == 0 && strcmp(c[i].name, column) == 0)
+            return &c[i];
+    return NULL;
+}
+
+/* What names figures and tells cases apart is a word or a number. */
+static bool is_key(const char *table, const char *column)
+{
+    const known_column *c = known_of(table, column);
+    return text_has_word("bench variant status machine device run_id campaign", column) ||
+           (c && c->place == 'p' && text_starts(table, "bench_"));
 }
 
 /* What a bench never writes: tags, and what a shell or a figure could take for a command. Paths of this machine's owner, which
@@ -141,12 +147,8 @@ static bool is_strange(const char *text, bool key, bool any_language)
 
 static bool is_number(const char *table, const char *column)
 {
-    size_t n;
-    const known_column *c = known_columns(&n);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(c[i].table, table) == 0 && strcmp(c[i].name, column) == 0)
-            return c[i].kind != 't';
-    return false;
+    const known_column *c = known_of(table, column);
+    return c && c->kind != 't';
 }
 
 /* A bench divides by a time that was measured: an infinite rate is none. */

@@ -55,8 +55,9 @@ FROM (SELECT 'bench_fsdp' AS table_, id, ranks, size, tokens_per_s, mfu_causal_p
     AND coalesce(custom, 0) = 0 AND (size = '2.7b' AND seq = 2048 AND batch = 2 AND recompute = 'none'
     OR size = 'llama3-8b' AND seq = 8192 AND batch = 1)
     UNION ALL SELECT 'bench_transformer', id, 1, size, tokens_per_s, mfu_causal_pct, step_ms, step_mean_ms
-    FROM bench_transformer WHERE status = 'ok' AND precision = 'bf16' AND mode = 'train-step' AND variant = 'graph'
-    AND size = 'llama3-8b' AND seq = 8192 AND batch = 1 AND coalesce(custom, 0) = 0)
+    FROM default_steps WHERE status = 'ok' AND precision = 'bf16' AND mode = 'train-step' AND variant = 'graph'
+    AND size = 'llama3-8b' AND seq = 8192 AND batch = 1 AND coalesce(micro_batches, 1) = 1
+    AND coalesce(clip, 0) = 0 AND coalesce(custom, 0) = 0)
 
 @view attention
 SELECT * FROM bench_flash WHERE status = 'ok' AND variant = 'flash' AND dtype = 'bf16' AND batch = 8 AND heads = 16

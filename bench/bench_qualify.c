@@ -7,10 +7,13 @@
  * measured again before it is called so. The rows of the variant `verdict`, at the end, say it in a word for each GPU.
  * Exit code 0: every GPU is ok; 4: one is not, or is missing; 3: a result was wrong; 77: nothing could be checked.
  * Expect: ok on a healthy, idle node. Limits: one host. */
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "bench/qualify/outcome.h"
 #include "bench/qualify/qualify.h"
@@ -139,6 +142,14 @@ static bool valid_reference(const char *path, char *msg, size_t msg_bytes)
     return !problem;
 }
 
+/* The file is written at the end, beside itself and renamed: minutes of measuring would be for nothing. */
+static bool folder_takes(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    OWNED char *folder = slash ? xasprintf("%.*s", (int)(slash + 1 - file), file) : xstrdup(".");
+    return access(folder, W_OK | X_OK) == 0;
+}
+
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
     const int64_t ranks = option_int_at(o, "ranks", 0);
@@ -151,6 +162,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         return wrong(msg, msg_bytes, "--profile has no effect here; it is for the other benches");
     if (!output_is_file(option_text(o, "metrics")))
         return wrong(msg, msg_bytes, "--metrics needs a file, which %s is not", option_text(o, "metrics"));
+    if (!folder_takes(option_text(o, "metrics")))
+        return wrong(msg, msg_bytes, "--metrics %s can't be written: %s", option_text(o, "metrics"), strerror(errno));
     for (size_t i = 0; i < option_count(o, "rank"); i++)
         if (option_int_at(o, "rank", i) >= ranks)
             return wrong(msg, msg_bytes, "--rank %lld is not one of %lld ranks", (long long)option_int_at(o, "rank", i),

@@ -112,8 +112,12 @@ TEST(metrics_are_openmetrics)
     free(text);
     remove(path);
     free(path);
-    assert_int_equal(run(*state, "--variant copy --metrics no/folder/q.prom"), EXIT_CODE_FAILURE);
-    said(*state, "--metrics no/folder/q.prom can't be written");
+    assert_int_equal(run(*state, "--variant copy --metrics no/folder/q.prom"), EXIT_CODE_USAGE);
+    said(*state, "--metrics no/folder/q.prom can't be written: No such file or directory");
+    OWNED char *longest =
+        xasprintf("--variant copy --metrics %0255d", 0); /* no name is left for what is renamed to it */
+    assert_int_equal(run(*state, longest), EXIT_CODE_FAILURE);
+    said(*state, "0 can't be written: File name too long");
     assert_int_equal(run(*state, "--variant copy --metrics /proc/self/fd/1"), EXIT_CODE_USAGE);
     said(*state, "--metrics needs a file, which /proc/self/fd/1 is not");
 }

@@ -15,8 +15,9 @@ char *results_refusal(const csv *file, const char *path)
     for (size_t i = 0; file && csv_column(file, "schema") >= 0 && i < file->rows; i++) {
         const double schema = csv_real(file, i, "schema"); /* a number: no stranger's text is said */
         if (schema != RESULTS_SCHEMA)
-            return xasprintf("%s has rows of schema %g, and this version reads schema %d: measure them anew", path,
-                             schema, RESULTS_SCHEMA);
+            return xasprintf("%s has rows of schema %g, and this version reads schema %d: %s", path, schema,
+                             RESULTS_SCHEMA,
+                             schema > RESULTS_SCHEMA ? "a newer version reads them" : "measure them anew");
     }
     return NULL;
 }

@@ -30,11 +30,9 @@ static bool replicas_fit(const bench_case *c, char *why, size_t why_bytes)
         return true;
     const int ranks = (int)case_int(c, "ranks"), replicas = (int)case_int(c, "replicas");
     if (ranks % replicas)
-        snprintf(why, why_bytes,
-                 "%d ranks can't be %d replicas of equal size: --ranks must be a multiple of --replicas", ranks,
-                 replicas);
+        snprintf(why, why_bytes, "--replicas %d does not divide --ranks %d", replicas, ranks);
     else if (ranks == replicas)
-        snprintf(why, why_bytes, "%d replicas of %d ranks shard nothing: ddp is the same", replicas, ranks);
+        snprintf(why, why_bytes, "--ranks %d is --replicas: nothing is sharded, and ddp is the same", ranks);
     else
         return true;
     return false;

@@ -130,7 +130,8 @@ parallel_plan *parallel_plan_create(const parallel_options *asked, int rank, con
     else if (chosen->grouping == GROUP_BUCKET && o->bucket_bytes < 1)
         snprintf(why, why_bytes, "a bucket of %lld bytes holds nothing", (long long)o->bucket_bytes);
     else if (chosen->reduce == REDUCE_HYBRID && (o->replicas < 1 || o->ranks % o->replicas))
-        snprintf(why, why_bytes, "%d ranks can't be %d replicas of equal size", o->ranks, o->replicas);
+        snprintf(why, why_bytes, "the number of replicas, %d, does not divide that of ranks, %d", o->replicas,
+                 o->ranks);
     else if (chosen->grouping == GROUP_UNIT && !s->unit_count)
         snprintf(why, why_bytes, "'%s' works on units, and the model has none", o->strategy);
     else if (strategy_slices(chosen) && odd_end(chosen, s, o->ranks) >= 0)

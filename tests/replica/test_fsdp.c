@@ -76,8 +76,8 @@ TEST_IN_RANKS_FOLDER(replicas_of_slices)
                           "--ranks 2,3,4 --iters 0 --precision fp32 --grad-dtype policy --variant hsdp", EXIT_CODE_OK);
     assert_int_equal(c->rows, 3);
     assert_true(csv_is(c, 0, "status", "skip") && csv_is(c, 1, "status", "skip") && csv_is(c, 2, "status", "ok"));
-    assert_non_null(strstr(csv_cell(c, 0, "reason"), "2 replicas of 2 ranks shard nothing"));
-    assert_non_null(strstr(csv_cell(c, 1, "reason"), "3 ranks can't be 2 replicas of equal size"));
+    assert_non_null(strstr(csv_cell(c, 0, "reason"), "--ranks 2 is --replicas: nothing is sharded"));
+    assert_non_null(strstr(csv_cell(c, 1, "reason"), "--replicas 2 does not divide --ranks 3"));
     csv_free(c);
     c = ddp_rows_of_model("bench_fsdp", THREE_BLOCKS,
                           "--ranks 8 --replicas 2,4 --iters 0 --precision fp32 --grad-dtype policy --variant hsdp",

@@ -148,6 +148,13 @@ struct fmax_op {
     static __device__ __forceinline__ float apply(float x, float y) { return fmaxf(x, y); }
 };
 
+/* 2^(before - after): what a sum is multiplied by when its base grows. A base of 0 also stands for a maximum of -inf, whose sum is 0;
+ * the next one may be so far below it that the power alone would be infinite, and 0 times that a NaN. */
+__device__ __forceinline__ float rescale(float before, float after)
+{
+    return power_of_two(fminf(before - after, 0.0f));
+}
+
 /* Maximum and sum in one reading: a thread's sum is rescaled when its maximum grows. A thread may see nothing but -inf;
  * 0 in place of such a maximum keeps -inf - -inf out of the exponents. */
 template <typename T>
@@ -162,14 +169,14 @@ __device__ __forceinline__ void streamed_statistics(const vector16<T> *body, int
             x[i] = load_or_fill(body, first + i * blockDim.x, vectors);
         m = fmaxf(m, vector_maximum(x));
         const float larger = m == -INFINITY ? 0.0f : m * LOG2_E;
-        total *= power_of_two(mine - larger);
+        total *= rescale(mine, larger);
         mine = larger;
 #pragma unroll
         for (int i = 0; i < BATCH; i++)
             total += vector_sum(x[i], mine);
     }
     base = block_reduce<fmax_op>(m, shared_max) * LOG2_E;
-    sum = block_reduce<add_op>(total * power_of_two(mine - base), shared_sum);
+    sum = block_reduce<add_op>(total * rescale(mine, base), shared_sum);
 }
 
 template <typename T>

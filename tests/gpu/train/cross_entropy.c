@@ -13,6 +13,7 @@ typedef enum logits_kind {
     LOGITS_NORMAL,
     LOGITS_LARGE,  /* +-1e4 */
     LOGITS_EQUAL,  /* every one 1e4 */
+    LOGITS_LOW,    /* near -200: an exponential of the opposite number is infinite */
     LOGITS_MASKED, /* some are -inf */
     LOGITS_BAD,    /* one row has a NaN, one an inf: these rows alone are lost, and the mean */
     LOGITS_KINDS
@@ -21,7 +22,7 @@ static const float loss_scale = 1024;
 
 static void list(case_list *l, const train_op *op)
 {
-    static const char *const kinds[] = {"normal", "large", "equal", "masked", "bad"};
+    static const char *const kinds[] = {"normal", "large", "equal", "low", "masked", "bad"};
     static const int vocabs[] = {1, 7, 61, 255, 1003, 2049, 10000, 16411, 30001, 50257, 151936};
     int nth = 0;
     for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs; v++)
@@ -55,6 +56,8 @@ static void fill_logits(train_case *c, slot *x, const int32_t *targets)
             slot_set(x, i, (random % 2 ? 1e4f : -1e4f) + (random == 3 ? slot_get(x, i) : 0));
         else if (c->variant[KIND] == LOGITS_EQUAL)
             slot_set(x, i, 1e4f);
+        else if (c->variant[KIND] == LOGITS_LOW)
+            slot_set(x, i, slot_get(x, i) - 200);
         else if (c->variant[KIND] == LOGITS_MASKED && random == 0 && i % vocab != (size_t)targets[i / vocab])
             slot_set(x, i, -INFINITY);
     }

@@ -11,6 +11,7 @@
 #include "bench/pp/verify.h"
 #include "bench/pp/stage.h"
 #include "bench/share/compare.h"
+#include "common/core/check.h"
 #include "common/core/error.h"
 #include "common/record/nvtx.h"
 
@@ -38,11 +39,6 @@ static double difference(const float *want, const float *got, size_t n)
         all += pow(want[i], 2);
     }
     return off > 0 ? sqrt(off / fmax(all, 1e-30)) : isnan(off) ? NAN : 1e-30;
-}
-
-static double worse(double a, double b)
-{
-    return isnan(a) || isnan(b) ? NAN : fmax(a, b);
 }
 
 static void note(pp_case *k, int what, const char *name, double err, double allowed)
@@ -78,7 +74,7 @@ static double compare_tensors(pp_case *k, trainer *whole, const pp_stage *s, boo
                                ? difference(want, got + own->first, (size_t)own->count)
                                : share_relative(share_distance_of(own, got, grads ? summed : NULL, &same, want, NULL));
         note(k, grads ? WRONG_GRAD : WRONG_PARAM, own->name, err, allowed);
-        worst = worse(worst, err);
+        worst = check_worse(worst, err);
     }
     return worst;
 }
@@ -109,14 +105,14 @@ static void compare_step(pp_case *k, trainer *whole, pp_stage *s, int step, doub
     if (k->rank == k->loss_rank) {
         const double err = relative(trainer_loss(whole), loss);
         note(k, WRONG_LOSS, "", err, step > 0 ? later : shares ? most.loss : 0);
-        out->loss = worse(out->loss, err);
+        out->loss = check_worse(out->loss, err);
     }
     if (step == 0)
         out->grad = compare_tensors(k, whole, s, true, shares ? most.grad : 0);
     if (clip) {
         const double err = relative(norm_of(whole), norm_of(s->t));
         note(k, WRONG_NORM, "", err, step > 0 ? later : shares ? most.norm : bound_norm);
-        out->norm = worse(out->norm, err);
+        out->norm = check_worse(out->norm, err);
     }
     if (step == CHECK_STEPS - 1)
         out->param = compare_tensors(k, whole, s, false, later);
@@ -277,9 +273,9 @@ static void fill(pp_case *k, const outcome *mine)
     OWNED outcome *all = launch_gathered(k->l, "errors", mine, sizeof *mine);
     outcome worst = {0};
     for (int r = 0; r < k->ranks; r++)
-        worst =
-            (outcome){worse(worst.loss, all[r].loss), worse(worst.grad, all[r].grad), worse(worst.norm, all[r].norm),
-                      worse(worst.param, all[r].param), worse(worst.plan_pct, all[r].plan_pct)};
+        worst = (outcome){check_worse(worst.loss, all[r].loss), check_worse(worst.grad, all[r].grad),
+                          check_worse(worst.norm, all[r].norm), check_worse(worst.param, all[r].param),
+                          check_worse(worst.plan_pct, all[r].plan_pct)};
     row_real(k->w, "err_loss", worst.loss);
     row_real(k->w, "err_grad", worst.grad);
     row_real(k->w, "err_norm", worst.norm);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/cache.h"
+#include "common/core/check.h"
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/record/nvtx.h"
@@ -80,13 +80,13 @@ static void compare(const team *x, const seen *want, const seen *got, outcome *o
     share_distance moved = {0, 0};
     const char *worst = "";
     for (int i = 0; i < STEPS; i++)
-        out->err_loss = fmax(out->err_loss, fabs(got->losses[i] / want->losses[i] - 1));
+        out->err_loss = check_worse(out->err_loss, fabs(got->losses[i] / want->losses[i] - 1));
     for (int i = 0; i < p->count; i++) {
         const param_tensor *t = &p->tensors[i], *all = params_find(whole, t->kind, t->layer);
         const double grad = share_relative(share_distance_of(t, got->grads, summed, all, want->grads, NULL));
         const share_distance d = share_distance_of(t, got->after, NULL, all, want->after, want->start);
         moved.off += d.off, moved.size += d.size;
-        if (!(grad <= out->err_grad))
+        if (!isnan(out->err_grad) && !(grad <= out->err_grad)) /* NaN is the worst of all */
             out->err_grad = grad, worst = t->name;
     }
     params_free(whole);
@@ -124,10 +124,10 @@ static void merge(const share_case *k, outcome *out)
             out->ok = false;
             memcpy(out->reason, x->reason, sizeof out->reason);
         }
-        out->err_loss = fmax(out->err_loss, x->err_loss);
-        out->err_grad = fmax(out->err_grad, x->err_grad);
-        out->err_norm = fmax(out->err_norm, x->err_norm);
-        out->err_param = fmax(out->err_param, x->err_param);
+        out->err_loss = check_worse(out->err_loss, x->err_loss);
+        out->err_grad = check_worse(out->err_grad, x->err_grad);
+        out->err_norm = check_worse(out->err_norm, x->err_norm);
+        out->err_param = check_worse(out->err_param, x->err_param);
         out->bits_off += x->bits_off;
     }
 }

@@ -32,8 +32,7 @@ static double ratio(double error, double scale)
     return error == 0 ? 0 : error / scale;
 }
 
-/* The larger; unlike fmax it keeps a NaN. */
-static double worse(double a, double b)
+double check_worse(double a, double b)
 {
     return isnan(a) || b <= a ? a : b;
 }
@@ -75,7 +74,7 @@ check_result check_compare(const double *ref, const double *got, size_t n, size_
             if (isfinite(ref[i]) && isfinite(got[i])) {
                 row_error_squares += error * error;
                 relative = ratio(error, scale);
-                r.max_abs = worse(r.max_abs, relative);
+                r.max_abs = check_worse(r.max_abs, relative);
             } else {
                 if (same_nonfinite(ref[i], got[i]))
                     continue;
@@ -88,7 +87,7 @@ check_result check_compare(const double *ref, const double *got, size_t n, size_
             }
         }
         double row_scale = root_length * (no_scale ? bound.zero_scale : size + 0.05 * rms);
-        r.rel_row = worse(r.rel_row, ratio(sqrt(row_error_squares), row_scale));
+        r.rel_row = check_worse(r.rel_row, ratio(sqrt(row_error_squares), row_scale));
         const double left = size > row_rms ? row_rms / size : 1; /* of its terms, after they cancelled */
         if (!zero_row)
             error_squares += row_error_squares * left * left;

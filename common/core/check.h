@@ -35,6 +35,8 @@ check_result check_compare(const double *ref, const double *got, size_t n, size_
  * close to 0 it is. So its error counts as it is, or relative to a logarithm larger than 1, whose own rounding is; the worst is
  * rel_row and max_abs, the root of their mean square rel_l2, and none may be above bound.rel_l2. */
 check_result check_logarithms(const double *ref, const double *got, size_t n, check_bound bound);
+/* The larger error; unlike fmax it keeps a NaN, which is the worst of all. */
+double check_worse(double a, double b);
 /* "rel_l2 3.1e-03 (bound 1.0e-02), worst element [17] got 1.5 want 1.25": for reasons and messages. */
 void check_describe(const check_result *r, check_bound bound, char *out, size_t out_bytes);
 /* Bounds of an attention output or gradient by dtype name ("bf16", "fp16", "tf32", "fp32"). */

@@ -102,6 +102,17 @@ TEST(steps)
     found(*state, "loss 2", "bench_transformer", step, "step_ms", "loss of the checked slice");
 }
 
+/* Gradients are right, and clipping leaves no bits to compare. */
+TEST(loss_of_ranks)
+{
+    static const char step[] =
+        "--ranks 2 --variant nccl --d-model 96 --heads 6 --layers 2 --vocab 256 --seq 8 --batch 2 "
+        "--precision fp32 --clip 1 --iters 0";
+    needs_gloo();
+    right_ones_pass(*state, "bench_tp", step);
+    found(*state, "lost 1", "bench_tp", step, "step_ms", "the loss is off by nan");
+}
+
 /* Gradients in e5m2 lose more than those in e4m3, whatever the recipe's name. */
 TEST(gradients_of_float8)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Stands between a bench and the CPU's kernels, and makes one result wrong: WRONG="o 2" an element of o from the second
  * call on. lse, dq, dk, dv likewise, of flash; scale is a wrong one in forward, grad-scale in backward; mask a missing
- * causal one in both; c is a product, copy a copy, table the embedding's gradient, loss the
- * loss; with none AdamW does nothing, with twice it updates twice. For fp32; with chance AdamW rounds the moments of bf16
- * weights by the chances of other elements. */
+ * causal one in both; c is a product, copy a copy, table the embedding's gradient, loss the loss, lost a NaN in place of that of
+ * ranks that share layers; with none AdamW does nothing, with twice it updates twice. For fp32; with chance AdamW rounds the
+ * moments of bf16 weights by the chances of other elements. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
@@ -92,6 +92,14 @@ static sb_status cross_entropy(sb_context *ctx, const sb_cross_entropy *p, void 
     return s;
 }
 
+static sb_status vocab_loss_finish(sb_context *ctx, const sb_vocab_loss *p, void *stream)
+{
+    const sb_status s = right->train->vocab_loss_finish(ctx, p, stream);
+    if (wrong("lost"))
+        *p->loss = NAN;
+    return s;
+}
+
 static sb_status adamw(sb_context *ctx, const sb_adamw *p, void *stream)
 {
     if (wrong("none"))
@@ -125,6 +133,7 @@ const sb_kernels *sb_kernels_cpu(void)
     kernels.copy = copy;
     train.embedding_backward = embedding_backward;
     train.cross_entropy = cross_entropy;
+    train.vocab_loss_finish = vocab_loss_finish;
     train.adamw = adamw;
     kernels.train = &train;
     return &kernels;

@@ -319,7 +319,7 @@ void attention_forward(step *s, int layer, int first, int rows)
     for (int i = 0; i < 4; i++)
         skip(of[i], first, s->element);
     a.lse = a.lse ? a.lse + (size_t)first * (size_t)s->heads : NULL;
-    a.batch = a.batch * rows / s->tokens;
+    a.batch = (int)((int64_t)a.batch * rows / s->tokens);
     run_attention(s, layer, &a, false);
 }
 

@@ -54,6 +54,25 @@ TEST(schedules)
     }
 }
 
+/* The batch times its tokens is above 2^32. Each sequence has the same tokens, and so the same logits. */
+TEST(many_sequences)
+{
+    step_options o = small_options();
+    o.config.layers = 1, o.batch = 50000, o.seq = 2;
+    o.mode = STEP_FORWARD;
+    const size_t tokens = (size_t)o.batch * (size_t)o.seq, of_one = (size_t)o.seq * (size_t)o.config.vocab;
+    OWNED int32_t *ids = xmalloc(tokens * sizeof *ids);
+    for (size_t i = 0; i < tokens; i++)
+        ids[i] = i % 2 ? 7 : 3;
+    OWNED_TRAINER trainer *t = create(&o);
+    trainer_set_tokens(t, ids, ids);
+    step(t);
+    OWNED float *logits = all_logits(t);
+    for (size_t b = 1; b < (size_t)o.batch; b++)
+        if (memcmp(logits, logits + b * of_one, of_one * sizeof *logits) != 0)
+            fail_msg("sequence %zu of %d has other logits than the first", b, o.batch);
+}
+
 /* Relative L2 distance of two sets of tensors that lie one behind the other. */
 static double apart(const params *p, const float *a, const float *b)
 {

@@ -6,6 +6,9 @@
 
 typedef enum linear_pass { PASS_Y, PASS_DX, PASS_DW } linear_pass;
 
+/* Blocks times micro-batches of a step, whose casts are counted in int. */
+enum { FLOAT8_MOST_BLOCKS = 1 << 25 };
+
 /* After the parts and parameters of the step are known. */
 void float8_create(step *s);
 void float8_free(step *s);

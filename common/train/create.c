@@ -98,6 +98,8 @@ static bool check(step *s, char *why, size_t why_bytes)
         return false;
     if (!float8_supported(s->k, s->ctx, o->precision))
         return refuse(why, why_bytes, sb_last_message());
+    if (o->precision->float8 && (int64_t)o->config.layers * step_micro_batches(o) > FLOAT8_MOST_BLOCKS)
+        return refuse(why, why_bytes, "a step in float8 has at most 2^25 blocks, in all of its micro-batches together");
     s->attention = sb_attention_find(s->k, o->attention);
     const char *lacks = without_attention(o, &schedule);
     if (lacks)

@@ -174,6 +174,10 @@ TEST(refusals)
     o.split = SB_FP16X3_FAST;
     refused(&o, "fp32");
     o = small_options();
+    o.precision = precision_find("fp8-tensorwise");
+    o.config.layers = 1000, o.micro_batches = 1 << 16;
+    refused(&o, "2^25 blocks");
+    o = small_options();
     o.config.vocab = 1 << 20;
     o.config.d_model = 1 << 16;
     o.config.heads = o.config.heads_kv = 1 << 9;

@@ -25,18 +25,18 @@ five numbers that you can pass on, and names the page. A bench that fails does n
   --match REGEX      only runs whose options match, such as --match 'precision bf16|seq 2048'
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
   --dry-run          say what would run, with its estimated time and memory, and stop
-  --resume           continue the run that was interrupted, if GPUs and commit are the same; else begin anew
+  --resume           continue the run that was interrupted, if GPUs and commit are the same; else begin a new one
   --small            a few tiny cases of each bench, to try everything: half a minute after make; rows go to results/small
   --full-loads       on several GPUs, only steps that fill them and have a peer, then these peers: a quarter of an hour
                      on two GPUs with --only fsdp
   --headlines        the cases of the report's first table, five times each, to see how much runs differ: 4 minutes
                      on one GPU, 10 on several
-  --peers            after the benches, measure what others offer for the same work, where it is installed: PyTorch,
+  --peers            after the benches, measure other programs at the same work, where they are installed: PyTorch,
                      FlashAttention-4, torchtitan, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --cases A,B        like --peers, but only steps and attention, and of these only the cases that have all words of A,
                      or all of B
   --peer-seconds N   like --peers, but each peer gets at most N seconds
-  --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
+  --qualify          only find out whether every GPU of this node is as fast as it should be (bench_qualify, a few
                      minutes); exit code 4 if one is not, 77 if nothing can be checked; docs/qualify.md
   --expect N         with --qualify: exit code 4 also if there are not N GPUs
   --list             print what each bench measures and exit
@@ -45,7 +45,7 @@ five numbers that you can pass on, and names the page. A bench that fails does n
 On one GPU, the benches of several GPUs run small on the CPU backend. On several, those of one GPU run as in --quick:
 CUDA_VISIBLE_DEVICES=0 ./run_all.sh measures them in full, into a folder of their own, and --full does both.
 SETUP=0 ./run_all.sh installs nothing. Interrupting is safe: rows are written as they are measured.
-Exit code: 0 if all benches succeeded; else the largest exit code of a bench (1 failed, 2 bad usage, 3 wrong results,
+Exit code: 0 if all benches succeeded; else the largest exit code of a bench (1 failed, 2 bad input, 3 wrong results,
 4 a bound missed, 5 no progress); 77 if no bench can run here.
 END
 }

@@ -51,11 +51,11 @@ static const bench_info info = {
     .name = "bench_ddp_bucketed",
     .summary = "Which bucket size hides communication best, and does a model of buckets predict it?",
     .notes = DDP_NOTES
-    "Gradients are sent in buckets beside the backward. predicted_ms is the overhead n o + s / (n w) of n\n"
+    "Gradients are sent in buckets during the backward. predicted_ms is the overhead n o + s / (n w) of n\n"
     "buckets and s bytes of gradients; o and w are fitted to all-reduces of 0.25 MB to 1 GB that this run\n"
     "measures first. predicted_exposed_ms is max(slowdown alone + last, stretch alone - window): alone is\n"
     "interpolated between those all-reduces, last is the last bucket's time that nothing hides, window is the\n"
-    "compute beside the collectives, and slowdown and stretch come from the first row of a sweep of buckets.",
+    "compute during the collectives, and slowdown and stretch come from the first row of a sweep of buckets.",
     .examples = "./bench_ddp_bucketed --size xl --seq 512\n"
                 "./bench_ddp_bucketed --bucket-mb 0.25,1,2,5,10,25,50,100,200,500,1000 --seq 512 --iters 40\n"
                 "./bench_ddp_bucketed --bucket-mb 1,10,100,1000 --max-ctas 1 --seq 128\n"

@@ -33,7 +33,7 @@ static const bench_run run_table[] = {
 static const bench_info info = {
     .name = "bench_ddp_overlap",
     .summary = "How much communication is hidden if each gradient is sent as soon as it is ready?",
-    .notes = DDP_NOTES "Gradients are sent tensor by tensor beside the backward. AdamW follows the sums (--update).",
+    .notes = DDP_NOTES "Gradients are sent tensor by tensor during the backward. AdamW follows the sums (--update).",
     .examples = "./bench_ddp_overlap --size xl --seq 512\n"
                 "./bench_ddp_overlap --size xl --seq 512 --update after,buckets,backward\n"
                 "./bench_ddp_overlap --size xl --max-ctas 0,4,8,16 --precision bf16\n"

@@ -49,7 +49,7 @@ static const option_spec option_table[] = {
     {"seq-k", OPTION_INT, OPTION_LIST, "0", .help = "keys per sequence", .max = 1048576, .unit = "tokens",
      .unset = "0: as many as --seq"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "unfused,flash",
-     .help = "what to measure; speed-ups are relative to unfused", .choices = "unfused|fused|flash|flash_portable"},
+     .help = "what to measure; speedups are relative to unfused", .choices = "unfused|fused|flash|flash_portable"},
     {"iters", OPTION_INT, 0, "20", .help = "timed calls of each kind; more where --settle asks for them",
      .def_cpu = "5", .min = 1, .max = 1000000, .unit = "samples"},
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up calls before them", .def_cpu = "1", .max = 1000000,
@@ -197,7 +197,7 @@ static const bench_info info = {
         (const char *const[]){"flash_latency", "flash_tflops", "flash_memory", "flash_speedup", "peers_flash", NULL},
 };
 
-/* The unfused row that speed-ups refer to; one that failed in this run is not replaced by an older one. */
+/* The unfused row that speedups refer to; one that failed in this run is not replaced by an older one. */
 static struct baseline {
     char key[512];
     double fwd_ms, bwd_ms, fwd_bwd_ms, err_fwd;

@@ -64,7 +64,7 @@ static option_spec option_table[] = {
 
 static variant_spec variant_table[DDP_VARIANTS] = {
     {"ddp", "bucketed data parallelism: every rank has everything"},
-    {"zero1", "the optimizer's state in slices, all-gathers during the next forward"}};
+    {"zero1", "the optimizer state in slices, all-gathers during the next forward"}};
 
 static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_UNIT_COLUMNS, {0}};
 

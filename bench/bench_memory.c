@@ -34,7 +34,8 @@ static const option_spec option_table[] = {
     {"variant", OPTION_CHOICE, OPTION_LIST, "graph", .help = "fusion level; --list says what each is",
      .def_cpu = "kernels", .choices = FUSION_CHOICES},
     {"events", OPTION_TEXT, 0, "auto",
-     .help = "folder for the timelines, one CSV file per case; auto: memory/ beside the rows; none: do not write them"},
+     .help =
+         "folder for the timelines, one CSV file per case; auto: memory/ next to the rows; none: do not write them"},
     {"snapshot", OPTION_TEXT, 0, "none",
      .help = "file for PyTorch's memory viewer (pytorch.org/memory_viz), for a single case; none: do not write it"},
     {"top", OPTION_INT, 0, "0", .help = "print this many of the largest allocations of each case", .max = 1000},
@@ -88,7 +89,7 @@ static const column_spec column_table[] = {
     {"largest_block", COLUMN_INT, false, "the first block to make it; -1: outside the blocks"},
     {"largest_count", COLUMN_INT, false, "how often the step makes it"},
     {"loss", COLUMN_REAL, false, "loss of the second step"},
-    {"events", COLUMN_TEXT, false, "file of the timeline, in the folder memory/ beside the rows or that of --events"},
+    {"events", COLUMN_TEXT, false, "file of the timeline, in the folder memory/ next to the rows or that of --events"},
     {0}};
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)

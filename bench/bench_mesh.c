@@ -136,7 +136,7 @@ static const column_spec column_table[] = {
     {"busy", COLUMN_REAL, false, "schedule: mean compute of a rank"},
     {"schedule_bubble_pct", COLUMN_REAL, false, "schedule: 1 - busy / longest"},
     {"in_flight", COLUMN_REAL, false, "schedule: most micro-batches that a rank holds"},
-    {"actions", COLUMN_TEXT, false, "schedule: file of the actions, in the folder pipeline/ beside the rows"},
+    {"actions", COLUMN_TEXT, false, "schedule: file of the actions, in the folder pipeline/ next to the rows"},
     {"answer", COLUMN_TEXT, true, "the result in words"},
     {0}};
 

@@ -11,7 +11,7 @@
  * timing: a transformer's forward, backward and AdamW by precision policy; speedup_* = time of fp32 / time.
  * float8: one product in 8-bit floats or bf16; what casts and sums lose, and how long casts and product take.
  * Expect: 4.0 from a bf16 sum of 1000 x 0.01; statistics of fp16 overflow beyond 255; bf16 gains most in large models.
- * Limits: speed-ups are over fp32 with matrix products by fused multiply-adds, PyTorch's default; flash multiplies parts. */
+ * Limits: speedups are over fp32 with matrix products by fused multiply-adds, PyTorch's default; flash multiplies parts. */
 #include <stdio.h>
 
 #include "bench/mixed/mixed.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_pp: for how much of a step is a pipeline idle, and does the schedule predict it?
+/* bench_pp: for how much of a step is a pipeline idle, and does its schedule predict that?
  *
  * Pipeline parallelism: each rank has some of the layers, and micro-batches go through them. The variants are the schedules of
  * common/pipeline. One table plans a rank's memory, is simulated, and runs (common/replica/stages.h).
@@ -107,7 +107,7 @@ static const column_spec column_table[] = {
     {"cut", COLUMN_TEXT, false, "blocks of each stage"},
     {"launched", COLUMN_TEXT, false, "graph: the step with its hops is one CUDA graph; eager: the host launches it"},
     {"timeline", COLUMN_TEXT, false,
-     "file in pipeline/ beside the rows: the actions as predicted, and of the median step"},
+     "file in pipeline/ next to the rows: the actions as predicted, and of the median step"},
     {"updated", COLUMN_TEXT, false,
      "when a rank's AdamW ran: units, each after its last gradients; after, after its last action; norm, after all "
      "ranks"},
@@ -163,7 +163,7 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_pp",
-    .summary = "For how much of a step is a pipeline idle, and does the schedule predict it?",
+    .summary = "For how much of a step is a pipeline idle, and does its schedule predict that?",
     .notes =
         "One row is one model, number of ranks and micro-batches, and one schedule (the variant). Before it is timed, "
         "loss,\n"

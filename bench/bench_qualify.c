@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_qualify: is every GPU of this host as fast as it should be, and are they all the same?
+/* bench_qualify: is every GPU of this node as fast as it should be, and are they all the same?
  *
  * One row is one GPU (or pair, or group) and one measurement, beside what a GPU of its type should reach
  * (reference/<gpu>.csv or --reference) and what its peers reach, with a verdict: ok, slow, busy, broken, or not checked.
@@ -77,9 +77,9 @@ static const column_spec column_table[] = {
     {"shape", COLUMN_TEXT, false, "shape, in the words of the reference; past rows must have the same one"},
     {"value", COLUMN_REAL, true, "the better of two measurements where the first one was slow"},
     {"reference", COLUMN_REAL, true,
-     "what it should be: of this type of GPU, or the median of its peers or of its past"},
+     "what it should be: of this type of GPU, or the median of the other GPUs or of its past"},
     {"bound", COLUMN_REAL, true, "what it must reach, or, if it is a time, must not exceed"},
-    {"against", COLUMN_TEXT, false, "where the bound is from: reference, peers, past; empty: nowhere"},
+    {"against", COLUMN_TEXT, false, "where the bound is from: reference, peers (the other GPUs), past; empty: nowhere"},
     {"again", COLUMN_REAL, false, "second measurement of a suspect; after one on all GPUs at once, by itself"},
     {"verdict", COLUMN_TEXT, true, "ok, slow, busy, broken or not checked"},
     {"why", COLUMN_TEXT, false, "what the verdict rests on"},
@@ -188,10 +188,10 @@ static const bench_run run_table[] = {{RUN_QUICK | RUN_DEFAULT, 1, 200, ""}, {RU
 
 static const bench_info info = {
     .name = "bench_qualify",
-    .summary = "Is every GPU of this host as fast as it should be, and are they all the same?",
+    .summary = "Is every GPU of this node as fast as it should be, and are they all the same?",
     .notes =
         "One row is one GPU, pair or group, and one measurement; rank r is GPU r. A value is slow when it misses its\n"
-        "bound. Bounds come from the reference; with four GPUs or more, from the peers (3.5 robust standard\n"
+        "bound. Bounds come from the reference; with four GPUs or more, from the other GPUs (3.5 robust standard\n"
         "deviations and 3 % behind their median); and from the GPU's own past, if three earlier runs in the CSV file\n"
         "were ok. What is slow is measured again; the better value counts.\n"
         "busy: another program used the GPU before we began. broken: wrong bits, uncorrected ECC errors, memory\n"

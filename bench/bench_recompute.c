@@ -104,7 +104,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
     for (size_t i = 0; i < option_count(o, "mode"); i++)
         if (strcmp(option_text_at(o, "mode", i), "forward") == 0) {
-            snprintf(msg, msg_bytes, "--mode forward keeps nothing that could be computed again");
+            snprintf(msg, msg_bytes, "--mode forward keeps nothing that could be recomputed");
             return false;
         }
     if (strcmp(option_text(o, "l2"), "cold") == 0) {

@@ -125,7 +125,8 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_roofline",
-    .summary = "What is the most this machine can do: matrix products, copies, kernel launches, GPU to GPU?",
+    .summary =
+        "What is the most this machine can do: matrix products, copies, kernel launches, and transfers between GPUs?",
     .notes =
         "One row is one thing measured; an option that does not apply to a variant is empty in its rows. --dtype\n"
         "and --size are for gemm, --mnk for gemm_best, --bytes for copies, --pair for p2p. Products are compared\n"

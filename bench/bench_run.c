@@ -190,7 +190,7 @@ static const bench_info info = {
         "Samples are a function of the step and the global batch, so that any number of ranks sees the same ones.\n"
         "Rungs from log on write run/<variant>-<strategy>-<ranks>-<size>-<seq>-<precision>.csv, .jsonl, and a folder "
         "of\n"
-        "that name for TensorBoard, beside the CSV file.",
+        "that name for TensorBoard, next to the CSV file.",
     .examples =
         "./bench_run --size small --seq 512 --precision bf16 --fusion graph --steps 2000\n"
         "./bench_run --ranks 2 --strategy ddp,zero1,fsdp --variant log --steps 1000\n"

@@ -4,7 +4,7 @@
  * Tensor parallelism (Shoeybi et al., 2019) with sequence parallelism (Korthikanti et al., 2022): a rank has some heads of each
  * attention, some columns of the feed-forward, and some ids of both vocabularies. Variants are the ways in which rows come
  * together for a product and partial sums are added: by a library, by copy engines beside the products, or by these themselves.
- * Expect: the memory of one rank divided by the ranks but for norms; a speed-up that falls short by what a library sends, which
+ * Expect: the memory of one rank divided by the ranks but for norms; a speedup that falls short by what a library sends, which
  * nothing but the weight gradients' products hides, and by less with copies. Ranks that hold the same parts share the batch
  * (--mesh, --strategy). Limits: no stages (bench_pp has them), no fp16. */
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_zero1: what happens to memory and to the step if each rank holds a part of the optimizer's state?
+/* bench_zero1: what happens to memory and to the step if each rank holds a slice of the optimizer state?
  *
  * The `optimizer_state_sharding_accounting` problem of Stanford's CS336, assignment 2: (a) memory after
  * initialisation, before and after the optimizer's step, with and without sharding; (b) the time of a step; (c)
@@ -47,12 +47,12 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_zero1",
-    .summary = "What happens to memory and to the step if each rank holds a part of the optimizer's state?",
+    .summary = "What happens to memory and to the step if each rank holds a slice of the optimizer state?",
     .notes = DDP_NOTES
     "The handout's --sync broadcast is --variant zero1-broadcast; the all-gather of ZeRO-1 is --variant\n"
     "zero1. fused is zero1 in one pass over the memory of all ranks: up to 8 GPUs of one host that map each other's\n"
     "memory; on CPUs three collective steps, bucket by bucket. Its sums run with the updates, after the backward or,\n"
-    "with --update backward, beside it, then in --update-blocks thread blocks (0: 128).\n"
+    "with --update backward, during it, then in --update-blocks thread blocks (0: 128).\n"
     "P is the index space: all parameters and the padding between tensors. p, g and k are bytes of a\n"
     "parameter, of its gradient and of its state (master weight and both moments).\n"
     "after_*_bytes count what a framework would hold; measured_*_bytes are the driver's, less comm_bytes\n"

@@ -37,7 +37,7 @@
      .unit = "s", .unset = "0: never"},                                                                                \
     MODEL_PEAK_OPTION("MFU"),                                                                                          \
     {"timeline", OPTION_FLAG, 0, "0",                                                                                  \
-     .help = "at the end, record what runs when on which stream, in timeline/<variant>.csv and .json beside "          \
+     .help = "at the end, record what runs when on which stream, in timeline/<variant>.csv and .json next to "          \
       "the CSV file, and what each rank holds, in memory/<variant>_rank<n>.csv; each variant's last case is kept"},    \
     {"plant-error", OPTION_CHOICE, 0, "none",                                                                          \
      .help = DDP_PLANT_HELP,                                                                                           \

@@ -96,7 +96,7 @@
     {"state_bytes", COLUMN_INT, true, "master weights and moments"},                                                   \
     {"after_init_bytes", COLUMN_INT, false, "held before the first step: parameters"},                                 \
     {"before_step_bytes", COLUMN_INT, false, "held before an update: parameters and gradients; activations are gone"}, \
-    {"after_step_bytes", COLUMN_INT, true, "held after an update: parameters, gradients and the optimizer's state"},   \
+    {"after_step_bytes", COLUMN_INT, true, "held after an update: parameters, gradients and the optimizer state"},   \
     {"predicted_init_bytes", COLUMN_REAL, false,                                                                       \
      "p P; P is the index space, p, g and k are bytes of a parameter, its gradient and its state"},                    \
     {"predicted_before_bytes", COLUMN_REAL, false, "(p + g) P"},                                                       \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The benchmarking_mixed_precision problem, part (c): how much faster is a model in lower precision? Forward, backward
- * and AdamW of one policy, and its speed-up over fp32 at the same shape, whose matrix products are fused multiply-adds. */
+ * and AdamW of one policy, and its speedup over fp32 at the same shape, whose matrix products are fused multiply-adds. */
 #include "bench/mixed/mixed.h"
 
 #include <math.h>
@@ -23,12 +23,12 @@ enum { PHASES = MODEL_PARTS };
 
 /* ---- fp32 of the same shape ---- */
 
-/* What speed-ups refer to; a case that failed in this run is not replaced by an older one. */
+/* What speedups refer to; a case that failed in this run is not replaced by an older one. */
 typedef struct baseline {
     double ms[PHASES];
 } baseline;
 
-/* What speed-ups compare, and so is no part of the shape. */
+/* What speedups compare, and so is no part of the shape. */
 static const char *const compared[] = {"precision", "fp32_products", NULL};
 
 static void forget(baseline *b)

@@ -144,7 +144,7 @@ bool model_case_options(const bench_case *c, step_options *out, char *why, size_
         out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
             ? "--recompute-every above 1 is for --recompute block"
         : out->recompute != RECOMPUTE_NONE && out->mode == STEP_FORWARD
-            ? "--mode forward keeps nothing that could be computed again"
+            ? "--mode forward keeps nothing that could be recomputed"
         : !out->offload && out->offload_every > 1   ? "--offload-every above 1 is for --offload"
         : out->offload && out->mode == STEP_FORWARD ? "--mode forward keeps nothing that could be offloaded"
         : out->micro_batches > 1 && out->mode == STEP_FORWARD

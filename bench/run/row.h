@@ -56,7 +56,7 @@
     {"durable_ms", COLUMN_REAL, false, "rung save: from the start of a save until it is complete and synced; median"}, \
     {"save_wait_ms", COLUMN_REAL, false, "rung save: how long saves waited for the one before, all together"},         \
     {"state_bytes", COLUMN_INT, false, "rung save: bytes of all files of a checkpoint except the manifest and index"}, \
-    {"log", COLUMN_TEXT, false, "name of the log below run/ beside the CSV file"},                                     \
+    {"log", COLUMN_TEXT, false, "name of the log below run/ next to the CSV file"},                                     \
     {"checksum", COLUMN_TEXT, false, "checksum of all parameters after the run; the same on every rank, or the row is fail"}, \
     {"peak_bytes", COLUMN_INT, false, "memory of the model on the rank that needs most"},                              \
     {"params", COLUMN_INT, false, "parameters of the model"},                                                          \

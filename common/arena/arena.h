@@ -20,7 +20,7 @@ typedef enum memory_kind { /* what a byte is for; the tags of the memory reports
                            MEMORY_ACTIVATION, /* made by forward, kept for backward */
                            MEMORY_TEMPORARY,  /* made and dropped within a forward or a backward */
                            MEMORY_WORKSPACE,  /* scratch of one op */
-                           MEMORY_OTHER,      /* tokens, losses, tables, the optimizer's state */
+                           MEMORY_OTHER,      /* tokens, losses, tables, the optimizer state */
                            MEMORY_KINDS
 } memory_kind;
 const char *memory_kind_name(memory_kind k);

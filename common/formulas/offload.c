@@ -116,7 +116,7 @@ const char *offload_problem(const recompute_schedule *s)
             s->what[l] == RECOMPUTE_BLOCK &&
             (!s->input[l] || (l + 1 < s->layers && s->what[l + 1] == RECOMPUTE_BLOCK && !s->input[l + 1]));
         if (s->away[l] && (group || s->what[l] == RECOMPUTE_NESTED))
-            return "blocks that are computed again in groups or nested are not offloaded";
+            return "blocks that are recomputed in groups or nested are not offloaded";
     }
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of strategies; see strategy.h. ZeRO-1 is that of Rajbhandari et al., 2020: a rank holds only the
- * optimizer's state of its part, and updates that. zero1 sums only the gradients of its slices, half the bytes of an
+ * optimizer state of its part, and updates that. zero1 sums only the gradients of its slices, half the bytes of an
  * all-reduce, and hides its all-gathers under the next forward; zero1-broadcast is the way of CS336's handout, and
  * fused does the work of zero1 in one pass over the memory of all ranks. zero2 and
  * fsdp (ZeRO-3) are the next stages of that paper, unit by unit as in Zhao et al., 2023. */

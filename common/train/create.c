@@ -60,7 +60,7 @@ static const char *without_attention(const step_options *o, const recompute_sche
         return "ranks share neither layers nor sequences of a model without attention";
     if (o->precision->float8 || offload_count(schedule))
         return "blocks without attention have neither products in float8 nor offloaded activations";
-    return recompute_count(schedule, RECOMPUTE_ATTN) > 0 ? "there is no attention that could be computed again" : NULL;
+    return recompute_count(schedule, RECOMPUTE_ATTN) > 0 ? "there is no attention that could be recomputed" : NULL;
 }
 
 static bool check(step *s, char *why, size_t why_bytes)
@@ -72,11 +72,12 @@ static bool check(step *s, char *why, size_t why_bytes)
     if (o->batch < 1 || o->seq < 1 || (int64_t)o->batch * o->seq > INT32_MAX / 4)
         return refuse(why, why_bytes, "batch x seq must be at least 1 and below 2^29 tokens");
     if (o->micro_batches > 1 && o->mode == STEP_FORWARD)
-        return refuse(why, why_bytes, "a forward alone has no gradients to add up over micro-batches");
+        return refuse(why, why_bytes, "a forward by itself has no gradients to add up over micro-batches");
     if (o->recompute_every < 1)
         return refuse(why, why_bytes, "blocks are recomputed in groups of at least 1");
     if (o->loss_chunk < 0 || (o->loss_chunk && o->mode == STEP_FORWARD))
-        return refuse(why, why_bytes, "the loss is made in chunks together with its backward, not by a forward alone");
+        return refuse(why, why_bytes,
+                      "the loss is made in chunks together with its backward, not in a forward without one");
     if (o->config.layers > RECOMPUTE_LAYERS || (o->schedule && o->schedule->layers != o->config.layers))
         return refuse(why, why_bytes, "a schedule of recomputation describes each block of a model of at most 1024");
     if (table_problem(o))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_mixed_precision from outside, on the CPU: sums bit for bit, dtypes under autocast, norms, speed-ups. */
+/* bench_mixed_precision from outside, on the CPU: sums bit for bit, dtypes under autocast, norms, speedups. */
 #include "tests/support/test.h"
 
 #include <sys/wait.h>

@@ -342,10 +342,10 @@ TEST_IN_FOLDER(losses_stand_beside_the_ratio)
             text_has(text, thirds[i][1]);
         text_has(text, thirds[i][1] ? "| PyTorch in one graph, fp32 master, attention by cuDNN (loss 9.000, ours "
                                       "9.000) 1.20 [1.18, 1.22], "
-                                    : "| PyTorch fused, in one graph, fp32 remainders, attention fa4, AdamW beside "
+                                    : "| PyTorch fused, in one graph, fp32 remainders, attention fa4, AdamW during "
                                       "the backward (loss 9.100, ours 9.000) 1.10 [1.05, 1.15], xl, S 1024, batch 4; "
                                       "MFU 44 %, GPU busy 100 % |");
-        text_has(text, "Of PyTorch's listed steps, 2 of 5 on one GPU ran.");
+        text_has(text, "Of the listed steps of PyTorch, 2 of 5 on one GPU ran.");
     }
     char *ours = folder_text(*state, "bench_transformer.csv"), *loss = strstr(ours, ",2000,9") + strlen(",2000,");
     memmove(loss, loss + 1, strlen(loss)); /* an empty cell */
@@ -677,11 +677,12 @@ TEST_IN_FOLDER(folders_side_by_side)
     text_has(text, "| all-reduce of 1 GiB, bus bandwidth | 310 GB/s on 2 (78 %) |\n");
     text_lacks(text, "ffffffffffff");
     text_has(text,
-             "\nOrigin of the rows: NVIDIA H200, 2 folders of 2026-11-21. How each folder came about, and its commit: "
+             "\nOrigin of the rows: NVIDIA H200, 2 folders of 2026-11-21. How each folder was measured, and at which "
+             "commit: "
              "[results/README.md](results/README.md).\n<!-- end table -->\nbetween\n<!-- begin peers -->\n| work |");
     text_has(text, "| training step, bf16 | 1 / 0 / 0 | 1.50 | PyTorch in one graph 1.50, xl, S 1024, batch 4, `b` "
                    "|\n");
-    text_has(text, "\nOf PyTorch's listed steps, 1 of 2 on one GPU ran.");
+    text_has(text, "\nOf the listed steps of PyTorch, 1 of 2 on one GPU ran.");
     text_has(text, "<!-- end peers -->\nbelow\n");
     text_lacks(text, "\nold\n");
     OWNED char *page = report_text(a);

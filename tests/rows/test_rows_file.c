@@ -302,7 +302,7 @@ static int resumed(const char *path)
     return EXIT_CODE_OK;
 }
 
-/* Rows of another schema are bad usage for --resume, and stay where they are; without it they are moved aside. */
+/* Rows of another schema are bad input for --resume, and stay where they are; without it they are moved aside. */
 TEST(another_schema)
 {
     static const char old[] = "schema,method,bench,variant,status,reason\n2,3,bench_sample,fast,ok,\n";

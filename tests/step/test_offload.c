@@ -79,7 +79,7 @@ TEST(offloading_saves)
     o.recompute = RECOMPUTE_BLOCK;
     o.recompute_every = 2;
     assert_null(trainer_create(bed.dev, bed.mem, bed.kernels, bed.ctx, &o, why, sizeof why));
-    assert_string_equal(why, "blocks that are computed again in groups or nested are not offloaded");
+    assert_string_equal(why, "blocks that are recomputed in groups or nested are not offloaded");
 }
 
 TESTS_WITH(bed_create, bed_destroy)

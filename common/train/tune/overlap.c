@@ -76,7 +76,7 @@ bool overlap_tune(trainer *t, tune_wait *w)
         return trainer_plan_apart(t);
     }
     sb_optimizer_state kept;
-    phase_set("choosing what runs beside backward");
+    phase_set("choosing what runs during the backward");
     steps_begin(t, &kept);
     overlap_use(s, OVERLAP_ALL);
     double ms[WAYS] = {0};

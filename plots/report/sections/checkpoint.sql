@@ -24,7 +24,7 @@ SELECT * FROM rows WHERE title = :title
 SELECT strategy, ranks AS "ranks:", way, n4(step_ms) AS "step ms:", bytes(state_bytes) AS "state:",
     n4(stall_ms) AS "stall ms:", n4(law_ms) AS "by the law:", n4(stall_steps) AS "in steps:",
     n4(call_ms) AS "call ms?:",
-    n4(beside_pct) AS "steps beside % longer:", n4(best_interval_s) AS "best interval s:",
+    n4(beside_pct) AS "steps meanwhile % longer:", n4(best_interval_s) AS "best interval s:",
     n4(best_cost_pct) AS "costs %:", resume
 FROM here ORDER BY id
 

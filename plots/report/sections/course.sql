@@ -39,7 +39,7 @@ takes {group_concat(n(step_ms) || ' ms (' || size || ', ' || precision || ')', '
     AND EXISTS (SELECT 1 FROM plain_steps WHERE size = 'xl' AND seq = 512 AND precision = 'fp32')
     GROUP BY mode ORDER BY mode DESC) HAVING count(*)
 
-+ Without warm-up the mean step takes {span(min(ratio), max(ratio))} times as long as after the longest.
++ Without warm-up the mean step takes {span(min(ratio), max(ratio))} times as long as after the longest warm-up.
 @from warm_up WHERE warmup = 0 HAVING count(*)
 
 + After {counted(warmup, 'step')} it takes {span(min(ratio), max(ratio))} times as long.
@@ -60,7 +60,7 @@ that is not recorded.
 @from profiled WHERE recorded_event_ms > 0 AND event_ms > 0 HAVING count(*)
 
 + (b), (d) {p.size}: products are {p.gemm} % of the kernels' time in a forward and {s.gemm} % of a train step[[;
-{code(k.name)} takes most time ({counted(k.calls, 'call')}, {k.total_ms} ms)]].
+{code(k.name)} takes the most time ({counted(k.calls, 'call')}, {k.total_ms} ms)]].
 @from (SELECT t.size, o.gemm_pct AS gemm, t.run_id, t."case" FROM profiled t JOIN profile_products o
     ON o."case" = t."case" AND o.run_id = t.run_id AND o.rank = 0 AND o.mode = 'forward' AND o.measurement = 'steps'
     WHERE t."case" LIKE '% mode=forward %') p
@@ -151,7 +151,7 @@ take as much.
 SELECT * FROM bench_recompute WHERE status = 'ok'
     AND size = (SELECT size FROM bench_recompute GROUP BY size ORDER BY size = 'xl-2026' DESC, min(id) LIMIT 1)
 
-@problem gradient_checkpointing (2026): bench_recompute: activations computed again
+@problem gradient_checkpointing (2026): bench_recompute: recomputed activations
 
 {o.size}, batch {o.batch}, context {o.seq}, {o.precision}: (a) nested, a step peaks at {bytes(n.peak_bytes)} instead of
 {bytes(o.peak_bytes)} and takes {n.extra_pct} % more time. (b) The best group has {counted(b.group_used, 'block')}, at
@@ -296,13 +296,13 @@ s / (n w), least with buckets of sqrt(s o w). This run's all-reduces say o = {o_
 {predicted_best_mb} MB; measured best is {(SELECT printf('%.6g', bucket_mb) FROM sizes ORDER BY exposed_ms LIMIT 1)} MB.
 @from sizes WHERE predicted_best_mb IS NOT NULL LIMIT 1
 
-@problem optimizer_state_sharding (2025, 2026): ZeRO-1: the optimizer's state in parts
+@problem optimizer_state_sharding (2025, 2026): ZeRO-1: sharded optimizer state
 
 @use verified ddp zero1-broadcast,zero1
 
 @use answer unsharded,zero1
 
-@problem optimizer_state_sharding_accounting (a) (2025, 2026): ZeRO-1: the optimizer's state in parts
+@problem optimizer_state_sharding_accounting (a) (2025, 2026): ZeRO-1: sharded optimizer state
 
 {u.title}: after set-up, before and after an update a rank holds {bytes(u.after_init_bytes)},
 {bytes(u.before_step_bytes)} and {bytes(u.after_step_bytes)} unsharded, {bytes(z.after_init_bytes)},
@@ -312,7 +312,7 @@ s / (n w), least with buckets of sqrt(s o w). This run's all-reduces say o = {o_
 @from answer a JOIN best u ON u.grp = a.grp AND u.variant = 'unsharded' JOIN best z ON z.grp = a.grp
     AND z.variant = 'zero1'
 
-@problem optimizer_state_sharding_accounting (b) (2025, 2026): ZeRO-1: the optimizer's state in parts
+@problem optimizer_state_sharding_accounting (b) (2025, 2026): ZeRO-1: sharded optimizer state
 
 A step takes {n4(u.step_ms)} ms unsharded[[, {n4(b.step_ms)} ms in the handout's way (`zero1-broadcast`)]] and
 {n4(z.step_ms)} ms in the paper's (`zero1`).

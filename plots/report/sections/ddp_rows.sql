@@ -11,7 +11,7 @@ SELECT *, coalesce(wire_dtype, CASE
     ELSE 'bf16' END) AS wire, substr(iif("update" <> iif(variant GLOB 'naive*' OR variant GLOB 'flat*', 'after',
     'buckets'), ' + update ' || "update", '') || iif(update_blocks <> 0, ' + of ' || update_blocks || ' blocks', '')
     || iif(max_ctas <> 0, ' + ' || max_ctas || iif(max_ctas = 1, ' CTA', ' CTAs'), '')
-    || iif(overlap <> 'none', ' + beside backward: ' || overlap, '') || iif(fusion <> 'kernels', ' + ' || fusion, ''),
+    || iif(overlap <> 'none', ' + during backward: ' || overlap, '') || iif(fusion <> 'kernels', ' + ' || fusion, ''),
     4) AS how,
     instr('fp32 tf32 bf16 bf16-pure fp16', precision) AS precision_place
 FROM ddp_all

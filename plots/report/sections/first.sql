@@ -295,7 +295,7 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
 FROM strongest s
 WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 
-Of PyTorch's listed steps, {group_concat(ran || ' of ' || cases || ' ' || what, ' and ')} ran.
+Of the listed steps of PyTorch, {group_concat(ran || ' of ' || cases || ' ' || what, ' and ')} ran.
 @from (SELECT what, count(ran) AS ran, max(cases) AS cases FROM planned GROUP BY what) HAVING count(*)
 
 No ratio is formed where {group_concat(said, '; where ')}.

@@ -11,13 +11,13 @@ FROM (VALUES
     (3, '+ flash attention', 1, 'none', 'bf16', 'flash', 'none', 'policy', 'none'),
     (4, '+ fused kernels', 1, 'kernels', 'bf16', 'flash', 'none', 'policy', 'none'),
     (5, '+ one CUDA graph', 1, 'graph', 'bf16', 'flash', 'none', 'policy', 'none'),
-    (6, 'with norms and SwiGLU computed again', 0, NULL, 'bf16', 'flash', 'selective', 'policy', 'none'),
-    (7, 'with the attention half computed again', 0, NULL, 'bf16', 'flash', 'attn', 'policy', 'none'),
-    (8, 'with the feed-forward half computed again', 0, NULL, 'bf16', 'flash', 'mlp', 'policy', 'none'),
-    (9, 'with whole blocks computed again', 0, NULL, 'bf16', 'flash', 'block', 'policy', 'none'),
+    (6, 'with norms and SwiGLU recomputed', 0, NULL, 'bf16', 'flash', 'selective', 'policy', 'none'),
+    (7, 'with the attention half recomputed', 0, NULL, 'bf16', 'flash', 'attn', 'policy', 'none'),
+    (8, 'with the feed-forward half recomputed', 0, NULL, 'bf16', 'flash', 'mlp', 'policy', 'none'),
+    (9, 'with whole blocks recomputed', 0, NULL, 'bf16', 'flash', 'block', 'policy', 'none'),
     (10, 'with blocks'' activations in the host''s memory', 0, NULL, 'bf16', 'flash', 'none', 'policy', 'block'),
     (11, 'with moments in bf16', 0, NULL, 'bf16', 'flash', 'none', 'bf16', 'none'),
-    (12, 'with weights and moments in bf16 alone', 0, NULL, 'bf16-pure', 'flash', 'none', 'policy', 'none'))
+    (12, 'with weights and moments only in bf16', 0, NULL, 'bf16-pure', 'flash', 'none', 'policy', 'none'))
 
 @view alone
 SELECT *, json_remove(options, '$.precision', '$.attention', '$.recompute', '$.moments', '$.offload') AS same,
@@ -47,13 +47,13 @@ FROM (VALUES
     (5, '+ parameters in slices (FSDP)', 1, 'fsdp', 'bf16', 'fp32', 'none', 'grad', 'sharded', 'nccl', 'buckets'),
     (6, 'with gradients in bf16', 0, 'fsdp', 'bf16', 'policy', 'none', 'grad', 'sharded', 'nccl', 'buckets'),
     (7, 'with gradients sent in bf16', 0, 'fsdp', 'bf16', 'fp32', 'none', 'bf16', 'sharded', 'nccl', 'buckets'),
-    (8, 'with whole blocks computed again', 0, 'fsdp', 'bf16', 'fp32', 'block', 'grad', 'sharded', 'nccl', 'buckets'),
+    (8, 'with whole blocks recomputed', 0, 'fsdp', 'bf16', 'fp32', 'block', 'grad', 'sharded', 'nccl', 'buckets'),
     (9, 'with parameters kept after the forward', 0, 'fsdp-keep', 'bf16', 'fp32', 'none', 'grad', 'sharded', 'nccl',
     'buckets'),
     (10, 'with gains of norms on every rank', 0, 'fsdp', 'bf16', 'fp32', 'none', 'grad', 'replicated', 'nccl',
     'buckets'),
     (11, 'with gathers by copy engines', 0, 'fsdp', 'bf16', 'fp32', 'none', 'grad', 'sharded', 'copy', 'buckets'),
-    (12, 'with updates beside the backward', 0, 'fsdp', 'bf16', 'fp32', 'none', 'grad', 'sharded', 'nccl', 'backward'),
+    (12, 'with updates during the backward', 0, 'fsdp', 'bf16', 'fp32', 'none', 'grad', 'sharded', 'nccl', 'backward'),
     (13, 'with everything in fp32', 0, 'fsdp', 'fp32', 'policy', 'none', 'grad', 'sharded', 'nccl', 'buckets'))
 
 @view lines_ranks

@@ -126,7 +126,7 @@ SELECT 'training step, ' || o.precision || iif(o.precision = 'fp32' AND o.fp32_p
     NULL, 'PyTorch ' || w.named || CASE WHEN p.attn <> 'sdpa' THEN ', attention ' || p.attn
     WHEN p.attn_kernel GLOB '*cudnn*' THEN ', attention by cuDNN'
     WHEN p.attn_kernel GLOB '*flash*' THEN ', attention by FlashAttention-2' ELSE '' END
-    || iif(p.optimizer = 'beside', ', AdamW beside the backward', '')
+    || iif(p.optimizer = 'beside', ', AdamW during the backward', '')
     || coalesce(' (loss ' || n4(p.loss_third) || ', ours ' || n4(o.loss_third) || ')', ''),
     o.size || ', S ' || o.seq || ', batch ' || o.batch, p.step_ms / o.step_ms, p.step_p10_ms / o.step_p90_ms,
     p.step_p90_ms / o.step_p10_ms, 'bench_transformer', o.id, p.peak_gib * gib() / o.peak_bytes, p.gpu_uuid,

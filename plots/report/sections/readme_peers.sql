@@ -18,7 +18,7 @@ SELECT kind AS work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') |
 FROM kinds_of_work s
 GROUP BY kind ORDER BY min(ratio)
 
-[[Of PyTorch's listed steps, {ran.said} ran. ]][[Ratios for attention with a single head, {one.said}, are in the
+[[Of the listed steps of PyTorch, {ran.said} ran. ]][[Ratios for attention with a single head, {one.said}, are in the
 reports. ]][[Where both sides call the same library, the ratio compares only the harnesses: {same.said}.]]
 @from (SELECT 1)
 LEFT JOIN (SELECT group_concat(ran || ' of ' || cases || ' ' || what, ' and ') AS said

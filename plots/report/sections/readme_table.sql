@@ -10,7 +10,7 @@ SELECT what AS "on", title || ':' AS across, cell FROM (SELECT a.nth, a.what, f.
     AND a.place IN (SELECT place FROM all_first WHERE value <> ''))
     WHERE newest = 1 ORDER BY nth, first
 
-Origin of the rows: {group_concat(said, '; ')}. How each folder came about, and its commit:
+Origin of the rows: {group_concat(said, '; ')}. How each folder was measured, and at which commit:
 {link('results/README.md', 'results/README.md')}.
 @from (SELECT gpus || ', ' || counted(count(*), 'folder') || ' of ' || min(date)
     || iif(min(date) < max(date), ' to ' || max(date), '') AS said

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
-@section 95 bench_recompute: activations computed again
+@section 95 bench_recompute: recomputed activations
 @of bench_recompute
 
 What backward computes again instead of keeping it. Times are predicted from models of few blocks, bytes by the plan of
@@ -33,7 +33,7 @@ SELECT status, variant || CASE
     WHEN variant GLOB 'plan*' THEN ' (' || coalesce(bytes(nullif(budget_bytes, 0)), '-') || ')'
     WHEN group_used > 0 THEN ' (' || group_used || ')'
     WHEN variant = 'offload' THEN ' (' || offload || ')'
-    ELSE '' END AS way, schedule AS "what is computed again", step_ms AS "step ms:",
+    ELSE '' END AS way, schedule AS "recomputed", step_ms AS "step ms:",
     predicted_step_ms AS "predicted ms:", err_step_pct AS "off by %:", extra_pct AS "more time %:",
     peak_bytes / gib() AS "peak GiB:", err_bytes_pct AS "plan off the driver by %:",
     less_bytes / gib() AS "saved GiB:", saved_bytes / gib() AS "by the plan GiB:",

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
-@section 120 ZeRO-1: the optimizer's state in parts
+@section 120 ZeRO-1: sharded optimizer state
 @of bench_zero1
 
 @use ddp_rows

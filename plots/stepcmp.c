@@ -133,7 +133,9 @@ int main(int argc, char **argv)
         warn("no case of %s could be compared with %s", r.paths[0], r.paths[1]);
         code = EXIT_CODE_UNSUPPORTED;
     } else if (r.gate && comparison_failures(c)) {
-        warn("%zu cases are broken or slower by at least %.3g %%", comparison_failures(c), 100 * expm1(c->margin));
+        const size_t failures = comparison_failures(c);
+        warn("%zu %s broken or slower by at least %.3g %%", failures, failures == 1 ? "case is" : "cases are",
+             100 * expm1(c->margin));
         code = EXIT_CODE_GATE;
     }
     comparison_free(c);

@@ -412,6 +412,7 @@ TEST_IN_FOLDER(program_has_its_exit_codes)
     free(write_rows(*state, "b", after, AFTER));
     expect(*state, 0, "SLOWER", "--noise 0.5 a b");
     expect(*state, 4, "2 cases are broken or slower", "--noise 0.5 --fail-on slower=3% a b");
+    expect(*state, 4, "1 case is broken or slower", "--noise 0.5 --fail-on slower=40% a b");
     expect(*state, 0, "7 SAME", "--noise 0.5 --fail-on slower=3% a/bench_flash.csv a/bench_flash.csv --all");
     expect(*state, 2, "wants a percentage", "--fail-on slower=x a b");
     expect(*state, 2, "can't be read", "a nowhere");

@@ -217,8 +217,8 @@ WHERE EXISTS (SELECT 1 FROM cases_stand)
 Limits: the data sheet for products, copies and MFU; the best product measured, bursts included, for attention; the
 measured copy between GPUs for all-reduce. The efficiency of a data-parallel step is the time that it would take
 without communication over the time it takes. Brackets hold the smallest and the largest ratio of the rounds, or of
-the steps. Throughput and MFU are means over all steps, and MFU counts the causal half of attention. An empty cell was
-not run.
+the steps. Throughput and MFU are means over all steps, and MFU counts the causal half of attention. Empty cells were
+not measured.
 @from cases_stand WHERE EXISTS (SELECT 1 FROM main_device WHERE device <> 'cpu')
     OR EXISTS (SELECT 1 FROM first WHERE share <> '')
 

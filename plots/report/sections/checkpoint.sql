@@ -55,7 +55,7 @@ FROM here ORDER BY id
 
 ### torch.distributed.checkpoint
 
-As many bytes in fp32 (weights and two moments). Its files are not synced; on a tmpfs that costs nothing. Next to it
+PyTorch saves as many bytes, in fp32, and does not sync its files; on a tmpfs that costs nothing. Next to it
 are our ways for the same model, batch and number of ranks, in the same run: a ratio is its stall over ours.
 @from peer_checkpoint LIMIT 1
 

@@ -263,7 +263,7 @@ the step from {n4(n.step_ms)} to {n4(f.step_ms)} ms.[[ Copying gradients togethe
 
 @use answer naive,flat,overlap
 
-Of {n4(o.comm_alone_ms)} ms that the calls take alone, `overlap` exposes
+Of {n4(o.comm_alone_ms)} ms that the calls take by themselves, `overlap` exposes
 {range4(o.exposed_ms, o.exposed_lo_ms, o.exposed_hi_ms)} ms[[: {n4(o.tail_ms)} ms in which compute waits after the
 backward, the rest by slowing compute down]]. Its step takes {n4(o.step_ms)} ms, that of `flat`
 {n4(f.step_ms)} and that of `naive` {n4(n.step_ms)} ms.

@@ -11,9 +11,9 @@ SELECT *, 'H ' || heads || iif(heads_kv > 0, ' / ' || heads_kv, '') || ', D ' ||
 SELECT *, fwd_ms + bwd_ms AS both_ms, one_fwd_ms + one_bwd_ms AS one_ms FROM rows WHERE status = 'ok'
 
 Each rank has a part of one sequence's tokens; keys, heads or blocks of keys move so that every query meets the keys
-that it sees. One rank alone computes the whole sequence in the same run. A forward and backward of {seq} tokens
-({attention}) takes it {one_ms} ms, and {ranks} ranks {both_ms} ms by {variant}: {speedup} times as fast. Moves alone
-take {moves_ms} ms, of which {exposed_ms} ms are exposed.
+that it sees. One rank computes the whole sequence in the same run. A forward and backward of {seq} tokens
+({attention}) takes it {one_ms} ms, and {ranks} ranks {both_ms} ms by {variant}: {speedup} times as fast. Moves by
+themselves take {moves_ms} ms, of which {exposed_ms} ms are exposed.
 @from ok WHERE ranks > 1 AND "order" = 'head-tail' ORDER BY ranks DESC, seq DESC, both_ms LIMIT 1
 
 @figures cp

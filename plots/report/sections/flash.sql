@@ -6,8 +6,8 @@
 
 @use flash_plain
 
-{shape(bench, json_remove(options, '$.seq', '$.head_dim', '$.dtype'))}. Times are medians. Speed-ups are over unfused
-attention, shares of the measured product; errors are relative to attention in fp64.
+{shape(bench, json_remove(options, '$.seq', '$.head_dim', '$.dtype'))}. Times are medians. Speedups are over unfused
+attention, shares of the best measured product; errors are relative to attention in fp64.
 @from plain
 
 @each SELECT dtype, min(id) AS place FROM plain GROUP BY dtype ORDER BY place

@@ -2,7 +2,7 @@
 @section 155 Which mesh?
 @of bench_mesh
 
-Predictions, not measurements: formulas over a table of rates, and a search of all meshes with every strategy, schedule,
+Predictions, not measurements: formulas with a table of rates, and a search of all meshes with every strategy, schedule,
 micro-batch and recomputation. docs/mesh.md says what the five axes cost, docs/planner.md how to read this.
 
 @figures mesh_best
@@ -39,7 +39,7 @@ FROM bench_mesh WHERE variant = 'best' AND status = 'ok' AND rank > 1 ORDER BY i
 
 ### What does not fit
 
-Where no mesh has room, the plan that lacks least.
+If no mesh fits: the plan that lacks the fewest bytes.
 
 @table
 SELECT model, gpus AS "GPUs:", plan_mesh AS mesh, strategy, recompute, total_bytes / gib() AS "GiB:",
@@ -85,7 +85,7 @@ median error and {n(worst_err_pct)} % the largest.
 @from bench_mesh WHERE variant = 'published' AND status = 'ok' ORDER BY id LIMIT 1
 
 Runs whose sequences are split over 4 ranks and more took up to {n(1 + err_pct / 100)} times as long as predicted:
-attention that is balanced, with hidden traffic, would be that much faster. This is not fitted away.
+attention that is balanced, with hidden traffic, would be that much faster. No constant hides this.
 @from bench_mesh WHERE variant = 'published' AND status = 'ok' AND cp >= 4 ORDER BY err_pct DESC LIMIT 1
 
 @figures mesh_error

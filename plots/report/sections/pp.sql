@@ -7,7 +7,7 @@ SELECT * FROM bench_pp WHERE status = 'ok'
 
 Each rank has some of the layers, and {micro_batches} micro-batches go through them ({size}, S {seq}, {precision}). A
 step takes {ranks} ranks {step_ms} ms by {variant}, and each of them is idle for {bubble_pct} % of it; the schedule
-alone, with the measured times of each stage, says {predicted_bubble_pct} %[[. One rank takes {one_rank_ms} ms:
+itself, with the measured times of each stage, predicts {predicted_bubble_pct} %[[. One rank takes {one_rank_ms} ms:
 {speedup} times as long]].
 @from ok WHERE ranks > 1 AND step_ms IS NOT NULL AND coalesce(mesh, 'pp') = 'pp' ORDER BY ranks DESC, step_ms LIMIT 1
 

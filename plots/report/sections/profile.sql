@@ -52,8 +52,9 @@ SELECT CASE WHEN lane <> 'compute' THEN lane WHEN op LIKE 'matmul%' THEN 'produc
     WHEN op IN ('AdamW', 'optimizer state') THEN 'AdamW' ELSE 'loss, embedding and the rest' END AS part,
     sum(ms) AS ms, sum(bound) AS bound FROM parts GROUP BY part
 
-What a step is made of. The bound of products is the rate that one of as many FLOPs, or half as many, reaches alone, or
-the best one; that of passes the rate of a copy.[[{only((SELECT kernel_ms > 1.01 * busy_ms FROM this WHERE rank = 0))}
+What a step is made of. The bound of a product is the rate that one of as many FLOPs, or half as many, reaches by
+itself, or the best one; the bound of a pass is the rate of a copy.
+[[{only((SELECT kernel_ms > 1.01 * busy_ms FROM this WHERE rank = 0))}
 Kernels ran at the same time, so the parts add up to more than the step.]]
 @from (SELECT 1 FROM step LIMIT 1 OFFSET 3)
 

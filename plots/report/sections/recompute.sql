@@ -2,7 +2,7 @@
 @section 95 bench_recompute: recomputed activations
 @of bench_recompute
 
-What backward computes again instead of keeping it. Times are predicted from models of few blocks, bytes by the plan of
+What the backward recomputes instead of keeping it. Times are predicted from models of few blocks, bytes by the plan of
 the step before it runs. A group is as many blocks as its number says; nested keeps the inputs of about log2 L blocks; a
 plan mixes two kinds so that the step fits the budget in brackets.
 

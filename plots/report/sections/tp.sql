@@ -3,8 +3,8 @@
 @of bench_tp
 
 Each rank has a part of every layer: some heads of attention, some columns of the feed-forward, some of the
-vocabulary. The ranks work on the same tokens, so products get shorter, and the step does too, by what sums and gathers
-leave of that. *Nothing hidden* is one rank's step divided by the ranks, plus the time of all that is sent by itself: a
+vocabulary. The ranks work on the same tokens, so products get shorter, and so does the step, as far as sums and gathers
+are hidden. *Nothing hidden* is one rank's step divided by the ranks, plus the time of all that is sent by itself: a
 step below it hides some of that. docs/mesh.md says what is sent.
 
 @figures tp

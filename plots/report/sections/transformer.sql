@@ -28,7 +28,8 @@ SELECT status, precision, size, seq AS "S:", pm(fwd_mean_ms, fwd_std_ms) AS "for
 FROM steps s NATURAL
 JOIN level ORDER BY (SELECT min(id) FROM steps p WHERE p.precision = s.precision), size_place(size), seq
 
-AdamW alone reaches {opt_tb_s} TB/s and would take {printf('%d', round(100 * opt_alone_ms / step_ms))} % of the step of
+By itself, AdamW reaches {opt_tb_s} TB/s and would take
+{printf('%d', round(100 * opt_alone_ms / step_ms))} % of the step of
 {size}, S {seq}, {precision}.
 @from (SELECT * FROM steps NATURAL JOIN level WHERE status = 'ok' AND opt_alone_ms / step_ms > 0
     ORDER BY opt_alone_ms / step_ms DESC LIMIT 1)
@@ -53,7 +54,7 @@ SELECT precision, size, seq AS "S:", none AS "none:", kernels AS "kernels:", gra
 SELECT precision, size, seq, mode, iif(status = 'ok', pm(step_mean_ms, step_std_ms), status) AS cell,
     count(*) OVER (PARTITION BY precision, size, seq) AS n_ FROM by_mode NATURAL JOIN level
 
-Steps that do a part of the work, ms: a forward alone keeps nothing for a backward, and a forward with its backward
+Steps that do a part of the work, ms: a forward by itself keeps nothing for a backward, and a forward with its backward
 leaves the parameters as they are
 @from (SELECT 1 FROM modes WHERE n_ > 1 LIMIT 1)
 

@@ -358,7 +358,7 @@ if command -v flock >/dev/null; then
 fi
 
 begin() {
-    # Speed-ups and shares of a ceiling compare rows of one campaign: this one.
+    # Speedups and shares of a ceiling compare rows of one campaign: this one.
     STEPBENCH_RUN=${STEPBENCH_RUN:-$(date -u +%Y%m%dT%H%M%SZ)-all-$$}
     printf '%s\nrun %s\n' "$identity" "$STEPBENCH_RUN" >"$state"
     resume=''

@@ -70,8 +70,8 @@ void options_print_help(const options *o, FILE *out)
         fprintf(out, "\nnotes:\n");
         print_indented(b->notes, out);
     }
-    fprintf(out,
-            "\nexit codes: 0 ok, 1 failure, 2 bad input, 3 wrong result, 4 bound missed, 5 no progress, 77 nothing can run\n");
+    fprintf(out, "\nexit codes: 0 ok, 1 failure, 2 bad input, 3 wrong result, 4 bound missed, 5 no progress, 77 "
+                 "nothing can run\n");
 }
 
 static void print_columns(const options *o, const column_spec *columns, FILE *out)

@@ -6,7 +6,7 @@
 #include "common/core/csv.h"
 #include "common/session/session.h"
 
-/* Whether a stored row is from this run, or from its ./run_all.sh, and from this GPU. Speed-ups and shares
+/* Whether a stored row is from this run, or from its ./run_all.sh, and from this GPU. Speedups and shares
  * compare such rows alone: another GPU of the same name, or the same one on another day, is a few percent off. */
 csv *rows_read(const char *path); /* csv_read of stored rows, with what same_run wants to know of their runs */
 csv *rows_of_bench(const char *results_dir, const char *bench); /* rows_read of its file there; NULL: there is none */

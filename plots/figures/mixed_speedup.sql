@@ -5,7 +5,7 @@
 
 @if (SELECT count(DISTINCT size) FROM rows) > 2
 
-@draw mixed_speedup_{:seq}: Speed-up over fp32, context {:seq}, batch {max(batch)}
+@draw mixed_speedup_{:seq}: Speedup over fp32, context {:seq}, batch {max(batch)}
 list = SELECT DISTINCT size FROM drawn ORDER BY size_place(size)
 names = SELECT column1 FROM (VALUES ('tf32'), ('bf16'), ('bf16-pure'), ('fp16'))
     WHERE column1 IN (SELECT precision FROM drawn)

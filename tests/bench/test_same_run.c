@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Speed-ups and shares of a ceiling of bench_flash: from other programs of the same campaign alone. */
+/* Speedups and shares of a ceiling of bench_flash: from other programs of the same campaign alone. */
 #include "tests/support/bench_run.h"
 #include "tests/support/test.h"
 

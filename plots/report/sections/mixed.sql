@@ -109,7 +109,7 @@ FROM float8 WHERE "values" = 'normal' AND product <> 'bf16' ORDER BY id
 
 @end
 
-### Speed-up over fp32
+### Speedup over fp32
 
 Each cell: time of a step, then how many times faster than fp32 (by fused multiply-adds) forward, backward and the whole
 step are.

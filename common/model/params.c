@@ -179,7 +179,23 @@ params *params_create_parts(const model_config *c, bool gains_apart, model_split
     for (int i = p->count - 1; i >= 0; i--)
         p->unit_starts_at[params_unit_of(p, &p->tensors[i])] = i;
     p->elements = align_up(p->elements);
+    params *whole = p->units == c->layers + 2 + gains_apart ? NULL : params_create_split(c, gains_apart, s);
+    for (param_tensor *t = p->tensors; t < p->tensors + p->count; t++)
+        t->whole_first = whole ? params_find(whole, t->kind, t->layer)->first : t->first;
+    params_free(whole);
     return p;
+}
+
+int64_t params_run(const params *p, int64_t first, int64_t count, int64_t *whole_first)
+{
+    const param_tensor *t = p->tensors + p->count - 1, *end = p->tensors + p->count;
+    while (t > p->tensors && t->first > first)
+        t--;
+    const int64_t shift = t->whole_first - t->first;
+    *whole_first = first + shift;
+    while (++t < end && t->whole_first - t->first == shift)
+        ;
+    return t < end && t->first < first + count ? t->first - first : count;
 }
 
 void params_pad(params *p, int64_t granularity)
@@ -196,6 +212,7 @@ void params_pad_units(params *p, int64_t granularity)
         if (p->unit_starts_at[params_unit_of(p, t)] == i)
             shift = multiple_up(t->first + shift, granularity) - t->first;
         t->first += shift;
+        t->whole_first += shift;
     }
     p->elements = multiple_up(p->elements + shift, granularity);
 }

@@ -46,8 +46,9 @@ typedef struct param_tensor {
     /* The tensor of the whole model, and where this begins in it: not at 0 and of the same shape where ranks share a layer.
      * Rows past the last one (of the vocabulary) are padding, zero. */
     int whole_rows, whole_columns, row_first, column_first;
-    int64_t first; /* element index */
-    int64_t count; /* rows * columns */
+    int64_t first;       /* element index */
+    int64_t whole_first; /* the same in the index space of all layers: not `first` where this is a stage's */
+    int64_t count;       /* rows * columns */
 } param_tensor;
 
 typedef struct params {
@@ -70,6 +71,9 @@ params *params_create(const model_config *c);
 params *params_create_split(const model_config *c, bool gains_apart, model_split s);
 /* What these parts hold, in the order of the whole model; each tensor keeps its name, and so its initial values. */
 params *params_create_parts(const model_config *c, bool gains_apart, model_split s, const model_part *parts, int count);
+/* How many of these elements, from the first on, follow each other in the index space of all layers as well; the first one's
+ * place there. */
+int64_t params_run(const params *p, int64_t first, int64_t count, int64_t *whole_first);
 void params_pad(params *p, int64_t granularity); /* makes `elements` a multiple of it; 0: leaves it */
 /* The same for every unit's first element, so that each unit can be cut into equal slices. */
 void params_pad_units(params *p, int64_t granularity);

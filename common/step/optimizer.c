@@ -50,7 +50,7 @@ static sb_adamw update_of(const step *s, int64_t first, int64_t count, int64_t s
                       .dtype_moments = s->moment_dtype,
                       .master_kind = policy->master,
                       .stochastic = s->o.moments == MOMENTS_BF16,
-                      .first = (uint64_t)first, /* of all ranks' index space: slices have the bits of the whole */
+                      .first = (uint64_t)first, /* in all layers and ranks: parts have the bits of the whole */
                       .n = (size_t)count,
                       .master = master ? s->master + state_first * master : NULL,
                       .m = s->m + state_first * moment,
@@ -64,12 +64,16 @@ static sb_adamw update_of(const step *s, int64_t first, int64_t count, int64_t s
 
 void optimizer_range(step *s, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
 {
-    sb_adamw p = update_of(s, first, count, state_first, max_blocks);
-    p.param = s->param + (s->o.shard.params ? state_first : first) * s->param_element;
-    if (!step_go(s))
-        return;
-    p.grad = grads_at(s, first, state_first);
-    step_done(s, s->k->train->adamw(s->ctx, &p, stream));
+    for (int64_t n; count > 0; first += n, state_first += n, count -= n) {
+        int64_t place = first;
+        n = s->o.moments == MOMENTS_BF16 ? params_run(s->params, first, count, &place) : count;
+        sb_adamw p = update_of(s, place, n, state_first, max_blocks);
+        p.param = s->param + (s->o.shard.params ? state_first : first) * s->param_element;
+        if (!step_go(s))
+            continue;
+        p.grad = grads_at(s, first, state_first);
+        step_done(s, s->k->train->adamw(s->ctx, &p, stream));
+    }
 }
 
 void optimizer_peer_range(step *s, sb_direct_adamw p, int64_t first, int64_t count, int64_t state_first, int max_blocks,

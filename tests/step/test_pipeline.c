@@ -327,6 +327,7 @@ TEST(same_bits_in_any_order)
                                   RECOMPUTE_MLP,  RECOMPUTE_ATTN,      RECOMPUTE_BUT_ATTENTION}[nth % 7];
                 o.recompute_every = 1 + nth % 4;
                 o.loss_chunk = nth % 4 == 1 ? 5 : 0;
+                o.moments = nth % 3 == 1 ? MOMENTS_BF16 : MOMENTS_POLICY;
                 o.sums = o.precision->grad == SB_BF16 && nth % 2 ? SUMS_FP32 : SUMS_AS_MADE;
                 same_as_whole(&o, &schedules[x], late);
             }

@@ -97,7 +97,8 @@ double planner_planned_bytes(session *s, const char *model, const mesh_job *j, c
     step_options o = step_defaults();
     const int data = p->axes.dp_replicate * p->axes.dp_shard * p->axes.cp;
     const int axes = (p->axes.pp > 1) + (p->axes.tp > 1) + (data > 1);
-    if (!c || axes > 1 || mesh_world(p->axes) > RANKS_MOST || micros > MICROS_MOST)
+    if (!c || !precision_find(planner_policy_of(j)->name) || axes > 1 || mesh_world(p->axes) > RANKS_MOST ||
+        micros > MICROS_MOST)
         return NAN;
     o.config = *c;
     o.config.layers = (int)j->layers;

@@ -553,6 +553,16 @@ TEST_WITH(what_does_not_fit, open_file, close_file)
     assert_true(csv_real(c, 1, "lacks_bytes") > 100e9);
 }
 
+TEST_WITH(memory_of_a_precision_that_no_step_has, open_file, close_file)
+{
+    OWNED_CSV csv *c = bench_rows(*state, "bench_mesh", "",
+                                  "--variant best --model 10b --gpus 4 --global-batch 8 --seq 2048 --grad-dtype policy "
+                                  "--precision fp8,bf16 --rank 1",
+                                  EXIT_CODE_OK);
+    assert_true(isnan(csv_real(c, 0, "planned_bytes")));
+    assert_true(csv_real(c, 1, "planned_bytes") > 0);
+}
+
 /* Each action of each rank once, none before the one ahead of it has ended. */
 TEST_WITH(file_of_actions, open_file, close_file)
 {

@@ -33,7 +33,7 @@ static void excess_of(const double *loss, const double *surprise, int64_t n, dou
     *mean = sum / (double)n;
     for (int64_t i = 0; i < n; i++)
         squares += pow(loss[i] - surprise[i] - *mean, 2);
-    *sigma = n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : INFINITY;
+    *sigma = n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : NAN;
 }
 
 static bool fail(run *x, const char *why)

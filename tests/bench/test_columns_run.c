@@ -109,4 +109,12 @@ TEST(columns)
     columns_were_seen("bench_run", rules);
 }
 
+TEST(one_step_has_no_standard_error)
+{
+    needs_gloo();
+    OWNED_CSV csv *c = bench_rows(*state, "bench_run", "",
+                                  "--size tiny --seq 16 --steps 3 --warmup 1 --variant data --iters 0", EXIT_CODE_OK);
+    assert_true(isfinite(csv_real(c, 0, "excess")) && isnan(csv_real(c, 0, "excess_sigma")));
+}
+
 TESTS_WITH(folder_create, folder_remove)

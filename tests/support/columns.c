@@ -84,6 +84,8 @@ static bool column_holds(const csv *c, size_t row, const char *bench, const colu
     if (csv_column(c, name) < 0)
         fail_msg("%s has no column %s", bench, name);
     const double want = rule->value ? rule->value(c, row) : NAN, got = csv_real(c, row, name);
+    if (isinf(got))
+        fail_msg("%s, row %zu (%s): %s is infinite", bench, row, csv_cell(c, row, "variant"), name);
     if (rule->kind != MEASURED || !isnan(want))
         if (!near(got, want, rule->slack))
             fail_msg("%s, row %zu (%s): %s is %.9g, and should be %.9g", bench, row, csv_cell(c, row, "variant"), name,

@@ -632,6 +632,9 @@ bool model_float8_check(session *s, const step_options *slice, float8_fault faul
     kernels.train = &ops;
     o.fusion = o.fusion == FUSION_GRAPH ? FUSION_KERNELS : o.fusion; /* a graph's ops cannot be looked at */
     o.overlap = OVERLAP_NONE;                                        /* nor those of another stream */
+    recompute_schedule schedule = step_schedule(&o); /* a copy that comes back lies elsewhere; gradients see it */
+    memset(schedule.away, 0, sizeof schedule.away);
+    o.schedule = &schedule;
     trainer *t = trainer_create(s->dev, s->mem, &kernels, b->ctx, &o, refused, sizeof refused);
     const bool made = t;
     if (made)

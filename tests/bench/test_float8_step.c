@@ -31,6 +31,15 @@ TEST(every_policy_passes)
     }
 }
 
+TEST(offloaded_inputs_pass)
+{
+    OWNED_CSV csv *c =
+        rows_of(*state, EXIT_CODE_OK, 6,
+                "--variant kernels --layers 3 --offload attn,mlp,block --precision fp8-rowwise,fp8-delayed");
+    for (size_t row = 0; row < c->rows; row++)
+        assert_true(csv_is(c, row, "status", "ok") && csv_real(c, row, "offloaded_bytes") > 0);
+}
+
 /* What a model cannot have is no wrong result. */
 TEST(no_float8_without_attention)
 {

@@ -283,10 +283,12 @@ static bool schedule_of(planner *p, const bench_case *c, const step_costs *costs
         *out = recompute_uniform(layers, recompute_parse(variant), 1);
         return true;
     }
-    if (group < 1 || group > layers) {
-        row_status_set(w, ROW_SKIP, "a model of %d blocks has no groups of %d", layers, group);
+    if (group < 1)
+        row_status_set(w, ROW_SKIP, "no group is smaller than one block");
+    if (group > layers)
+        row_status_set(w, ROW_SKIP, "layers %d have no groups of %d", layers, group);
+    if (group < 1 || group > layers)
         return false;
-    }
     *out = recompute_uniform(layers, RECOMPUTE_BLOCK, group);
     return true;
 }

@@ -74,3 +74,11 @@ TEST_IN_FOLDER(refusals)
                            EXIT_CODE_UNSUPPORTED);
     assert_non_null(strstr(csv_cell(c, 0, "reason"), "no schedule fits"));
 }
+
+TEST_IN_FOLDER(groups_of_other_models)
+{
+    bench_says("bench_recompute", "--size tiny --layers 1 --seq 16 --iters 1 --variant group-smaller",
+               EXIT_CODE_UNSUPPORTED, "no group is smaller than one block");
+    bench_says("bench_recompute", "--size tiny --layers 1 --seq 16 --iters 1 --variant group --group 2",
+               EXIT_CODE_UNSUPPORTED, "layers 1 have no groups of 2");
+}

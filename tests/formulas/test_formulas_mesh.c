@@ -386,7 +386,7 @@ TEST(refused_plans)
     char why[256];
     mesh_plan p = plan_of(1, 1, 3, 1, 1, MESH_DDP);
     assert_string_equal(mesh_plan_problem(&llama_8b, &p, why, sizeof why),
-                        "a global batch of 128 sequences is not a multiple of 3, of all replicas' micro-batches");
+                        "global batch 128 is not a multiple of 3, of all replicas' micro-batches");
     p = plan_of(2, 1, 1, 1, 1, MESH_DDP);
     assert_string_equal(mesh_plan_problem(&llama_8b, &p, why, sizeof why), "pp 2 needs a schedule");
     p = plan_of(1, 1, 1, 1, 5, MESH_DDP);

@@ -36,8 +36,7 @@ const char *mesh_plan_problem(const mesh_job *j, const mesh_plan *p, char *out, 
     if (mesh_problem(p->axes, &of, out, out_bytes))
         return out;
     if (j->global_batch % sequences != 0) {
-        snprintf(out, out_bytes,
-                 "a global batch of %lld sequences is not a multiple of %lld, of all replicas' micro-batches",
+        snprintf(out, out_bytes, "global batch %lld is not a multiple of %lld, of all replicas' micro-batches",
                  (long long)j->global_batch, (long long)sequences);
         return out;
     }

@@ -121,6 +121,22 @@ TEST_IN_RANKS_FOLDER(orders_of_a_sum)
     }
 }
 
+/* A token that sees itself alone gives q and k gradients of roundings; in 96 gains, one moment of bf16 may fall on the other
+ * side. */
+TEST_IN_RANKS_FOLDER(chances_of_a_sum)
+{
+    static const char *const models[] = {
+        "--size tiny --layers 2 --seq 1 --batch 3 ",
+        "--size tiny --d-model 96 --d-ff 24 --heads 6 --heads-kv 2 --layers 3 --vocab 2 "
+        "--seq 40 --batch 2 --moments bf16 "};
+    for (int i = 0; i < 2; i++) {
+        OWNED_CSV csv *c = ddp_rows_of_model(
+            "bench_ddp_bucketed", models[i],
+            "--ranks 3 --iters 0 --precision fp32 --grad-dtype policy --bucket-mb 0.1,1", EXIT_CODE_OK);
+        assert_true(c->rows == 2 && csv_is(c, 0, "status", "ok") && csv_is(c, 1, "status", "ok"));
+    }
+}
+
 TEST_IN_RANKS_FOLDER(overheads_are_those_of_the_model)
 {
     OWNED_CSV csv *c =

@@ -42,7 +42,7 @@ static option_spec option_table[] = {
     {"width", OPTION_INT, OPTION_LIST, "768,2560,12800", .help = "norm: elements of a row", .def_cpu = "768,2560",
      .min = 1, .max = 131072},
     {"magnitude", OPTION_REAL, OPTION_LIST, "0.001,1,300", .help = "norm: standard deviation of x", .max = 1e30},
-    {"eps", OPTION_REAL, OPTION_LIST, "1e-5", .help = "norm: added to the mean of squares", .max = 1},
+    {"eps", OPTION_REAL, OPTION_LIST, "1e-5", .help = "norm: added to the mean of squares", .min = 1e-30, .max = 1},
     {"shape", OPTION_TEXT, OPTION_LIST, FLOAT8_SHAPES,
      .help = "float8: D = A B^T as MxNxK, A (M,K), B (N,K), multiples of 16", .def_cpu = "128x48x256,128x48x1024"},
     {"values", OPTION_CHOICE, OPTION_LIST, "normal",

@@ -131,6 +131,18 @@ TEST_IN_FOLDER(eps_vanishes_in_fp16)
     assert_true(norm_value(c, "rms", "bf16", "own", "1", "y_nonfinite") == 0);
 }
 
+TEST_IN_FOLDER(overflows_are_no_errors)
+{
+    OWNED_CSV csv *c = rows_of(*state,
+                               "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 16 --dtype fp32,fp16 "
+                               "--norm rms,layer --magnitude 1e30 --statistics fp32",
+                               EXIT_CODE_OK);
+    assert_int_equal(c->rows, 4);
+    for (size_t row = 0; row < c->rows; row++)
+        assert_true(csv_is(c, row, "status", "ok") && csv_real(c, row, "squares_overflowed") > 0);
+    bench_says("bench_mixed_precision", "--variant norm --eps 0", EXIT_CODE_USAGE, "--eps: 0 is out of range");
+}
+
 TEST_IN_FOLDER(speed_ups_are_over_fp32)
 {
     static const char tiny[] = "--variant timing --pair fp32+fp32 --tensor loss --width 8 --norm rms --iters 3 --seq 8";

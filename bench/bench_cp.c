@@ -210,7 +210,8 @@ static void fill_times(cp_case *k, const cp_times *t)
     row_real(k->w, "compute_ms", compute);
     row_real(k->w, "exposed_ms", both - compute);
     row_real(k->w, "moves_ms", moves_fwd + moves_bwd);
-    row_real(k->w, "hidden_pct", 100 * (1 - (both - compute) / (moves_fwd + moves_bwd)));
+    if (k->setup.shape.ranks > 1) /* one rank has nothing to hide */
+        row_real(k->w, "hidden_pct", 100 * (1 - (both - compute) / (moves_fwd + moves_bwd)));
     row_real(k->w, "balance_pct", balance);
     row_real(k->w, "predicted_ms", predicted);
     row_real(k->w, "err_pct", 100 * (predicted / both - 1));

@@ -259,5 +259,8 @@ TEST_IN_FOLDER(columns)
             "--iters 1 --ranks 2 --heads 8 --heads-kv 4 --seq 64 --causal 0,1 --order head-tail,contiguous --groups 2 "
             "--peak-tflops 1000 --dtype fp32,bf16"),
         "bench_cp", rules);
+    OWNED_CSV csv *alone = rows_of(*state, EXIT_CODE_OK, "--iters 1 --ranks 1 --heads 8 --seq 64 --dtype fp32");
+    for (size_t row = 0; row < alone->rows; row++)
+        assert_true(isnan(csv_real(alone, row, "hidden_pct")));
     columns_were_seen("bench_cp", rules);
 }

@@ -107,12 +107,12 @@ static const bench_info info = {
     .name = "bench_tp",
     .summary = "What does sharing each layer among ranks cost, and what does it save?",
     .notes =
-        "batch is that of all ranks together. Before a case is timed, a slice of its model (at most two blocks)\n"
-        "takes a step and three updates on its ranks and, on each of them, with whole layers: loss, gradients and\n"
-        "parameters must agree within roundings, and in every bit with one rank that computes the same parts, where\n"
-        "sums come in the order of ranks. compute_ms is the same step with nothing sent, and one_ms a step of\n"
-        "the whole model on one GPU in the same run. predicted_ms assumes that compute divides by the ranks and that\n"
-        "nothing is hidden: err_pct above 0 is what was hidden, below 0 what smaller products cost.",
+        "batch is that of ranks that share layers or sequences. Before a case is timed, a slice of its model (at most\n"
+        "two blocks) takes a step and three updates on its ranks and, on each of them, with whole layers: loss,\n"
+        "gradients and parameters must agree within roundings, and in every bit with one rank that computes the same\n"
+        "parts, where sums come in the order of ranks. compute_ms is the same step with nothing sent, and one_ms a\n"
+        "step of the whole model on one GPU in the same run. predicted_ms assumes that compute divides by the ranks\n"
+        "and that nothing is hidden: err_pct above 0 is what was hidden, below 0 what smaller products cost.",
     .examples = "./bench_tp --size 2.7b --seq 2048 --fusion graph --overlap none,gradients\n"
                 "./bench_tp --size 2.7b --seq 2048 --variant nccl --loss parallel,gathered\n"
                 "./bench_tp --device cpu --ranks 2,4",

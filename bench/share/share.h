@@ -42,8 +42,8 @@
     {"rank_params", COLUMN_INT, false, "parameters of the first rank's part"},                                         \
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \
-    {"loss_first", COLUMN_REAL, false, "loss of the first step"},                                                      \
-    {"loss_last", COLUMN_REAL, false, "loss after the first block of measured steps"},                                 \
+    {"loss_first", COLUMN_REAL, false, "loss of the first step, mean of all ranks"},                                   \
+    {"loss_last", COLUMN_REAL, false, "loss after the first block of measured steps, mean of all ranks"},              \
     {"err_loss", COLUMN_REAL, false, "check: relative error of the loss of three steps against one rank, worst"},      \
     {"err_norm", COLUMN_REAL, false, "check, with --clip: relative error of the norm of the first step's gradients"},  \
     {"err_grad", COLUMN_REAL, false, "check: worst tensor of gradients, relative L2 error against one rank"},          \

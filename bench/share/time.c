@@ -62,7 +62,7 @@ static bool warm_up(share_case *k, team *x, double *loss_first)
         team_settle(x);
         if (i > 0)
             continue;
-        *loss_first = x->member ? trainer_loss(x->t) : NAN;
+        *loss_first = launch_sum(k->l, "loss", x->member ? trainer_loss(x->t) : 0, k->ranks) / k->ranks;
         if (k->graph && !team_capture(x, &problem))
             return share_problem(k, &problem);
     }
@@ -80,8 +80,9 @@ static void communicate(team *x, bool on)
 static bool same_loss(share_case *k, team *x, int b, share_times *m)
 {
     const double loss = x->member ? trainer_loss(x->t) : NAN;
-    m->loss_last = b == 0 ? loss : m->loss_last;
     OWNED double *all = launch_gathered(k->l, "loss", &loss, sizeof loss);
+    for (int r = 0; r < k->ranks && b == 0; r++)
+        m->loss_last += all[r] / k->ranks;
     for (int r = 0; r < k->ranks && row_status_get(k->w) == ROW_OK; r++) {
         const int first = r - r % k->m.tp; /* of those that have the same tokens */
         if (!isfinite(all[r]) || all[r] != all[first])

@@ -101,6 +101,20 @@ TEST(columns)
 #define SHARED "--ranks 3 --heads-kv 1 "
 #define MESH "--ranks 4 --mesh tp2+dp_shard2 " FP32
 #define SEQUENCES "--ranks 4 --mesh cp2+tp2 " FP32
+/* Three ways to the same tokens. */
+TEST_IN_FOLDER(losses_are_those_of_all_ranks)
+{
+    static const char *const meshes[] = {"--ranks 2 --mesh tp2 --batch 2", "--ranks 4 --mesh cp2+tp2 --batch 2",
+                                         "--ranks 4 --mesh tp2+dp_shard2 --batch 1"};
+    double want = 0;
+    for (int i = 0; i < 3; i++) {
+        OWNED char *arguments = xasprintf("%s --seq 16 --iters 1 --precision fp32 --variant nccl", meshes[i]);
+        OWNED_CSV csv *c = bench_rows(*state, "bench_tp", "", arguments, EXIT_CODE_OK);
+        want = i ? want : csv_real(c, 0, "loss_first");
+        assert_true(fabs(csv_real(c, 0, "loss_first") / want - 1) < 1e-5);
+    }
+}
+
 #define ALL_AXES "--ranks 8 --mesh dp_shard2+cp2+tp2 " FP32
 
 static char *output_with(const char *shape, const char *arguments, int *code)

@@ -166,13 +166,12 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         return wrong(msg, msg_bytes, "--metrics %s can't be written: %s", option_text(o, "metrics"), strerror(errno));
     for (size_t i = 0; i < option_count(o, "rank"); i++)
         if (option_int_at(o, "rank", i) >= ranks)
-            return wrong(msg, msg_bytes, "--rank %lld is not a rank below %lld", (long long)option_int_at(o, "rank", i),
-                         (long long)ranks);
+            return wrong(msg, msg_bytes, "--rank %lld is not below --ranks %lld",
+                         (long long)option_int_at(o, "rank", i), (long long)ranks);
     for (size_t i = 0; i < option_count(o, "pair"); i++) {
         const char *text = option_text_at(o, "pair", i);
         if (!roofline_pair_parse(text, &first, &count) || (ranks > 1 && (first >= ranks || count >= ranks)))
-            return wrong(msg, msg_bytes,
-                         "--pair %s is not a pair of ranks below %lld; write two as from-to, such as 0-1", text,
+            return wrong(msg, msg_bytes, "--pair %s needs two ranks below %lld, written as from-to, such as 0-1", text,
                          (long long)ranks);
     }
     for (size_t i = 0; i < option_count(o, "group"); i++)

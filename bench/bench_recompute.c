@@ -285,12 +285,11 @@ static bool schedule_of(planner *p, const bench_case *c, const step_costs *costs
     }
     if (group < 1)
         row_status_set(w, ROW_SKIP, "no group is smaller than one block");
-    if (group > layers)
-        row_status_set(w, ROW_SKIP, "layers %d have no groups of %d", layers, group);
-    if (group < 1 || group > layers)
-        return false;
-    *out = recompute_uniform(layers, RECOMPUTE_BLOCK, group);
-    return true;
+    else if (group > layers)
+        row_status_set(w, ROW_SKIP, "groups of %d need more layers than %d", group, layers);
+    else
+        *out = recompute_uniform(layers, RECOMPUTE_BLOCK, group);
+    return group >= 1 && group <= layers;
 }
 
 /* ---- rows ---- */

@@ -61,7 +61,7 @@ static const char *contradiction(const pp_case *k, char *why, size_t bytes)
     if (k->o.precision->loss_scaling)
         return "--precision fp16 has a loss scale, which all stages would have to agree on";
     if (k->o.config.layers < pipeline_stages(&k->shape)) {
-        snprintf(why, bytes, "layers %d are too few for %d stages", k->o.config.layers, pipeline_stages(&k->shape));
+        snprintf(why, bytes, "%d stages need more layers than %d", pipeline_stages(&k->shape), k->o.config.layers);
         return why;
     }
     if ((k->plant == PLANT_NO_W || k->plant == PLANT_W_TWICE) && !row->split)

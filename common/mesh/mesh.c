@@ -184,7 +184,7 @@ const char *mesh_problem(mesh m, const mesh_model *of, char *out, size_t out_byt
     const int chunks = m.pp * (of->chunks ? of->chunks : 1);
     const long long rows = of->batch ? (long long)of->seq * of->batch / m.cp : 0;
     if (of->layers && of->layers < chunks)
-        snprintf(out, out_bytes, "layers %d are fewer than the %d chunks of pp %d", of->layers, chunks, m.pp);
+        snprintf(out, out_bytes, "the %d chunks of pp %d need more layers than %d", chunks, m.pp, of->layers);
     else if (of->heads % m.tp)
         snprintf(out, out_bytes, "heads %d are not a multiple of tp %d", of->heads, m.tp);
     else if (of->heads_kv && of->heads_kv % m.tp && m.tp % of->heads_kv)

@@ -100,11 +100,11 @@ TEST(meshes_that_cannot_be_had)
          "--mesh lists pp2, which has 2 of 4 ranks: axes of one mesh are joined by +, as in "
          "pp2+tp2, and meshes of a list name dp_shard, too"},
         {"--ranks 8 --mesh dp_shard2,pp2,tp2", "--mesh lists pp2, which has 2 of 8 ranks"},
-        {"--ranks 2,3 --layers 1", "layers 1 are fewer than the 2 chunks of pp 2"}};
+        {"--ranks 2,3 --layers 1", "the 2 chunks of pp 2 need more layers than 1"}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
         bench_says("bench_pp", asked[i][0], EXIT_CODE_USAGE, asked[i][1]);
     bench_says("bench_pp", "--ranks 1 --layers 1 --variant interleaved --seq 16", EXIT_CODE_UNSUPPORTED,
-               "layers 1 are too few for 2 stages");
+               "2 stages need more layers than 1");
 }
 
 /* Beside meshes that can be had they are rows. */

@@ -220,8 +220,8 @@ TEST(bad_input)
                  {"--reference torn.csv", "another number of cells"},
                  {"--ranks 1,2", "as a whole"},
                  {"--group 0..9", "--group 0..9 is not a group of 2 ranks"},
-                 {"--pair 0-2", "--pair 0-2 is not a pair of ranks below 2"},
-                 {"--rank 2", "--rank 2 is not a rank below 2"},
+                 {"--pair 0-2", "--pair 0-2 needs two ranks below 2"},
+                 {"--rank 2", "--rank 2 is not below --ranks 2"},
                  {"--resume", "in one run"}};
     OWNED char *torn = folder_path(*state, "torn.csv");
     file_write(torn, "metric,gpus,shape,value,floor,source\nstep_ms,1,model=tiny,1e6,,my node, May\n");

@@ -176,7 +176,7 @@ TEST(what_cannot_be_split_is_said)
         {{1, 1, 1, 1, 4}, {.heads = 8, .heads_kv = 2}, NULL}, /* two ranks share a head */
         {{1, 1, 1, 1, 2}, {.heads = 6, .heads_kv = 3}, "heads-kv 3 and tp 2: neither is a multiple of the other"},
         {{1, 1, 1, 1, 3}, {.heads = 6, .d_ff = 64}, "d-ff 64 is not a multiple of tp 3"},
-        {{4, 1, 1, 1, 1}, {.layers = 7, .chunks = 2}, "layers 7 are fewer than the 8 chunks of pp 4"},
+        {{4, 1, 1, 1, 1}, {.layers = 7, .chunks = 2}, "the 8 chunks of pp 4 need more layers than 7"},
         {{4, 1, 1, 1, 1}, {.layers = 7}, NULL},
         {{1, 1, 1, 2, 1}, {.seq = 18}, "seq 18 is not a multiple of 4: each rank of cp 2 takes two chunks"},
         {{1, 1, 1, 2, 1}, {.seq = 20}, NULL},

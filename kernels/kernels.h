@@ -45,8 +45,8 @@ typedef struct sb_attention {
      * has the queries cu_seqlens_q[i] to before cu_seqlens_q[i + 1] and the keys cu_seqlens_k[i] to before cu_seqlens_k[i + 1],
      * either of which may be none. A query sees keys of its own document alone, and masks are aligned at the bottom right of
      * each. The arrays (documents + 1) are in the device's memory. The caller guarantees that they begin with 0, never fall, and
-     * end with seq_q and seq_k: CUDA cannot look at them, the CPU's ops do. On the GPU what is not finite in a document may spread
-     * to its neighbours. The unfused and fused ops of CUDA take no documents. */
+     * end with seq_q and seq_k: CUDA cannot look at them, the CPU's ops do. On the GPU what is not finite in a key may spread to
+     * queries near it that do not see it, also of other documents. The unfused and fused ops of CUDA take no documents. */
     bool packed;
     int documents;
     const int *cu_seqlens_q, *cu_seqlens_k;

@@ -49,6 +49,8 @@ static sb_status check(sb_context *ctx, const sb_attention *a, int tensors, bool
         return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 rows (batch * heads * seq) of queries or keys");
     if (a->packed && (int64_t)a->heads * a->documents > most_rows)
         return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 documents of all heads (heads * documents)");
+    if (a->packed && a->documents >= 1 << 23) /* the backward pads each by up to 128 rows, which are counted in int */
+        return sb_error(SB_UNSUPPORTED, "flash takes fewer than 2^23 documents, not %d", a->documents);
     if (a->packed && pointers && (!a->cu_seqlens_q || !a->cu_seqlens_k))
         return sb_error(SB_INVALID, "%s is NULL", a->cu_seqlens_q ? "cu_seqlens_k" : "cu_seqlens_q");
     return check_tensors(a, tensors, pointers);

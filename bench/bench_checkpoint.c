@@ -34,7 +34,7 @@ static option_spec option_table[] = {
     {"load-into", OPTION_CHOICE, OPTION_LIST, "none", .help = "load the last save into this strategy, too",
      .choices = "none|ddp|zero1|zero2|fsdp|fsdp-keep|hsdp"},
     {"load-ranks", OPTION_INT, OPTION_LIST, "0", .help = "with --load-into: on this many of the job's ranks", .max = 65536, .unit = "ranks", .unset = "0: on as many as saved"},
-    {"mtbf", OPTION_REAL, 0, "3.1", .help = "mean time between failures, for best_interval_s", .min = 1e-3, .max = 1e6, .unit = "h"},
+    {"mtbf", OPTION_REAL, OPTION_SETTING, "3.1", .help = "mean time between failures, for best_interval_s", .min = 1e-3, .max = 1e6, .unit = "h"},
     {"small", OPTION_CHOICE, OPTION_LIST, "sharded", .help = "gains of norms: in slices with their units, or whole on every rank",
      .choices = "sharded|replicated"},
     {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "hsdp: groups of ranks, each of which holds the whole model in slices", .min = 2,
@@ -52,7 +52,7 @@ static option_spec option_table[] = {
     MODEL_UPDATE_OPTIONS(", with --update after"),
     {"warmup", OPTION_INT, 0, "3", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},
     {"iters", OPTION_INT, 0, "10", .help = "measured steps without a save; 0: only the check", .max = 1000000, .unit = "steps"},
-    {"plant-error", OPTION_CHOICE, 0, "none",
+    {"plant-error", OPTION_CHOICE, OPTION_SETTING, "none",
      .help = "test the check: flip a bit after its hash; leave out a block; swap two halves of one; do not let updates wait for "
       "the copy; leave out low halves of weights; slow (CPU): start copies late, which must harm nothing; forget the optimizer's step",
      .choices = "none|" CHECKPOINT_PLANTS "|step"},

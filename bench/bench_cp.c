@@ -59,10 +59,10 @@ static option_spec option_table[] = {
      .unit = "passes"},
     {"max-time", OPTION_REAL, 0, "10", .help = "take fewer samples, at least 3, if they would take longer than this",
      .max = 86400, .unit = "s", .unset = "0: never"},
-    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this dtype, which no row may exceed",
-     .max = 1e9, .unit = "TFLOP/s",
+    {"peak-tflops", OPTION_REAL, OPTION_SETTING, "0",
+     .help = "dense peak of a GPU at this dtype, which no row may exceed", .max = 1e9, .unit = "TFLOP/s",
      .unset = "0: from the data sheet, else, on a GPU, the ceiling that bench_roofline measured"},
-    {"plant-error", OPTION_CHOICE, 0, "none",
+    {"plant-error", OPTION_CHOICE, OPTION_SETTING, "none",
      .help = "test the check on the last rank: head and tail swapped; its queries placed at the sequence's start; "
              "parts merged without scaling them; dk and dv of its second chunk's queries left out; only its own chunks",
      .choices = CONTEXT_FAULTS},

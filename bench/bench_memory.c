@@ -39,7 +39,7 @@ static const option_spec option_table[] = {
     {"snapshot", OPTION_TEXT, 0, "none",
      .help = "file for PyTorch's memory viewer (pytorch.org/memory_viz), for a single case; none: do not write it"},
     {"top", OPTION_INT, 0, "0", .help = "print this many of the largest allocations of each case", .max = 1000},
-    {"max-error-pct", OPTION_REAL, 0, "1",
+    {"max-error-pct", OPTION_REAL, OPTION_SETTING, "1",
      .help = "exit with 4 if the closed form misses a phase's peak by more than this", .max = 1e9, .unit = "%"},
     {0}};
 

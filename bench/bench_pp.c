@@ -60,7 +60,7 @@ static option_spec option_table[] = {
     {"max-time", OPTION_REAL, 0, "10", .help = "take fewer samples, at least 3, if they would take longer than this",
      .max = 86400, .unit = "s", .unset = "0: never"},
     MODEL_PEAK_OPTION("MFU"),
-    {"plant-error", OPTION_CHOICE, 0, "none",
+    {"plant-error", OPTION_CHOICE, OPTION_SETTING, "none",
      .help =
          "test the check: two micro-batches in each other's slots; a tensor that comes before its slot is open; a W "
          "missing, or twice; a loss that is divided by the micro-batches twice, or that is another stage's; a "

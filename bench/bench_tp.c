@@ -39,7 +39,7 @@ static option_spec option_table[] = {
      .help = "measured steps, alternating in blocks with as many compute-only steps; 0: only the check", .def_cpu = "6",
      .max = 1000000, .unit = "steps"},
     MODEL_PEAK_OPTION("MFU"),
-    {"plant-error", OPTION_CHOICE, 0, "none",
+    {"plant-error", OPTION_CHOICE, OPTION_SETTING, "none",
      .help = "test the check: rows of the wrong rank; a part left out of one sum; gradients not summed, of gains or of "
              "key and value heads that ranks share; ids of the logits off by one; columns that pad the logits counted; "
              "rows behind their flag; one number of a sum; gains counted by each rank in the norm; data parallelism "

@@ -42,7 +42,7 @@ static const option_spec option_table[] = {
     {"retune", OPTION_FLAG, 0, "0",
      .help = "time the algorithms of all matrix products again, even where choices are shipped for this GPU or "
              "kept from earlier runs"},
-    {"plant-error", OPTION_CHOICE, 0, "none",
+    {"plant-error", OPTION_CHOICE, OPTION_SETTING, "none",
      .help = "test the check of float8 by a fault: weights cast only in the first step; a transposed copy that is not "
              "transposed; products without the scale of A; largest magnitudes of the step before, or a quarter of what "
              "they are; codes read as the other format; casts of what a norm, RoPE or SwiGLU reads, not of its result",

@@ -39,7 +39,7 @@
     {"timeline", OPTION_FLAG, 0, "0",                                                                                  \
      .help = "at the end, record what runs when on which stream, in timeline/<variant>.csv and .json next to "          \
       "the CSV file, and what each rank holds, in memory/<variant>_rank<n>.csv; each variant's last case is kept"},    \
-    {"plant-error", OPTION_CHOICE, 0, "none",                                                                          \
+    {"plant-error", OPTION_CHOICE, OPTION_SETTING, "none",                                                                          \
      .help = DDP_PLANT_HELP,                                                                                           \
      .choices = "none|gradient|parameter|half|stale"}
 #define DDP_BUCKET_MB(def, cpu)                                                                                        \

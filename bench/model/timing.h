@@ -48,7 +48,7 @@
      "for float8 policies: step_ms of the same case in bf16, earlier in this run, / step_ms"},                         \
     {"fp8_pays", COLUMN_TEXT, false, "whether that is above 1: yes or no"}
 #define MODEL_PEAK_OPTION(rates)                                                                                       \
-    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for " rates, .max = 1e9,      \
+    {"peak-tflops", OPTION_REAL, OPTION_SETTING, "0", .help = "dense peak of a GPU at this precision, for " rates, .max = 1e9,      \
      .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"}
 /* clang-format on */
 

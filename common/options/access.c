@@ -123,6 +123,19 @@ char *options_describe(const options *o)
     return text;
 }
 
+bool options_same_settings(const options *o, const char *described)
+{
+    OWNED char *all = xasprintf(" %s ", described);
+    for (size_t i = 0; i < o->n; i++) {
+        const option_entry *e = &o->entries[i];
+        OWNED char *one =
+            e->spec.flags & OPTION_SETTING ? xasprintf(" %s=%s ", e->spec.name, e->values.v[0].text) : NULL;
+        if (one && !strstr(all, one))
+            return false;
+    }
+    return true;
+}
+
 const char *options_command_line(const options *o)
 {
     return o->command_line;

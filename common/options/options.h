@@ -17,9 +17,10 @@ typedef enum option_kind {
 } option_kind;
 
 enum option_flags {
-    OPTION_LIST = 1,    /* takes a,b,c and lo:hi, lo:hi:+step, lo:hi:*factor; is swept; is a CSV column */
-    OPTION_PARAM = 2,   /* single value that is still part of a case: a CSV column */
-    OPTION_ADJACENT = 4 /* a list whose values are compared: cases that differ only in it follow each other */
+    OPTION_LIST = 1,     /* takes a,b,c and lo:hi, lo:hi:+step, lo:hi:*factor; is swept; is a CSV column */
+    OPTION_PARAM = 2,    /* single value that is still part of a case: a CSV column */
+    OPTION_ADJACENT = 4, /* a list whose values are compared: cases that differ only in it follow each other */
+    OPTION_SETTING = 8   /* no column, but a row with another value does not stand for this run's (--resume) */
 };
 
 struct bench_case;
@@ -156,6 +157,8 @@ const char *option_text_at(const options *o, const char *name, size_t i);
 
 /* Every value of every option as "name=value" joined by spaces; for run metadata. Caller frees. */
 char *options_describe(const options *o);
+/* Whether a run that options_describe described had the same value for each OPTION_SETTING. */
+bool options_same_settings(const options *o, const char *described);
 const char *options_command_line(const options *o);
 
 /* ---- cases: the product of all list options in table order, the last option fastest, adjacent ones faster, variants

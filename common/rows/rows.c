@@ -18,7 +18,7 @@
 enum { STATUSES = ROW_SKIP + 1 };
 
 /* Whether a kept row stands for one of this run: a cold, unsustained or unverified one does not for a warm, sustained, verified
- * one. Seed, samples, warm-up and settling may differ. */
+ * one, nor does one with another OPTION_SETTING. Seed, samples, warm-up and settling may differ. */
 static bool same_way(const row_writer *r, const csv *file, size_t i)
 {
     static const char *const ways[][2] = {{"l2", "l2"}, {"timer_asked", "timer"}};
@@ -29,7 +29,8 @@ static bool same_way(const row_writer *r, const csv *file, size_t i)
         csv_real(file, i, "sustain_s") !=
             option_real(r->o, "sustain")) /* NOLINT: the same text gives the same number */
         return false;
-    return csv_is(file, i, "check", "1") || !option_flag(r->o, "check");
+    return (csv_is(file, i, "check", "1") || !option_flag(r->o, "check")) &&
+           options_same_settings(r->o, csv_cell(file, i, "options"));
 }
 
 /* Whether a kept row and this run's may stand side by side: one commit on one GPU and, in a ./run_all.sh, one run. */
@@ -46,7 +47,7 @@ static void read_kept(row_writer *r, const char *campaign)
     if (!file)
         return;
     OWNED char *machine = results_machine(r->info.csv_path);
-    results_join(file, machine, (const char *const[]){"campaign", "machine", "device", NULL});
+    results_join(file, machine, (const char *const[]){"campaign", "machine", "device", "options", NULL});
     csv_warn_lost(file, r->info.csv_path);
     size_t params = options_param_count(r->o);
     OWNED const char **values = xcalloc(params, sizeof *values);

@@ -20,6 +20,7 @@
 static const option_spec option_table[] = {
     {"n", OPTION_INT, OPTION_LIST, "1,2,3", .help = "a number", .min = 1, .max = 100},
     {"depth", OPTION_INT, OPTION_LIST, "7", .help = "means something to right alone", .min = 1, .max = 100},
+    {"pace", OPTION_TEXT, OPTION_SETTING, "slow", .help = "how it is done"},
     SESSION_SUSTAIN,
     {0}};
 static const variant_spec variant_table[] = {{"right", "works"},        {"wrong", "gives a wrong result"},
@@ -446,6 +447,18 @@ TEST_WITH(a_burst_does_not_stand_for_the_steady_state, enter_folder, leave_folde
     assert_int_equal(run(CPU "--n 1 --variant right --sustain 2 --resume"), EXIT_CODE_OK);
     assert_int_equal(run(CPU "--n 1,2 --variant right --resume"), EXIT_CODE_OK); /* the other way round it does */
     assert_int_equal(lines_of("ran.txt"), 3);
+}
+
+/* A row has no column for such an option, but it says what was measured. */
+TEST_WITH(a_row_with_another_setting_does_not_count, enter_folder, leave_folder)
+{
+    assert_int_equal(run(CPU "--n 1,2 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(run(CPU "--n 1,2 --variant right --resume --pace slow"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("ran.txt"), 2);
+    assert_int_equal(run(CPU "--n 1 --variant right --resume --pace slower"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("ran.txt"), 3);
+    assert_int_equal(run(CPU "--n 1,2 --variant right --resume --pace slower"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("ran.txt"), 4);
 }
 
 TEST_WITH(a_killed_run_is_resumed, enter_folder, leave_folder)

@@ -44,6 +44,10 @@ static const char *contradiction(const ddp_case *k)
     const bool at_once = s->grouped || s->grouping == GROUP_WHOLE, sharded = s->share != SHARE_NONE;
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
     const int sharers = k->o.context.ranks;
+    const char *planted = option_text(k->s->opt, "plant-error");
+    if ((text_is(planted, "half") || text_is(planted, "stale")) &&
+        (step_sums_dtype(&k->o) != SB_FP32 || (sharers > 1 && k->o.precision->compute != SB_FP32)))
+        return "roundings of 16 bits may hide this error: plant it with --grad-dtype fp32 or in fp32";
     if (sharers > 1 && !text_is(k->o.attention, "flash") && !text_is(k->o.attention, "flash_portable"))
         return "--cp is for --attention flash and flash_portable, which keep no scores";
     if (sharers < 2 && case_has(k->c, "cp-way") && !text_is(case_text(k->c, "cp-way"), "gather"))
@@ -108,13 +112,18 @@ static bool share_sequences(ddp_case *k, char *why, size_t why_bytes)
     if (!model_mesh_of(c, &k->o, 1, &x, why, why_bytes))
         return false;
     const int n = x.m.cp;
+    const size_t known = sizeof faults / sizeof *faults;
+    size_t fault = 0;
+    while (fault < known && !text_is(planted, faults[fault].name))
+        fault++;
+    if (n == 1 && fault < known && case_has(c, "cp"))
+        snprintf(why, why_bytes, "--plant-error %s is for sequences that ranks share, with --cp", planted);
     if (n == 1)
-        return true;
+        return !*why;
     k->o.context =
         (step_context){.ranks = n, .rank = launch_rank(k->l) % n, .way = context_way_named(case_text(c, "cp-way"))};
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        if (text_is(planted, faults[i].name))
-            k->o.context.fault = faults[i].fault;
+    if (fault < known)
+        k->o.context.fault = faults[fault].fault;
     k->o.seq /= n;
     return true;
 }

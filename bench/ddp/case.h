@@ -12,7 +12,7 @@
 #define DDP_PLANT_HELP                                                                                                 \
     "test the check by a fault on the last rank: change one gradient before it is summed, or one parameter after an "  \
       "update; from the second update on, leave out half of a tensor's gradient (half), or sum that of the step "      \
-      "before (stale)"
+      "before (stale), which 16-bit gradients may hide"
 #define DDP_OPTIONS(update)                                                                                            \
     LAUNCH_RANKS("2", "2"),                                                                                            \
     MODEL_OPTIONS("xl", "tiny", "128,512", "32", "fp32,bf16", "train-step"),                                           \

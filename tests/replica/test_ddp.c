@@ -192,6 +192,27 @@ TEST_IN_RANKS_FOLDER(late_errors_are_found)
     }
 }
 
+/* An error that a check can't find, or that nobody makes, is not planted. */
+TEST_IN_RANKS_FOLDER(errors_without_effect_are_not_planted)
+{
+    static const char *const plants[][2] = {{"half", "roundings of 16 bits"},
+                                            {"stale", "roundings of 16 bits"},
+                                            {"order", "with --cp"},
+                                            {"position", "with --cp"},
+                                            {"own", "with --cp"},
+                                            {"tail", "with --cp"},
+                                            {"merge", "with --cp"}};
+    for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
+        OWNED char *arguments = xasprintf("--ranks 2 --iters 0 --precision bf16 --grad-dtype policy --variant fsdp "
+                                          "--plant-error %s",
+                                          plants[i][0]);
+        OWNED_CSV csv *c = ddp_rows("bench_fsdp", arguments, EXIT_CODE_UNSUPPORTED);
+        assert_int_equal(c->rows, 1);
+        assert_string_equal(csv_cell(c, 0, "status"), "skip");
+        assert_non_null(strstr(csv_cell(c, 0, "reason"), plants[i][1]));
+    }
+}
+
 /* Where sum, update and sharing are one, an error in a gradient is one of the sum and of the update. */
 TEST_IN_RANKS_FOLDER(planted_errors_in_a_pass_are_found)
 {

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "bench/cp/case.h"
+#include "common/core/text.h"
 #include "common/formulas/model.h"
 #include "common/session/ceiling.h"
 #include "common/session/profile.h"
@@ -134,6 +135,10 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         }
     if (option_given(o, "timer")) {
         snprintf(msg, msg_bytes, "--timer has no effect here: passes of several ranks are timed by events");
+        return false;
+    }
+    if (text_is(option_text(o, "l2"), "cold")) {
+        snprintf(msg, msg_bytes, "--l2 cold has no effect here: passes of several ranks follow one another");
         return false;
     }
     return true;

@@ -91,6 +91,8 @@ static bool applicable(cp_case *k)
     char why[200];
     if (context_problem(&k->setup, why, sizeof why))
         row_status_set(k->w, ROW_SKIP, "%s", why);
+    else if ((k->copies || device_kind_of(k->s->dev) == DEVICE_CPU) && case_int(k->c, "max-ctas"))
+        row_status_set(k->w, ROW_SKIP, "--max-ctas is for NCCL");
     return row_status_get(k->w) == ROW_OK;
 }
 

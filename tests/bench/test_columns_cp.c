@@ -169,6 +169,8 @@ TEST_IN_FOLDER(bad_input_is_refused)
     assert_null(rows_of(*state, EXIT_CODE_USAGE, "--ranks 2 --seq 16 --heads 4 --heads-kv 3"));
     bench_says("bench_cp", "--ranks 1,2 --seq 12", EXIT_CODE_USAGE,
                "--seq 12 has fewer than 4 tokens for each of 4 chunks");
+    bench_says("bench_cp", "--ranks 2 --seq 16 --max-ctas 3", EXIT_CODE_UNSUPPORTED, "--max-ctas is for NCCL");
+    bench_says("bench_cp", "--ranks 2 --seq 16 --l2 cold", EXIT_CODE_USAGE, "--l2 cold has no effect here");
     csv_free(rows_of(*state, EXIT_CODE_OK, "--iters 0 --ranks 2 --heads 6 --batch 2 --seq 16 --dtype fp32,bf16"));
 }
 

@@ -102,6 +102,16 @@ TEST(steps)
     found(*state, "loss 2", "bench_transformer", step, "step_ms", "loss of the checked slice");
 }
 
+/* Its statistics are fp32, whatever overflows in the pieces' fp16. */
+TEST(fused_norm)
+{
+    static const char norm[] =
+        "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 16 --dtype fp16 --norm rms "
+        "--magnitude 300 --statistics own";
+    right_ones_pass(*state, "bench_mixed_precision", norm);
+    found(*state, "rms 1", "bench_mixed_precision", norm, "fwd_ms", "the fused kernel with fp32 statistics");
+}
+
 /* Gradients are right, and clipping leaves no bits to compare. */
 TEST(loss_of_ranks)
 {

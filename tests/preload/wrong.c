@@ -2,7 +2,7 @@
 /* Stands between a bench and the CPU's kernels, and makes one result wrong: WRONG="o 2" an element of o from the second
  * call on. lse, dq, dk, dv likewise, of flash; scale is a wrong one in forward, grad-scale in backward; mask a missing
  * causal one in both; c is a product, copy a copy, table the embedding's gradient, loss the loss, lost a NaN in place of that of
- * ranks that share layers; with none AdamW does nothing, with twice it updates twice. For fp32; with chance AdamW rounds the
+ * ranks that share layers, rms the fused RMSNorm; with none AdamW does nothing, with twice it updates twice. For fp32; with chance AdamW rounds the
  * moments of bf16 weights by the chances of other elements. */
 #include <dlfcn.h>
 #include <math.h>
@@ -85,6 +85,13 @@ static sb_status embedding_backward(sb_context *ctx, const sb_embedding *p, void
     return s;
 }
 
+static sb_status rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream)
+{
+    const sb_status s = right->train->rmsnorm_forward(ctx, p, stream);
+    spoil("rms", p->y);
+    return s;
+}
+
 static sb_status cross_entropy(sb_context *ctx, const sb_cross_entropy *p, void *stream)
 {
     const sb_status s = right->train->cross_entropy(ctx, p, stream);
@@ -132,6 +139,7 @@ const sb_kernels *sb_kernels_cpu(void)
     kernels.gemm = gemm;
     kernels.copy = copy;
     train.embedding_backward = embedding_backward;
+    train.rmsnorm_forward = rmsnorm_forward;
     train.cross_entropy = cross_entropy;
     train.vocab_loss_finish = vocab_loss_finish;
     train.adamw = adamw;

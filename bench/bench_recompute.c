@@ -283,13 +283,15 @@ static bool schedule_of(planner *p, const bench_case *c, const step_costs *costs
         *out = recompute_uniform(layers, recompute_parse(variant), 1);
         return true;
     }
+    if (group >= 1 && group <= layers) {
+        *out = recompute_uniform(layers, RECOMPUTE_BLOCK, group);
+        return true;
+    }
     if (group < 1)
         row_status_set(w, ROW_SKIP, "no group is smaller than one block");
-    else if (group > layers)
-        row_status_set(w, ROW_SKIP, "groups of %d need more layers than %d", group, layers);
     else
-        *out = recompute_uniform(layers, RECOMPUTE_BLOCK, group);
-    return group >= 1 && group <= layers;
+        row_status_set(w, ROW_SKIP, "groups of %d need more layers than %d", group, layers);
+    return false;
 }
 
 /* ---- rows ---- */

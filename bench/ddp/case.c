@@ -116,10 +116,12 @@ static bool share_sequences(ddp_case *k, char *why, size_t why_bytes)
     size_t fault = 0;
     while (fault < known && !text_is(planted, faults[fault].name))
         fault++;
-    if (n == 1 && fault < known && case_has(c, "cp"))
-        snprintf(why, why_bytes, "--plant-error %s is for sequences that ranks share, with --cp", planted);
-    if (n == 1)
-        return !*why;
+    if (n == 1) {
+        const bool vain = fault < known && case_has(c, "cp");
+        if (vain)
+            snprintf(why, why_bytes, "--plant-error %s is for sequences that ranks share, with --cp", planted);
+        return !vain;
+    }
     k->o.context =
         (step_context){.ranks = n, .rank = launch_rank(k->l) % n, .way = context_way_named(case_text(c, "cp-way"))};
     if (fault < known)

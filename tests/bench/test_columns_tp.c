@@ -93,14 +93,6 @@ TEST(columns)
     columns_were_seen("bench_tp", rules);
 }
 
-/* ---- the check ---- */
-
-/* Three ranks have one key and value head among them, and of 200 ids the last one none, the one before it padding. */
-#define SHAPE "--seq 24 --d-model 96 --heads 6 --vocab 200 --iters 0 "
-#define FP32 "--precision fp32 "
-#define SHARED "--ranks 3 --heads-kv 1 "
-#define MESH "--ranks 4 --mesh tp2+dp_shard2 " FP32
-#define SEQUENCES "--ranks 4 --mesh cp2+tp2 " FP32
 /* Three ways to the same tokens. */
 TEST_IN_FOLDER(losses_are_those_of_all_ranks)
 {
@@ -115,6 +107,14 @@ TEST_IN_FOLDER(losses_are_those_of_all_ranks)
     }
 }
 
+/* ---- the check ---- */
+
+/* Three ranks have one key and value head among them, and of 200 ids the last one none, the one before it padding. */
+#define SHAPE "--seq 24 --d-model 96 --heads 6 --vocab 200 --iters 0 "
+#define FP32 "--precision fp32 "
+#define SHARED "--ranks 3 --heads-kv 1 "
+#define MESH "--ranks 4 --mesh tp2+dp_shard2 " FP32
+#define SEQUENCES "--ranks 4 --mesh cp2+tp2 " FP32
 #define ALL_AXES "--ranks 8 --mesh dp_shard2+cp2+tp2 " FP32
 
 static char *output_with(const char *shape, const char *arguments, int *code)
